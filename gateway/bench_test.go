@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/cache"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 )
 
 // nowhere takes an answer and keeps nothing of it, so that what is measured is
@@ -19,34 +20,32 @@ func (n *nowhere) Header() http.Header         { return n.header }
 func (n *nowhere) WriteHeader(int)             {}
 func (n *nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
-// BenchmarkHit is all that a hit costs in this package, log record and metrics
-// included, for the decision what may stand between look-up and write.
+// BenchmarkHit is all of a hit of the engine but what net/http does, log record and metrics
+// included, for the decision what may stand between look-up and write, and on the share of
+// traces that is sampled.
 func BenchmarkHit(b *testing.B) {
-	benchHits(b, Options{})
-}
-
-// benchHits measures hits of a gateway with these options.
-func benchHits(b *testing.B, opts Options) {
-	opts.Auth, opts.Lists, opts.RequestLog = authFunc(buyer), warm{entryOf("acme")}, io.Discard
-	g := New(opts)
-	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries?status=pending", nil)
-	r.Header.Set("Authorization", "Bearer k")
-	w := &nowhere{header: http.Header{}}
-	b.ReportAllocs()
-	for b.Loop() {
-		clear(w.header)
-		g.ServeHTTP(w, r)
+	for name, sampler := range map[string]sdktrace.Sampler{
+		"plain": nil, "1% traced": sdktrace.TraceIDRatioBased(0.01), "traced": sdktrace.AlwaysSample(),
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := newStand(b, setting{options: func(o *Options) {
+				o.RequestLog = io.Discard
+				if sampler != nil {
+					provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+					b.Cleanup(func() { _ = provider.Shutdown(context.Background()) })
+					o.Traces = provider
+				}
+			}})
+			r := httptest.NewRequest(http.MethodGet, buyersList+"?status=pending", nil)
+			r.Header.Set("Authorization", "Bearer key-of-acme")
+			w := &nowhere{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				clear(w.header)
+				s.gateway.ServeHTTP(w, r)
+			}
+		})
 	}
-}
-
-// warm has every list.
-type warm struct{ found cache.Result }
-
-func (w warm) Lookup(cache.Key) (cache.Result, bool)           { return w.found, true }
-func (w warm) Served(cache.Key, cache.Result)                  {}
-func (w warm) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
-func (w warm) Get(context.Context, cache.Key) (cache.Result, error) {
-	return w.found, nil
 }
 
 // BenchmarkFront is all of a hit of the front but the system calls, with real parts and
@@ -54,9 +53,8 @@ func (w warm) Get(context.Context, cache.Key) (cache.Result, error) {
 func BenchmarkFront(b *testing.B) {
 	for name, fields := range map[string][]string{"hit": nil, "304": {"If-None-Match: *"}, "gzip": {"Accept-Encoding: gzip"}} {
 		b.Run(name, func(b *testing.B) {
-			in := newMemoryListener()
-			s := newStand(b, in, func(o *Options) { o.RequestLog = io.Discard }).serve(b)
-			caller := in.connect(peers[0])
+			s := newStand(b, setting{options: func(o *Options) { o.RequestLog = io.Discard }})
+			caller := s.network.connect(peers[0])
 			two := [2][]byte{[]byte(hitOf("acme", buyersList, fields...)), []byte(hitOf("globex", buyersList, fields...))}
 			answers := make([]byte, 64<<10)
 			var sizes [2]int

@@ -1,420 +1,187 @@
 package gateway
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"inquiry-gateway/cache"
 )
 
-const buyersList = "/api/v1/buyer/inquiries"
-
-// hitOf is a canonical request.
-func hitOf(key, target string, lines ...string) string {
-	text := "GET " + target + " HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer key-of-" + key + "\r\n"
-	for _, line := range lines {
-		text += line + "\r\n"
-	}
-	return text + "\r\n"
-}
-
-// handCaller speaks HTTP by hand.
-type handCaller struct {
-	net.Conn
-	in *bufio.Reader
-	t  testing.TB
-}
-
-func dialStand(t testing.TB, s *stand, secure bool) *handCaller {
-	c, err := net.Dial("tcp", s.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if secure {
-		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-	return &handCaller{c, bufio.NewReader(c), t}
-}
-
-// serveStand serves until the test ends.
-func serveStand(t *testing.T, s *stand, secure bool) {
-	if secure {
-		serveSecure(t, s.server, s.listener)
-		return
-	}
-	s.serve(t)
-}
-
-func (c *handCaller) send(text string) {
-	c.t.Helper()
-	if _, err := io.WriteString(c, text); err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-func (c *handCaller) receive() (int, http.Header, string) {
-	c.t.Helper()
-	resp, err := http.ReadResponse(c.in, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return resp.StatusCode, resp.Header, string(body)
-}
-
-// The front answers each canonical request for a list on a connection, the first one too, and
-// all but fresh hits with the engine.
-func TestTheFrontAnswers(t *testing.T) {
-	const n = 50
-	for _, secure := range []bool{false, true} {
-		t.Run(fmt.Sprint("TLS ", secure), func(t *testing.T) {
-			s := newStand(t, listenHere(t), nil)
-			serveStand(t, s, secure)
-			c := dialStand(t, s, secure)
-			for range n {
-				c.send(hitOf("acme", buyersList+"?status=pending"))
-				if status, _, body := c.receive(); status != http.StatusOK || body != string(bodyOf(cache.Key{Kind: "buyer", Account: "acme", Status: "pending"})) {
-					t.Fatal(status, body)
-				}
-			}
-			for text, want := range map[string]int{
-				hitOf("vendor", buyersList): 403, hitOf("nobody", buyersList): 401, hitOf("acme", buyersList+"?a=b"): 400, hitOf("acme", buyersList+"?status=new"): 200,
-			} {
-				c.send(text)
-				if status, _, _ := c.receive(); status != want {
-					t.Errorf("%q: %d", text, status)
-				}
-			}
-			if got := s.inLane(t); got != n-1 || len(s.idle) > 0 {
-				t.Errorf("the front answered %d of %d hits; net/http had %d requests", got, n, len(s.idle))
-			}
+// inBubble runs a test with a stand and one caller in virtual time, in clear text and with TLS.
+func inBubble(t *testing.T, c setting, test func(*testing.T, *stand, *caller)) {
+	for name, config := range map[string]*tls.Config{"clear": nil, "TLS": secureConfig(t)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.tls = config
+				s := newStand(t, c)
+				test(t, s, s.call(t))
+			})
 		})
 	}
 }
 
-// At the first request that is not of the front's form the connection is net/http's, for ever.
-func TestHandOver(t *testing.T) {
+// The front answers fresh hits, and with the engine what else is asked of a list. At the first
+// request that is not of its form the connection is net/http's, for ever.
+func TestWhatTheFrontAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
-		other   string
-		answers int
+		text     string
+		statuses []int
+		stays    bool
 	}{
-		"another path":   {hitOf("acme", "/nowhere"), 1},
-		"two at once":    {hitOf("acme", buyersList) + hitOf("acme", buyersList), 2},
-		"an empty body":  {hitOf("acme", buyersList, "Content-Length: 0"), 1},
-		"a body":         {hitOf("acme", buyersList, "Content-Length: 3") + "abc", 1},
-		"a folded field": {hitOf("acme", buyersList, "X: a", " b"), 1},
-		"a large field":  {hitOf("acme", buyersList, "X: "+strings.Repeat("x", 5000)), 1},
-		"HTTP/1.0":       {strings.Replace(hitOf("acme", buyersList, "Connection: close"), "1.1", "1.0", 1), 1},
+		"a hit":            {hitOf("acme", buyersList), []int{200}, true},
+		"a fill":           {hitOf("acme", buyersList+"?status=new"), []int{200}, true},
+		"no parameter":     {hitOf("acme", buyersList+"?a=b"), []int{400}, true},
+		"an unknown key":   {hitOf("nobody", buyersList), []int{401}, true},
+		"a key of others":  {hitOf("vendor", buyersList), []int{403}, true},
+		"another path":     {hitOf("acme", "/nowhere"), []int{404}, false},
+		"two at once":      {hitOf("acme", buyersList) + hitOf("acme", buyersList), []int{200, 200}, false},
+		"an empty body":    {hitOf("acme", buyersList, "Content-Length: 0"), []int{200}, false},
+		"a field too much": {hitOf("acme", buyersList, "X: "+strings.Repeat("x", 5000)), []int{200}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := newStand(t, listenHere(t), nil).serve(t)
-			c := dialStand(t, s, false)
-			for range 2 {
-				c.send(hitOf("acme", buyersList))
-				c.receive()
+		inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+			for range 2 { // a fill and a hit
+				if _, _, body := c.get("acme", buyersList); body != string(bodyOf(cache.Key{Kind: "buyer", Account: "acme"})) {
+					t.Errorf("the list is %s", body)
+				}
 			}
 			before := s.inLane(t)
-			c.send(tt.other)
-			for range tt.answers {
-				c.receive()
+			c.send(tt.text)
+			for _, want := range tt.statuses {
+				if status, _, _ := c.receive(); status != want {
+					t.Errorf("%s: %d, want %d", name, status, want)
+				}
 			}
-			if name != "HTTP/1.0" {
-				c.send(hitOf("acme", buyersList))
-				c.receive()
-			}
-			if got := s.inLane(t); got != before || before != 1 {
-				t.Errorf("the front answered %d, then %d", before, got)
+			between := s.inLane(t)
+			if c.get("acme", buyersList); before != 1 || (s.inLane(t) > between) != tt.stays {
+				t.Errorf("after %s the front has answered %d, then %d and %d", name, before, between, s.inLane(t))
 			}
 		})
 	}
 }
 
-// What follows an answer of the front is not taken for the beginning of HTTP/2.
-func TestNoHTTP2InTheMiddle(t *testing.T) {
-	s := newStand(t, listenHere(t), nil).serve(t)
-	c := dialStand(t, s, false)
-	c.send(hitOf("acme", buyersList))
-	c.receive()
-	c.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
-	if text, _ := io.ReadAll(c.in); len(text) > 0 {
-		t.Errorf("answered %q", text)
-	}
-}
-
-// Fewer bytes than a method has, and then the end, are no request after an answer; net/http
-// closes the connection.
-func TestTheEndAfterAnAnswer(t *testing.T) {
-	for _, rest := range []string{"", "G", "GET"} {
-		s := newStand(t, listenHere(t), nil).serve(t)
-		c := dialStand(t, s, false)
-		c.send(hitOf("acme", buyersList))
-		c.receive()
-		c.send(rest)
-		if err := c.Conn.(*net.TCPConn).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		if text, _ := io.ReadAll(c.in); len(text) > 0 {
-			t.Errorf("%q is answered with %q", rest, text)
-		}
-	}
-}
-
-// A connection of HTTP/2 in clear text is net/http's, which reads it in one goroutine and tells of its
-// state in another. The race detector is what judges here.
-func TestHTTP2IsHandedOver(t *testing.T) {
-	s := newStand(t, listenHere(t), nil).serve(t)
-	transport := &http.Transport{Protocols: new(http.Protocols)}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	defer transport.CloseIdleConnections()
-	for range 200 {
-		r, _ := http.NewRequest(http.MethodGet, "http://"+s.listener.Addr().String()+buyersList, nil)
-		r.Header.Set("Authorization", "Bearer key-of-acme")
-		resp, err := transport.RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
-			t.Fatal(resp.Status, resp.Proto)
-		}
-	}
-	if n := s.inLane(t); n != 0 {
-		t.Errorf("the lane answered %d", n)
-	}
-}
-
-// After a request with Transfer-Encoding, which others may frame in another way, the
-// connection is closed. net/http does not even see that of HTTP/1.0.
-func TestCodedRequestsCloseTheConnection(t *testing.T) {
-	const body = "5\r\nhello\r\n0\r\n\r\n"
-	for _, tt := range []struct {
-		request string
-		closes  bool
-	}{
-		{hitOf("acme", buyersList, "Transfer-Encoding: chunked") + body, true},
-		{hitOf("acme", "/docs", "Transfer-Encoding: chunked") + body, true},
-		{strings.Replace(hitOf("acme", buyersList, "Connection: keep-alive", "Transfer-Encoding: chunked"), "HTTP/1.1", "HTTP/1.0", 1) + body, true},
-		{strings.Replace(hitOf("acme", buyersList, "Connection: keep-alive"), "HTTP/1.1", "HTTP/1.0", 1), true},
-		{hitOf("acme", buyersList, "Content-Length: 5") + "hello", false},
-	} {
-		s := newStand(t, listenHere(t), nil).serve(t)
-		c := dialStand(t, s, false)
-		c.send(tt.request)
-		if !tt.closes {
-			resp, err := http.ReadResponse(c.in, nil)
-			if err != nil || resp.Close {
-				t.Errorf("%q: the connection is closed: %v", tt.request, err)
-			}
-			continue
-		}
-		all, err := io.ReadAll(c.in)
-		if text := string(all); err != nil || strings.Count(text, "HTTP/1.") != 1 || !strings.Contains(text, "\r\nConnection: close\r\n") {
-			t.Errorf("%q: %.600q, %v", tt.request, text, err)
-		}
-	}
-}
-
-// "OPTIONS *" and a query without a name get the envelope, with an id.
-func TestOddRequestsGetTheEnvelope(t *testing.T) {
-	s := newStand(t, listenHere(t), nil)
-	s.server.DisableGeneralOptionsHandler = true // as the program has it
-	s.serve(t)
-	for text, want := range map[string]string{
-		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n": `"status":"404"`,
-		hitOf("acme", buyersList+"?=x"):         `"source":{"parameter":""}`,
-	} {
-		c := dialStand(t, s, false)
-		c.send(text)
-		if _, header, body := c.receive(); !strings.Contains(body, want) || len(header.Get("X-Request-Id")) != 32 {
-			t.Errorf("%q: %v %s", text, header, body)
-		}
-	}
-}
-
-// The lane is switched by a reload, for connections that are open too.
+// A reload switches the lane, on open connections too.
 func TestLaneIsSwitched(t *testing.T) {
-	s := newStand(t, listenHere(t), nil).serve(t)
-	c := dialStand(t, s, false)
-	off := New(Options{Auth: s.gateway.opts.Auth, Lists: s.lists})
-	for i, tt := range []struct {
-		gateway *Gateway
-		lane    int // what it has answered by then
-	}{
-		{s.gateway, 0}, {s.gateway, 1}, {s.gateway, 2},
-		{off, 2}, {off, 2}, // net/http has the connection now
-		{s.gateway, 2}, {s.gateway, 2},
-	} {
-		s.current.Set(tt.gateway, time.Second, true)
-		c.send(hitOf("acme", buyersList))
-		c.receive()
-		if got := s.inLane(t); got != tt.lane {
-			t.Errorf("after %d requests the lane has answered %d", i+1, got)
+	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+		off := New(Options{Auth: s.gateway.opts.Auth, Lists: s.lists})
+		var answered []int
+		for _, g := range []*Gateway{s.gateway, s.gateway, s.gateway, off, off, s.gateway} {
+			s.live.Set(g, time.Second, true)
+			c.get("acme", buyersList)
+			answered = append(answered, s.inLane(t))
 		}
-	}
+		if !slices.Equal(answered, []int{0, 1, 2, 2, 2, 2}) { // net/http keeps the connection
+			t.Errorf("the lane has answered %v", answered)
+		}
+	})
 }
 
-// slowLists holds a look-up until it is told to go on.
-type slowLists struct {
-	Lists
-	entered, goOn chan struct{}
-}
-
-func (l slowLists) Lookup(k cache.Key) (cache.Result, bool) {
-	r, ok := l.Lists.Lookup(k)
-	return r, ok
-}
-
-func (l slowLists) Served(k cache.Key, r cache.Result) {
-	l.Lists.Served(k, r)
-	l.entered <- struct{}{}
-	<-l.goOn
-}
-
-// A stop waits for the answer that the lane is sending, no longer than it may, and the
-// caller gets it whole.
-func TestStopDuringAnAnswerOfTheLane(t *testing.T) {
-	for _, patient := range []bool{true, false} {
-		t.Run(fmt.Sprint("long enough ", patient), func(t *testing.T) {
-			slow := slowLists{entered: make(chan struct{}), goOn: make(chan struct{})}
-			s := newStand(t, listenHere(t), func(o *Options) { slow.Lists = o.Lists; o.Lists = slow }).serve(t)
-			c := dialStand(t, s, false)
-			c.send(hitOf("acme", buyersList)) // a fill
-			c.receive()
-			c.send(hitOf("acme", buyersList))
-			<-slow.entered
-			stopped, grace := make(chan error), time.Minute
-			if !patient {
-				grace = 50 * time.Millisecond
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), grace)
+// A stop waits for the answer that the lane is sending, no longer than it may, and for a
+// request that is on its way.
+func TestStopOfTheFront(t *testing.T) {
+	for _, tt := range []struct {
+		answer, grace time.Duration
+		idle          time.Duration // before the request comes
+		whole         bool
+	}{
+		{answer: 10 * time.Second, grace: time.Minute, whole: true},
+		{answer: 10 * time.Second, grace: time.Second},
+		{idle: 200 * time.Millisecond, grace: time.Minute, whole: true},
+		{idle: 300 * time.Millisecond, grace: time.Minute},
+	} {
+		var answer time.Duration
+		slow := func(o *Options) { o.Lists = served{o.Lists, func() { time.Sleep(answer) }} }
+		inBubble(t, setting{options: slow}, func(t *testing.T, s *stand, c *caller) {
+			c.get("acme", buyersList)
+			answer = tt.answer
+			stop := make(chan error)
+			ctx, cancel := context.WithTimeout(t.Context(), tt.grace)
 			defer cancel()
-			go func() { stopped <- errors.Join(s.listener.Stop(ctx), s.server.Shutdown(ctx)) }()
-			if patient {
-				select {
-				case err := <-stopped:
-					t.Fatalf("the stop did not wait: %v", err)
-				case <-time.After(50 * time.Millisecond):
-				}
-				close(slow.goOn)
-				if status, _, body := c.receive(); status != http.StatusOK || len(body) < 100 {
-					t.Errorf("%d %q", status, body)
-				}
+			if tt.idle == 0 {
+				c.send(hitOf("acme", buyersList))
+				synctest.Wait()
 			}
-			if err := <-stopped; (err == nil) != patient {
-				t.Errorf("stopped with %v", err)
+			begin := time.Now()
+			go func() { stop <- errors.Join(s.listener.Stop(ctx), s.server.Shutdown(ctx)) }()
+			if tt.idle > 0 {
+				time.Sleep(tt.idle)
+				_, _ = io.WriteString(c.conn, hitOf("acme", buyersList))
 			}
-			if !patient {
-				close(slow.goOn)
+			text, _ := io.ReadAll(c.in)
+			if whole := strings.Contains(string(text), "\r\nConnection: close\r\n") && strings.HasSuffix(string(text), "}"); whole != tt.whole {
+				t.Errorf("%+v: answered %q", tt, text)
 			}
-			if _, err := c.in.ReadByte(); err == nil {
-				t.Error("the connection is still open")
+			_ = c.conn.Close()
+			err, took := <-stop, time.Since(begin)
+			if cut := tt.answer > tt.grace; (err != nil) != cut || took > min(tt.grace, max(tt.answer, tt.idle))+time.Second {
+				t.Errorf("%+v: stopped after %v: %v", tt, took, err)
 			}
+			time.Sleep(time.Minute) // what the caller left goes on until then
 		})
 	}
 }
-
-// While the gateway drains, an answer of the lane closes its connection.
-func TestLaneDrains(t *testing.T) {
-	s := newStand(t, listenHere(t), nil).serve(t)
-	c := dialStand(t, s, false)
-	c.send(hitOf("acme", buyersList))
-	c.receive()
-	s.gateway.opts.Draining.Store(true)
-	c.send(hitOf("acme", buyersList))
-	text, err := io.ReadAll(c.in)
-	if err != nil || !strings.HasPrefix(string(text), "HTTP/1.1 200 OK\r\n") || !strings.Contains(string(text), "\r\nConnection: close\r\n") || s.inLane(t) != 1 {
-		t.Errorf("%q, %v", text, err)
-	}
-}
-
-// panickyLists has a bug in what an answer of the lane passes.
-type panickyLists struct{ Lists }
-
-func (panickyLists) Served(cache.Key, cache.Result) { panic("boom") }
 
 // A panic ends its connection only.
 func TestPanicInTheLane(t *testing.T) {
-	s := newStand(t, listenHere(t), func(o *Options) { o.Lists = panickyLists{o.Lists} }).serve(t)
-	other := dialStand(t, s, false)
-	c := dialStand(t, s, false)
-	c.send(hitOf("acme", buyersList)) // a fill
-	c.receive()
-	c.send(hitOf("acme", buyersList))
-	if text, err := io.ReadAll(c.in); len(text) > 0 || err != nil {
-		t.Errorf("%q, %v", text, err)
-	}
-	other.send(hitOf("acme", "/nowhere"))
-	if status, _, _ := other.receive(); status != http.StatusNotFound {
-		t.Error(status)
-	}
-	<-s.idle
-	if n := testutil.ToFloat64(s.gateway.metrics.panics); n != 1 {
-		t.Errorf("%v panics are counted", n)
-	}
-	if n := testutil.ToFloat64(s.gateway.metrics.inFlight); n != 0 {
-		t.Errorf("%v requests are in flight", n)
-	}
-	if text := s.logs.take(); !bytes.Contains(text, []byte("panic in the hit lane")) || !bytes.Contains(text, []byte("front_test.go")) {
-		t.Errorf("logged %s", text)
-	}
+	panics := func(o *Options) { o.Lists = served{o.Lists, func() { panic("boom") }} }
+	inBubble(t, setting{options: panics}, func(t *testing.T, s *stand, c *caller) {
+		other := s.call(t)
+		c.get("acme", buyersList)
+		c.send(hitOf("acme", buyersList))
+		if text, _ := io.ReadAll(c.in); len(text) > 0 {
+			t.Errorf("answered %q", text)
+		}
+		if status, _, _ := other.get("acme", "/nowhere"); status != http.StatusNotFound {
+			t.Error(status)
+		}
+		synctest.Wait()
+		if panics, inFlight := s.counted(t, "http_panics_total", ""), s.counted(t, "http_requests_in_flight", ""); panics != 1 || inFlight != 0 {
+			t.Errorf("%v panics are counted, %v requests are in flight", panics, inFlight)
+		}
+		if text := s.logs.Take(); !strings.Contains(text, "panic in the hit lane") || !strings.Contains(text, "front_test.go") {
+			t.Errorf("logged %s", text)
+		}
+	})
 }
 
-// countingSampler records every second trace, and counts how often it is asked.
-type countingSampler struct{ asked atomic.Int64 }
+// everySecond records every second trace, and counts how often it is asked.
+type everySecond struct{ asked atomic.Int64 }
 
-func (c *countingSampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
-	if c.asked.Add(1)%2 == 0 {
+func (e *everySecond) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	if e.asked.Add(1)%2 == 0 {
 		return sdktrace.AlwaysSample().ShouldSample(p)
 	}
 	return sdktrace.NeverSample().ShouldSample(p)
 }
 
-func (*countingSampler) Description() string { return "every second" }
+func (*everySecond) Description() string { return "every second" }
 
 // Of each request it is decided once whether its trace is recorded. Those that are
 // have all of their spans, and the others are the lane's.
 func TestLaneAndTraces(t *testing.T) {
-	spans, sampler := tracetest.NewSpanRecorder(), &countingSampler{}
-	s := newStand(t, listenHere(t), func(o *Options) {
+	spans, sampler := tracetest.NewSpanRecorder(), &everySecond{}
+	s := newStand(t, setting{options: func(o *Options) {
 		o.Traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
-	}).serve(t)
-	c := dialStand(t, s, false)
+	}})
+	c := s.call(t)
 	const n = 21 // the first one is not recorded
 	for range n {
-		c.send(hitOf("acme", buyersList, "Traceparent: "+foreignParent))
-		c.receive()
+		c.get("acme", buyersList, "Traceparent: "+foreignParent)
 	}
-	if got := sampler.asked.Load(); got != n {
-		t.Errorf("it was decided %d times for %d requests", got, n)
-	}
-	if got := len(spans.Ended()); got != n/2 {
-		t.Errorf("%d spans", got)
-	}
-	if got := s.inLane(t); got != n/2 {
-		t.Errorf("the lane answered %d", got)
+	if asked, ended, answered := sampler.asked.Load(), len(spans.Ended()), s.inLane(t); asked != n || ended != n/2 || answered != n/2 {
+		t.Errorf("it was decided %d times for %d requests; %d spans, %d answers of the lane", asked, n, ended, answered)
 	}
 	for _, span := range spans.Ended() {
 		if len(span.Attributes()) < 5 || len(span.Links()) != 1 {
@@ -423,57 +190,129 @@ func TestLaneAndTraces(t *testing.T) {
 	}
 }
 
-// pipedStand serves one connection without a network, whose deadlines follow the clock
-// of a test, until the test ends.
-func pipedStand(t *testing.T) (*stand, *handCaller) {
-	l := newMemoryListener()
-	s := newStand(t, l, nil)
-	s.serve(t)
-	caller, server := net.Pipe()
-	l.conns <- server
-	return s, &handCaller{caller, bufio.NewReader(caller), t}
+// A connection that is used stays. One that is idle, or on which a header stops in the
+// middle, has the server's time.
+func TestDeadlinesOfTheFront(t *testing.T) {
+	for rest, want := range map[string]struct {
+		answer string
+		after  time.Duration
+	}{
+		"":           {"", 59 * time.Second}, // a deadline is set again once a second at most
+		"GET /api/v": {"HTTP/1.1 400 Bad Request", 30 * time.Second},
+	} {
+		inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+			for range 6 { // in all longer than the server's time
+				c.get("acme", buyersList)
+				time.Sleep(50 * time.Second)
+			}
+			c.get("acme", buyersList)
+			begin := time.Now()
+			c.send(rest)
+			text, err := io.ReadAll(c.in)
+			if took := time.Since(begin); took < want.after || took > want.after+time.Second {
+				t.Errorf("after %q: closed after %v", rest, took)
+			}
+			if !strings.HasPrefix(string(text), want.answer) || err != nil || s.inLane(t) != 6 {
+				t.Errorf("after %q: %q, %v", rest, text, err)
+			}
+		})
+	}
 }
 
-// A connection that is used stays; one that is not is closed when it was idle for the
-// server's time, whoever answered it last.
-func TestIdleConnectionsOfTheLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, c := pipedStand(t)
-		for range 6 { // in all longer than the server's time
-			c.send(hitOf("acme", buyersList))
-			c.receive()
-			synctest.Wait()
-			time.Sleep(50 * time.Second)
+// A connection on which nobody has authenticated is closed soon after it is idle,
+// whether it has had a request or not; one with a caller's stays.
+func TestStrangersAreIdleForShorter(t *testing.T) {
+	for _, first := range []string{"", "GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n", hitOf("nobody", buyersList)} {
+		inBubble(t, setting{unknownIdle: 5 * time.Second}, func(t *testing.T, s *stand, c *caller) {
+			c.get("acme", buyersList)
+			begin, stranger := time.Now(), s.call(t)
+			stranger.send(first)
+			if _, err := io.Copy(io.Discard, stranger.in); err != nil || time.Since(begin) != 5*time.Second {
+				t.Errorf("%q: closed after %v, %v", first, time.Since(begin), err)
+			}
+			time.Sleep(10 * time.Second)
+			c.get("acme", buyersList)
+		})
+	}
+}
+
+// Over HTTP/2, too, which is net/http's from the first byte.
+func TestStrangersOverHTTP2(t *testing.T) {
+	inBubble(t, setting{unknownIdle: 5 * time.Second}, func(t *testing.T, s *stand, _ *caller) {
+		opened := 0
+		dial := func(context.Context, string, string) (net.Conn, error) {
+			opened++
+			return s.network.connect(peers[0]), nil
 		}
-		if got := s.inLane(t); got != 5 {
-			t.Errorf("the lane answered %d", got)
+		transport := &http.Transport{TLSClientConfig: trusting(), Protocols: new(http.Protocols), DialContext: dial}
+		transport.Protocols.SetHTTP2(true)
+		transport.Protocols.SetUnencryptedHTTP2(true)
+		defer transport.CloseIdleConnections()
+		ask := func(key string) {
+			r, _ := http.NewRequest(http.MethodGet, map[bool]string{true: "https", false: "http"}[s.secure]+"://gateway"+buyersList, nil)
+			r.Header.Set("Authorization", "Bearer key-of-"+key)
+			resp, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			if resp.ProtoMajor != 2 || (resp.StatusCode == http.StatusOK) != (key == "acme") {
+				t.Errorf("%s: %s over %s", key, resp.Status, resp.Proto)
+			}
+			time.Sleep(10 * time.Second)
 		}
-		start := time.Now()
-		if _, err := c.Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("%v", err)
+		ask("nobody")
+		for range 3 {
+			ask("acme")
 		}
-		if idle := 50*time.Second + time.Since(start); idle < 59*time.Second || idle > 61*time.Second {
-			t.Errorf("closed after %v", idle)
+		if opened != 2 || s.inLane(t) != 0 {
+			t.Errorf("%d connections were opened, want 2; the lane answered %d", opened, s.inLane(t))
 		}
 	})
 }
 
-// A header that stops in the middle has as long as ever.
-func TestSlowHeader(t *testing.T) {
+// Header and body of an answer leave with one write of both, whoever has made it; with TLS
+// its records do, as far as there is room for them.
+func TestAnswerLeavesInOneWrite(t *testing.T) {
+	for name, sampler := range map[string]sdktrace.Sampler{"of the front": sdktrace.NeverSample(), "of the engine": sdktrace.AlwaysSample()} {
+		traced := func(o *Options) { o.Traces = sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler)) }
+		inBubble(t, setting{options: traced}, func(t *testing.T, s *stand, c *caller) {
+			out := s.network.last.out
+			for _, inquiryType := range []string{"small", "large", "huge", "large", "small"} {
+				k := cache.Key{Kind: "buyer", Account: "acme", InquiryType: inquiryType}
+				c.get("acme", buyersList+"?inquiry_type="+inquiryType)
+				before := out.writes
+				if _, _, body := c.get("acme", buyersList+"?inquiry_type="+inquiryType); body != string(bodyOf(k)) {
+					t.Fatalf("%s, %s: %.300q", name, inquiryType, body)
+				}
+				// A socket sends both parts with one call; this connection gets them one by one.
+				want := 2
+				if s.secure {
+					want = 1
+				}
+				if got := out.writes - before; got != want && !(s.secure && inquiryType == "huge") {
+					t.Errorf("%s, %s: left in %d parts", name, inquiryType, got)
+				}
+			}
+		})
+	}
+}
+
+// The record of an answer that was cut off has the bytes that were sent, not those that
+// should have been.
+func TestBytesOfACutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, c := pipedStand(t)
-		for range 3 {
-			c.send(hitOf("acme", buyersList))
-			c.receive()
-			synctest.Wait()
+		s := newStand(t, setting{})
+		c := s.call(t)
+		c.send(hitOf("acme", buyersList+"?inquiry_type=huge"))
+		if _, err := io.ReadFull(c.in, make([]byte, 50_000)); err != nil {
+			t.Fatal(err)
 		}
-		c.send("GET /api/v1")
-		start := time.Now()
-		if text, err := io.ReadAll(c); !strings.HasPrefix(string(text), "HTTP/1.1 400 ") || err != nil { // as net/http says
-			t.Errorf("%q, %v", text, err)
-		}
-		if took := time.Since(start); took != s.server.ReadHeaderTimeout {
-			t.Errorf("closed after %v", took)
+		_ = c.conn.Close()
+		synctest.Wait()
+		if all := s.records(t); len(all) != 1 || all[0].Status != statusClientClosedRequest || all[0].Bytes < 49_000 || all[0].Bytes > 80_000 {
+			t.Errorf("recorded %+v", all)
 		}
 	})
 }

@@ -1,22 +1,19 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
@@ -25,70 +22,28 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// The doubles below replace what is hard to have fail at a chosen moment. The whole
-// program is tested with the real parts in cmd.
-type authFunc func() (auth.Principal, error)
-
-func (f authFunc) AuthenticateFrom(context.Context, []string, auth.Caller) (*auth.Grant, error) {
-	p, err := f()
-	return &auth.Grant{Principal: p}, err
-}
-
-func (authFunc) Recall([]string) (*auth.Grant, bool) { return nil, false }
-func (authFunc) Accept(context.Context, *auth.Grant) { panic("nothing was recalled") }
-
-type listsFunc func(ctx context.Context, k cache.Key) (cache.Result, error)
-
-func (listsFunc) Lookup(cache.Key) (cache.Result, bool)           { return cache.Result{}, false }
-func (listsFunc) Served(cache.Key, cache.Result)                  {}
-func (listsFunc) Coded(*cache.Entry, cache.Coding) *cache.Variant { return nil }
-func (f listsFunc) Get(ctx context.Context, k cache.Key) (cache.Result, error) {
-	return f(ctx, k)
-}
-
-func buyer() (auth.Principal, error) {
-	return auth.Principal{Kind: "buyer", Account: "acme", KeyID: "k1", Scopes: auth.ScopeInquiriesRead, PaidAccess: true}, nil
-}
-
-func entryOf(account string) cache.Result {
-	return cache.Result{Outcome: cache.Hit, TTL: time.Second, Entry: &cache.Entry{
-		Key: cache.Key{Kind: "buyer", Account: account}, ETag: []string{`W/"x"`},
-		Identity: cache.Variant{Body: []byte(`{"data":[],"meta":{},"errors":[]}`), Length: []string{"33"}},
-	}}
-}
-
-type bench struct {
-	gateway  *Gateway
-	logs     *bytes.Buffer
-	registry *prometheus.Registry
-}
-
-func newBench(opts Options) bench {
-	b := bench{logs: &bytes.Buffer{}, registry: prometheus.NewRegistry()}
-	opts.Logger, opts.RequestLog, opts.Registerer = slog.New(slog.NewJSONHandler(b.logs, nil)), b.logs, b.registry
-	if opts.Auth == nil {
-		opts.Auth = authFunc(buyer)
-	}
-	b.gateway = New(opts)
-	return b
-}
-
-func (b bench) get(headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Add(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	b.gateway.ServeHTTP(w, r)
-	return w
-}
-
-// Every error that the parts may return, as the caller gets it.
+// Every error that the parts may return, as the caller gets it. A panic and a list of
+// another account are bugs, and bugs are no answers.
 func TestErrorTable(t *testing.T) {
 	checker, err := contract.New(v1.OpenAPIYAML())
 	if err != nil {
+		t.Fatal(err)
+	}
+	errPanic, errForeign := errors.New("secret panic"), errors.New("the list looked up belongs to somebody else")
+	var failure error
+	var foreign cache.Result
+	s := newStand(t, setting{options: func(o *Options) {
+		o.Lists = scripted{o.Lists, func(context.Context, cache.Key) (cache.Result, error) {
+			switch failure {
+			case errPanic:
+				panic(failure)
+			case errForeign:
+				return foreign, nil
+			}
+			return cache.Result{}, failure
+		}}
+	}})
+	if foreign, err = s.lists.Get(t.Context(), cache.Key{Kind: "buyer", Account: "globex"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -116,45 +71,99 @@ func TestErrorTable(t *testing.T) {
 		{context.DeadlineExceeded, 504, "upstream_timeout", "5"},
 		{cache.ErrFillPanicked, 500, "internal_error", ""},
 		{errors.New("secret cause"), 500, "internal_error", ""},
+		{errPanic, 500, "internal_error", ""},
+		{errForeign, 500, "internal_error", ""},
 	} {
-		t.Run(tc.err.Error(), func(t *testing.T) {
-			b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { return cache.Result{}, tc.err })})
-			w := b.get()
-			if w.Code != tc.status || !strings.Contains(w.Body.String(), `"code":"`+tc.code+`"`) || w.Header().Get("Retry-After") != tc.retryAfter {
-				t.Fatalf("got %d %v %s", w.Code, w.Header(), w.Body)
-			}
-			if strings.Contains(w.Body.String(), "secret") {
-				t.Error("the cause is shown to the caller")
-			}
-			if !strings.Contains(b.logs.String(), tc.code) || !strings.Contains(b.logs.String(), `"cause":`) {
-				t.Errorf("the log does not tell why: %s", b.logs)
-			}
-			if err := checker.Check(httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil), w.Result()); err != nil {
-				t.Error(err)
-			}
-		})
+		failure = tc.err
+		w := s.ask("GET", buyersList)
+		body := w.Body.String()
+		if w.Code != tc.status || !strings.Contains(body, `"code":"`+tc.code+`"`) || w.Header().Get("Retry-After") != tc.retryAfter {
+			t.Errorf("%v: %d %v %s", tc.err, w.Code, w.Header(), body)
+		}
+		if strings.Contains(body, "secret") {
+			t.Errorf("the cause is shown to the caller: %s", body)
+		}
+		r := httptest.NewRequest(http.MethodGet, buyersList, nil)
+		if err := checker.Check(r, w.Result()); err != nil {
+			t.Errorf("%v: %v", tc.err, err)
+		}
+		if tc.err == errPanic && !strings.Contains(s.logs.String(), "gateway_test.go") {
+			t.Errorf("the log does not tell where it panicked: %s", s.logs)
+		}
+		if all := s.records(t); len(all) != 1 || all[0].Code != tc.code || !strings.HasSuffix(all[0].Cause, tc.err.Error()) {
+			t.Errorf("%v: recorded %+v", tc.err, all)
+		}
 	}
-}
-
-func TestPanicIsAWholeAnswer(t *testing.T) {
-	b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { panic("boom") })})
-	w := b.get()
-	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "internal_error") || strings.Contains(w.Body.String(), "boom") {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
-	if !strings.Contains(b.logs.String(), "boom") || !strings.Contains(b.logs.String(), "gateway_test.go") {
-		t.Errorf("the log does not tell where: %s", b.logs)
-	}
-	if n := testutil.ToFloat64(b.gateway.metrics.panics); n != 1 {
+	if n := s.counted(t, "http_panics_total", ""); n != 1 {
 		t.Errorf("counted %v panics", n)
 	}
 }
 
-// A handler that somebody adds sees each request for a list, whether it is cached or not,
-// and may answer it.
+// What a look-up is asked for comes from the key and the filter alone, and it ends with the
+// request.
+func TestLookUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked cache.Key
+		s := newStand(t, setting{options: func(o *Options) {
+			o.RequestTimeout = time.Minute
+			o.Lists = scripted{o.Lists, func(ctx context.Context, k cache.Key) (cache.Result, error) {
+				asked = k
+				<-ctx.Done()
+				return cache.Result{}, ctx.Err()
+			}}
+		}})
+		begin := time.Now()
+		w := s.ask("GET", buyersList+"?status=pending&inquiry_type=refund")
+		if took := time.Since(begin); w.Code != http.StatusGatewayTimeout || took != time.Minute {
+			t.Errorf("%d after %v", w.Code, took)
+		}
+		if asked != (cache.Key{Kind: "buyer", Account: "acme", Status: "pending", InquiryType: "refund"}) {
+			t.Errorf("asked for %+v", asked)
+		}
+	})
+}
+
+// A caller that left, which HTTP/2 tells, is neither an error of the gateway's nor of the
+// legacy's. Its connection is dropped, as where a handler asks for that.
+func TestCallerThatLeft(t *testing.T) {
+	aborts := false
+	s := newStand(t, setting{options: func(o *Options) {
+		o.Lists = scripted{o.Lists, func(ctx context.Context, _ cache.Key) (cache.Result, error) {
+			if aborts {
+				panic(http.ErrAbortHandler)
+			}
+			<-ctx.Done()
+			return cache.Result{}, ctx.Err()
+		}}
+	}})
+	ask := func() (dropped bool) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := httptest.NewRequest(http.MethodGet, buyersList, nil).WithContext(ctx)
+		r.ProtoMajor = 2
+		r.Header.Set("Authorization", "Bearer key-of-acme")
+		w := httptest.NewRecorder()
+		defer func() { dropped = recover() == http.ErrAbortHandler && w.Body.Len() == 0 }()
+		s.gateway.ServeHTTP(w, r)
+		return false
+	}
+	if !ask() {
+		t.Error("the connection stays")
+	}
+	counted := s.counted(t, "http_requests_total", "499buyer_inquiries")
+	if all := s.records(t); len(all) != 1 || all[0].Status != 499 || all[0].Level != "INFO" || counted != 1 {
+		t.Errorf("recorded %+v, counted %v", all, counted)
+	}
+	if aborts = true; !ask() {
+		t.Error("net/http was not told to drop the connection")
+	}
+}
+
+// A handler that somebody adds sees each request, whether its list is cached or not, and may
+// answer it. The hit lane, which it would pass by, is off.
 func TestMiddlewareSeesEveryRequest(t *testing.T) {
 	seen := map[string]int{}
-	s := newStand(t, listenHere(t), func(o *Options) {
+	s := newStand(t, setting{options: func(o *Options) {
 		o.Middleware = []gin.HandlerFunc{func(c *gin.Context) {
 			seen[c.Request.URL.Path]++
 			c.Header("X-Added", "by the middleware")
@@ -162,177 +171,87 @@ func TestMiddlewareSeesEveryRequest(t *testing.T) {
 				c.AbortWithStatusJSON(http.StatusTeapot, gin.H{"mine": true})
 			}
 		}}
-	}).serve(t)
-	c := dialStand(t, s, false)
-	for key, target := range map[string]string{"acme": "/api/v1/buyer/inquiries", "vendor": "/api/v1/seller/inquiries", "tight": "/nowhere"} {
-		for i := range 3 {
-			c.send(hitOf(key, target))
-			if _, header, _ := c.receive(); header.Get("X-Added") == "" || seen[target] != i+1 || header.Get("X-Request-Id") == "" {
-				t.Errorf("%s, request %d: seen %v, %v", target, i, seen, header)
-			}
-			<-s.idle
+	}})
+	c := s.call(t)
+	for _, target := range []string{buyersList, buyersList, "/nowhere", "/docs/"} {
+		if _, header, _ := c.get("acme", target); header.Get("X-Added") == "" || len(header.Get("X-Request-Id")) != 32 {
+			t.Errorf("%s: %v", target, header)
 		}
 	}
-	s.logs.take()
-	c.send(hitOf("acme", "/api/v1/buyer/inquiries?teapot=1"))
-	if status, header, body := c.receive(); status != http.StatusTeapot || body != `{"mine":true}` || header.Get("X-Request-Id") == "" {
-		t.Errorf("%d %v %s", status, header, body)
+	if status, _, body := c.get("acme", buyersList+"?teapot=1"); status != http.StatusTeapot || body != `{"mine":true}` {
+		t.Errorf("%d %s", status, body)
 	}
-	<-s.idle
-	if text := s.logs.take(); !bytes.Contains(text, []byte(`"status":418`)) {
-		t.Errorf("logged %s", text)
+	if seen[buyersList] != 3 || len(seen) != 3 {
+		t.Errorf("seen %v", seen)
 	}
-}
-
-// The path of a kind that is not served is as unknown as any other.
-func TestOneKindOnly(t *testing.T) {
-	for i, served := range v1.Kinds() {
-		b := newBench(Options{Lists: warm{entryOf("acme")}, Docs: true, Kinds: map[string]v1.Words{served.Name: {}}})
-		other := v1.Kinds()[1-i]
-		for _, method := range []string{"GET", "POST"} {
-			if w := b.ask(method, other.Path, "192.0.2.1:1"); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "the list is "+served.Path+".") {
-				t.Errorf("%s %s: %d %s", method, other.Path, w.Code, w.Body)
-			}
-		}
-		if w := b.ask("GET", served.Path, "192.0.2.1:1"); w.Code == http.StatusNotFound {
-			t.Errorf("%s is not served", served.Path)
-		}
-		if w := b.ask("GET", "/openapi.json", "192.0.2.1:1"); strings.Contains(w.Body.String(), `"`+other.Path+`":`) || !strings.Contains(w.Body.String(), `"`+served.Path+`":`) {
-			t.Error("the document has other paths than are served")
-		}
+	_ = c.conn.Close()
+	_ = s.server.Shutdown(t.Context()) // then it is logged
+	if all := s.records(t); len(all) != 5 || all[4].Status != http.StatusTeapot {
+		t.Errorf("recorded %+v", all)
 	}
 }
 
-func TestAbortReachesTheServer(t *testing.T) {
-	b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { panic(http.ErrAbortHandler) })})
-	defer func() {
-		if recover() != http.ErrAbortHandler {
-			t.Error("net/http was not told to drop the connection")
-		}
-	}()
-	b.get()
-}
-
-// The last line before a caller: a list that is not theirs is a bug, not an answer.
-func TestListOfAnotherAccountIsNeverSent(t *testing.T) {
-	b := newBench(Options{Lists: listsFunc(func(context.Context, cache.Key) (cache.Result, error) { return entryOf("globex"), nil })})
-	if w := b.get(); w.Code != http.StatusInternalServerError {
-		t.Errorf("got %d %s", w.Code, w.Body)
-	}
-}
-
-// The key of a look-up comes from the Principal and the filter alone.
-func TestKeyOfALookUp(t *testing.T) {
-	var asked cache.Key
-	var deadline time.Time
-	b := newBench(Options{RequestTimeout: time.Minute, Lists: listsFunc(func(ctx context.Context, k cache.Key) (cache.Result, error) {
-		asked = k
-		deadline, _ = ctx.Deadline()
-		if requestIDOf(ctx) == "" {
-			t.Error("the fill would not know its request")
-		}
-		return entryOf("acme"), nil
-	})})
-	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries?status=pending&inquiry_type=refund", nil)
-	b.gateway.ServeHTTP(httptest.NewRecorder(), r)
-	if asked != (cache.Key{Kind: "buyer", Account: "acme", Status: "pending", InquiryType: "refund"}) {
-		t.Errorf("asked for %+v", asked)
-	}
-	if left := time.Until(deadline); left <= 0 || left > time.Minute {
-		t.Errorf("the look-up may take %v", left)
-	}
-}
-
-// A caller that left is neither an error of the gateway's nor of the legacy's.
-func TestCallerThatLeft(t *testing.T) {
-	b := newBench(Options{Lists: listsFunc(func(ctx context.Context, _ cache.Key) (cache.Result, error) {
-		<-ctx.Done()
-		return cache.Result{}, ctx.Err()
-	})})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	r := httptest.NewRequest(http.MethodGet, "/api/v1/buyer/inquiries", nil).WithContext(ctx)
-	r.ProtoMajor = 2 // over HTTP/1 it is noticed when the answer is written
-	w := httptest.NewRecorder()
-	func() {
-		defer func() {
-			if cause := recover(); cause != http.ErrAbortHandler {
-				t.Errorf("the connection stays: %v", cause)
-			}
-		}()
-		b.gateway.ServeHTTP(w, r)
-	}()
-	if w.Body.Len() != 0 {
-		t.Errorf("sent %q", w.Body)
-	}
-	if !strings.Contains(b.logs.String(), `"status":499`) || strings.Contains(b.logs.String(), "ERROR") {
-		t.Errorf("log: %s", b.logs)
-	}
-	if n := testutil.ToFloat64(b.gateway.metrics.requests.WithLabelValues("buyer_inquiries", "499")); n != 1 {
-		t.Errorf("counted %v", n)
-	}
-}
-
-// "PRI * HTTP/2.0" is a request of HTTP/1, whose caller may have closed its half of the connection.
-func TestHalfClosedPRI(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	r := httptest.NewRequest("PRI", "/", nil).WithContext(ctx)
-	r.ProtoMajor, r.ProtoMinor = 2, 0
-	w := httptest.NewRecorder()
-	if newBench(Options{}).gateway.ServeHTTP(w, r); w.Code != http.StatusMethodNotAllowed && w.Code != http.StatusNotFound {
-		t.Errorf("answered %d", w.Code)
-	}
-}
-
+// The id and the address of a request are those that trusted proxies tell, as far as they are
+// such; what a stranger wrote before them is not read.
 func TestRequestIDAndClientAddress(t *testing.T) {
-	lists := listsFunc(func(context.Context, cache.Key) (cache.Result, error) { return entryOf("acme"), nil })
-	trusted := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")} // httptest's peer is 192.0.2.1
+	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
+	s := newStand(t, setting{options: func(o *Options) { o.TrustedProxies = proxies }})
+	const stranger, proxy = "From: 198.51.100.1:1", "From: 192.0.2.1:1"
 	for _, tc := range []struct {
-		name    string
-		proxies []netip.Prefix
-		headers []string
-		id      string // empty: a new one
-		address string
+		from, forwarded string
+		address         string
 	}{
-		{"stranger", nil, []string{"X-Request-Id", "mine", "X-Forwarded-For", "203.0.113.9"}, "", "192.0.2.1"},
-		{"proxy", trusted, []string{"X-Request-Id", "theirs-1", "X-Forwarded-For", "203.0.113.9"}, "theirs-1", "203.0.113.9"},
-		{"proxy with a bad id", trusted, []string{"X-Request-Id", "a b\"", "X-Forwarded-For", "203.0.113.9"}, "", "203.0.113.9"},
-		{"spoofed hop", trusted, []string{"X-Forwarded-For", "1.1.1.1, 203.0.113.9, 10.1.1.1"}, "", "203.0.113.9"},
-		{"two headers", trusted, []string{"X-Forwarded-For", "1.1.1.1", "X-Forwarded-For", "203.0.113.9"}, "", "203.0.113.9"},
-		{"garbage", trusted, []string{"X-Forwarded-For", "x, 10.1.1.1"}, "", "10.1.1.1"},
+		{stranger, "203.0.113.9", "198.51.100.1"},
+		{proxy, "203.0.113.9", "203.0.113.9"},
+		{proxy, "1.1.1.1, 203.0.113.9, 10.1.1.1", "203.0.113.9"},
+		{proxy, "1.1.1.1,203.0.113.9:4711", "203.0.113.9"},
+		{proxy, "x, 10.1.1.1", "10.1.1.1"},
+		{proxy, "203.0.113.9:x", "192.0.2.1"},
+		{proxy, `fe80::1%a"b`, "fe80::1"},
+		{proxy, "[2001:db8::7]:4711", "2001:db8::7"},
+		{proxy, "[2001:db8::7]", "2001:db8::7"},
+		{proxy, `[fe80::1%a"b]:1`, "fe80::1"},
+		{proxy, "::ffff:203.0.113.9", "203.0.113.9"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			b := newBench(Options{Lists: lists, TrustedProxies: tc.proxies})
-			w := b.get(tc.headers...)
-			id := w.Header().Get("X-Request-Id")
-			if tc.id != "" && id != tc.id || tc.id == "" && (len(id) != 32 || strings.Contains(strings.Join(tc.headers, " "), id)) {
-				t.Errorf("id %q", id)
-			}
-			if !strings.Contains(b.logs.String(), `"client_address":"`+tc.address+`"`) || !strings.Contains(b.logs.String(), id) {
-				t.Errorf("log: %s", b.logs)
-			}
-		})
+		s.ask("GET", buyersList, tc.from, "X-Forwarded-For: "+tc.forwarded)
+		if all := s.records(t); len(all) != 1 || all[0].Client != tc.address {
+			t.Errorf("%s, %s: %+v, want %s", tc.from, tc.forwarded, all, tc.address)
+		}
+	}
+	s.ask("GET", buyersList, proxy, "X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 203.0.113.9")
+	if all := s.records(t); all[0].Client != "203.0.113.9" {
+		t.Errorf("of two fields: %+v", all)
+	}
+	for _, tc := range []struct{ from, id, want string }{
+		{stranger, "mine-1", ""},
+		{proxy, "theirs-1", "theirs-1"},
+		{proxy, `a b"`, ""},
+		{proxy, strings.Repeat("a", 65), ""},
+	} {
+		got := s.ask("GET", buyersList, tc.from, "X-Request-Id: "+tc.id).Header().Get("X-Request-Id")
+		if all := s.records(t); got != tc.want && (tc.want != "" || len(got) != 32) || all[0].RequestID != got {
+			t.Errorf("%s, %q: the id is %q, recorded %+v", tc.from, tc.id, got, all)
+		}
 	}
 }
 
 func TestCacheStatus(t *testing.T) {
 	h := newHeaders()
 	for want, r := range map[string]cache.Result{
-		"inquiry-gateway; hit; ttl=12":                          {Outcome: cache.Hit, TTL: 12*time.Second + 999*time.Millisecond},
-		"inquiry-gateway; hit; ttl=0":                           {Outcome: cache.Hit, TTL: time.Millisecond},
-		"inquiry-gateway; hit; ttl=86400":                       {Outcome: cache.Hit, TTL: 24 * time.Hour},
-		"inquiry-gateway; hit; ttl=-1; detail=stale-revalidate": {Outcome: cache.StaleRevalidate, TTL: -time.Millisecond},
-		"inquiry-gateway; hit; ttl=-2; detail=stale-error":      {Outcome: cache.StaleError, TTL: -1001 * time.Millisecond},
-		"inquiry-gateway; hit; ttl=-3600; detail=stale-error":   {Outcome: cache.StaleError, TTL: -time.Hour},
-		"inquiry-gateway; fwd=miss; stored":                     {Outcome: cache.Miss, Stored: true},
-		"inquiry-gateway; fwd=miss":                             {Outcome: cache.Miss},
-		"inquiry-gateway; fwd=miss; collapsed":                  {Outcome: cache.Collapsed},
-		"inquiry-gateway; fwd=stale; stored":                    {Outcome: cache.Miss, Stored: true, Expired: true},
-		"inquiry-gateway; fwd=stale":                            {Outcome: cache.Miss, Expired: true},
-		"inquiry-gateway; fwd=stale; collapsed":                 {Outcome: cache.Collapsed, Expired: true},
+		"hit; ttl=12":                          {Outcome: cache.Hit, TTL: 12*time.Second + 999*time.Millisecond},
+		"hit; ttl=0":                           {Outcome: cache.Hit, TTL: time.Millisecond},
+		"hit; ttl=86400":                       {Outcome: cache.Hit, TTL: 24 * time.Hour},
+		"hit; ttl=-1; detail=stale-revalidate": {Outcome: cache.StaleRevalidate, TTL: -time.Millisecond},
+		"hit; ttl=-2; detail=stale-error":      {Outcome: cache.StaleError, TTL: -1001 * time.Millisecond},
+		"hit; ttl=-3600; detail=stale-error":   {Outcome: cache.StaleError, TTL: -time.Hour},
+		"fwd=miss; stored":                     {Outcome: cache.Miss, Stored: true},
+		"fwd=miss":                             {Outcome: cache.Miss},
+		"fwd=miss; collapsed":                  {Outcome: cache.Collapsed},
+		"fwd=stale; stored":                    {Outcome: cache.Miss, Stored: true, Expired: true},
+		"fwd=stale":                            {Outcome: cache.Miss, Expired: true},
+		"fwd=stale; collapsed":                 {Outcome: cache.Collapsed, Expired: true},
 	} {
-		if got := h.cacheStatus(&r)[0]; got != want {
+		if got := h.cacheStatus(&r)[0]; got != "inquiry-gateway; "+want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -341,25 +260,40 @@ func TestCacheStatus(t *testing.T) {
 	}
 }
 
-func TestFillProjectsWhatTheLegacyAnswered(t *testing.T) {
-	answered := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var asked upstream.Request
-	fill := NewFill(func(_ context.Context, r upstream.Request) (upstream.List, error) {
-		asked = r
-		return upstream.List{AnsweredAt: answered, Unasked: true, Inquiries: []upstream.Inquiry{{Title: "t", CompanyName: "c", CreatedAt: answered}}}, nil
-	}, nil)
-	content, err := fill(withRequestID(context.Background(), "id-1"), cache.Key{Kind: "seller", Account: "a", Status: "s", InquiryType: "i"})
-	if err != nil {
-		t.Fatal(err)
+// codedLists have some codings of a list only.
+type codedLists struct {
+	Lists
+	has []cache.Coding
+}
+
+func (l codedLists) Coded(_ *cache.Entry, c cache.Coding) *cache.Variant {
+	if !slices.Contains(l.has, c) {
+		return nil
 	}
-	if asked != (upstream.Request{Kind: "seller", Account: "a", Status: "s", InquiryType: "i", RequestID: "id-1"}) {
-		t.Errorf("asked for %+v", asked)
-	}
-	want := `{"data":[{"title":"t","status":"","inquiry_type":null,"company_name":"c","created_at":"2026-01-02T03:04:05.000Z"}],"meta":{},"errors":[]}`
-	if string(content.Body) != want || !content.AnsweredAt.Equal(answered) || !content.NoStore {
-		t.Errorf("got %s, %+v", content.Body, content)
-	}
-	if _, err := fill(context.Background(), cache.Key{Kind: "admin"}); err == nil {
-		t.Error("a kind without a projection was rendered")
+	return &cache.Variant{Body: []byte("coded"), Length: []string{"5"}}
+}
+
+// Where a list lacks the coding that a caller prefers, it gets the next one that it takes.
+// What callers prefer is in internal/conformance.
+func TestCodingsThatAListLacks(t *testing.T) {
+	lists := &codedLists{}
+	s := newStand(t, setting{options: func(o *Options) { lists.Lists, o.Lists = o.Lists, lists }})
+	for _, tc := range []struct {
+		accept string
+		has    []cache.Coding
+		want   string
+	}{
+		{"gzip;q=0.8, zstd;q=0.9", []cache.Coding{cache.Gzip, cache.Zstd}, "zstd"},
+		{"gzip;q=0.8, zstd;q=0.9", []cache.Coding{cache.Gzip}, "gzip"},
+		{"identity;q=0.5, zstd;q=0.6, gzip;q=0.4", []cache.Coding{cache.Gzip}, ""},
+		{"gzip, *", []cache.Coding{cache.Zstd}, "zstd"},
+		{"zstd", []cache.Coding{cache.Gzip}, ""},
+		{"gzip, zstd", nil, ""},
+	} {
+		lists.has = tc.has
+		w := s.ask("GET", buyersList, "Accept-Encoding: "+tc.accept)
+		if coded := w.Body.String() == "coded"; w.Header().Get("Content-Encoding") != tc.want || coded != (tc.want != "") {
+			t.Errorf("%s of %v: %v", tc.accept, tc.has, w.Header())
+		}
 	}
 }

@@ -4,18 +4,23 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/internal/testkit"
 )
 
 // A record is what slog would have written, whatever the strings in it.
@@ -25,7 +30,8 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `a"b\c`, "\x00\n", "한글", "\xff"}))
 		micros := rapid.Int64Range(0, int64(24*time.Hour/time.Microsecond))
 		x := &exchange{
-			gateway: g, request: request{Method: http.MethodGet, Peer: netip.MustParseAddr("192.0.2.1")}, begin: time.Unix(1700000000, 123456789).UTC(),
+			gateway: g, request: request{Method: http.MethodGet, Peer: netip.MustParseAddr("192.0.2.1")},
+			begin:  time.Unix(1700000000, 123456789).UTC(),
 			status: rapid.IntRange(200, 599).Draw(t, "status"), sent: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
 			principal: auth.Principal{Account: "a" + text.Draw(t, "account"), KeyID: text.Draw(t, "key")},
 			list:      cache.Result{Outcome: cache.Hit, Tier: cache.TierLocal, Age: time.Duration(micros.Draw(t, "age")) * time.Microsecond},
@@ -33,7 +39,6 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		}
 		x.series = g.metrics.endpoint("e")
 		x.id.set("0123abcd")
-		var want bytes.Buffer
 		level := slog.LevelInfo
 		if x.status >= 500 {
 			level = slog.LevelError
@@ -46,6 +51,7 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 			record.Add("error_code", x.problem)
 		}
 		record.Add("cause", x.cause.Error())
+		var want bytes.Buffer
 		if err := slog.NewJSONHandler(&want, nil).Handle(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
@@ -55,38 +61,107 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 	})
 }
 
-// Hits are sampled; whatever else happens always has its record.
-func TestSampledHits(t *testing.T) {
-	b := newBench(Options{SampleHits: 100, LogListKeys: true, Lists: warm{entryOf("acme")}})
-	const n = 5000
-	for range n {
-		b.get()
-	}
-	if got := bytes.Count(b.logs.Bytes(), []byte("\n")); got < 1 || got > n/20 {
-		t.Errorf("%d of %d hits have a record", got, n)
-	}
-	line, _, _ := bytes.Cut(b.logs.Bytes(), []byte("\n"))
-	var record struct{ Kind, Key, ETag string }
-	if err := json.Unmarshal(line, &record); err != nil || record.Kind != "buyer" || len(record.Key) != 16 || len(record.ETag) != 16 {
-		t.Errorf("%v, %+v", err, record)
-	}
-	if bytes.Contains([]byte(record.Key), []byte("acme")) {
-		t.Error("the key names the account")
-	}
-	b.logs.Reset()
-	for range 10 {
-		r := httptest.NewRequest(http.MethodGet, "/nowhere", nil)
-		b.gateway.ServeHTTP(httptest.NewRecorder(), r)
-	}
-	if got := bytes.Count(b.logs.Bytes(), []byte("\n")); got != 10 {
-		t.Errorf("%d of 10 errors have a record", got)
-	}
-}
-
-func parsed(t *rapid.T, line []byte) map[string]any {
-	var m map[string]any
+func parsed(t *rapid.T, line []byte) (m map[string]any) {
 	if err := json.Unmarshal(line, &m); err != nil {
 		t.Fatalf("%v in %s", err, line)
 	}
 	return m
+}
+
+// Hits are sampled; whatever else happens always has its record. What the lab reads a list
+// by does not say whose it is.
+func TestSampledHits(t *testing.T) {
+	s := newStand(t, setting{options: func(o *Options) { o.SampleHits = 100 }})
+	const n = 5000
+	for range n {
+		s.ask("GET", buyersList)
+	}
+	all := s.records(t)
+	if len(all) < 2 || len(all) > n/20 {
+		t.Errorf("%d of %d hits have a record", len(all), n)
+	}
+	if r := all[len(all)-1]; r.Kind != "buyer" || len(r.Key) != 16 || len(r.ETag) != 16 || r.Key != all[0].Key {
+		t.Errorf("recorded %+v", r)
+	}
+	for range 10 {
+		s.ask("GET", "/nowhere")
+	}
+	if all := s.records(t); len(all) != 10 {
+		t.Errorf("%d of 10 errors have a record", len(all))
+	}
+}
+
+// Whoever has no good key chooses how many requests there are, but not how many records: each
+// client has some for each reason, and a window ends with one that counts the others. Errors of
+// the documents are as all others.
+func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, setting{options: func(o *Options) { o.LogRefusals = 3; o.TrustedProxies = nil }})
+		recorded := func(n int, method, target, from, key string) (records int) {
+			for range n {
+				s.ask(method, target, "From: "+from, "Authorization: ", "Authorization: "+key)
+			}
+			return len(s.records(t))
+		}
+		for _, c := range []struct {
+			method, target, from, key string
+			n, records                int
+		}{
+			{"GET", "/nowhere", "192.0.2.1:1", "", 100, 3},
+			{"GET", "/docs/nowhere", "192.0.2.1:2", "", 2, 0}, // for the same reason
+			{"POST", buyersList, "192.0.2.1:3", "", 4, 3},
+			{"GET", "/docs/", "192.0.2.1:4", "", 3, 3},
+			{"GET", buyersList, "192.0.2.1:5", "Bearer nobody", 1, 1},
+			{"GET", buyersList, "192.0.2.1:6", "Bearer key-of-acme", 20, 20},
+			{"GET", "/nowhere", "192.0.2.2:1", "", 1, 1},
+			{"GET", "/nowhere", "[2001:db8::1]:1", "", 3, 3},
+			{"GET", "/nowhere", "[2001:db8::2]:1", "", 5, 0}, // of the same network
+			{"GET", "/nowhere", "[2001:db8:0:1::2]:1", "", 1, 1},
+		} {
+			if got := recorded(c.n, c.method, c.target, c.from, c.key); got != c.records {
+				t.Errorf("%+v: %d records", c, got)
+			}
+		}
+		if n := s.counted(t, "http_errors_total", "docsnot_found"); n != 2 {
+			t.Errorf("%v errors of the documents are counted", n)
+		}
+		summaries := func(want ...string) {
+			t.Helper()
+			text := s.logs.Take()
+			for _, w := range want {
+				if !strings.Contains(text, w) || strings.Count(text, "\n") != len(want) {
+					t.Errorf("%d records, want %d with %s:\n%s", strings.Count(text, "\n"), len(want), w, text)
+				}
+			}
+		}
+		time.Sleep(refusalWindow)
+		synctest.Wait()
+		summaries(`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"not_found","suppressed":99}`,
+			`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"method_not_allowed","suppressed":1}`,
+			`"client_address":"2001:db8::/64","security":{"event":"unauthenticated_suppressed","reason":"not_found","suppressed":5}`)
+		if got := recorded(4, "GET", "/nowhere", "192.0.2.1:1", ""); got != 3 {
+			t.Errorf("%d records in the next window, want 3", got)
+		}
+		s.gateway.Close()
+		summaries(`"suppressed":1}`)
+		time.Sleep(2 * refusalWindow)
+		if n := s.counted(t, "log_suppressed_total", ""); n != 106 || s.logs.Take() != "" {
+			t.Errorf("counted %v, want 106 and no more records", n)
+		}
+	})
+}
+
+// The clients that are counted are bounded too.
+func TestRefusalsAreBounded(t *testing.T) {
+	var log testkit.Log
+	r := newRefusals(1, slog.New(slog.NewJSONHandler(&log, nil)), prometheus.NewCounter(prometheus.CounterOpts{Name: "suppressed"}))
+	for i := range 2 * maxRefusalCounts {
+		r.logged(netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256)), "unknown")
+	}
+	r.flush()
+	others := `"client_address":"others","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":` +
+		strconv.Itoa(maxRefusalCounts-1)
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, others) {
+		t.Errorf("%.500s", text)
+	}
 }

@@ -1,21 +1,25 @@
 package gateway
 
 import (
-	"bytes"
+	"bufio"
+	"cmp"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysfile"
@@ -25,117 +29,108 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-// stand is a gateway of real parts on a listener of a test: keys in a file, lists that
-// are made of their names, limits.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stand is a gateway of real parts behind its listener: keys in a file, lists that are made
+// of their names, limits. The listener is in memory, so that time can be that of synctest.
 type stand struct {
 	gateway  *Gateway
-	current  *Live
+	live     *Live
 	lists    *cache.Lists
 	registry *prometheus.Registry
-	logs     *lines
-	clock    *testkit.Clock // of the limits; that of lists stands still
+	logs     *testkit.Log
+	clock    *testkit.Clock // of the limits; that of keys and lists stands still
+	network  *memoryListener
 	listener *front.Listener
 	server   *http.Server
-	idle     chan struct{} // gets one when net/http waits for another request
+	secure   bool
 }
 
-// lines keeps what is written until it is taken.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) take() []byte {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.b.Reset()
-	return bytes.Clone(l.b.Bytes())
-}
-
-// The keys of a stand. Those of "tight" may ask five times, and again every second.
-var standKeys = []auth.KeyRecord{
-	{ID: "acme", Kind: "buyer", Account: "acme"}, {ID: "globex", Kind: "buyer", Account: "globex"},
-	{ID: "vendor", Kind: "seller", Account: "vendor"}, {ID: "tight", Kind: "buyer", Account: "tight"},
-	{ID: "revoked", Kind: "buyer", Account: "acme", Revoked: true}, {ID: "scopeless", Kind: "buyer", Account: "acme", Scopes: []string{}},
-	{ID: "unpaid", Kind: "buyer", Account: "unpaid"},
+// setting is how a stand differs from the usual one.
+type setting struct {
+	tls         *tls.Config
+	unknownIdle time.Duration
+	options     func(*Options)
 }
 
 var standTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// bodyOf is the list of a key: its name, and as much more as its filter says.
-func bodyOf(k cache.Key) []byte {
-	size := 200
-	if k.InquiryType == "large" {
-		size = 20_000
+// standKeys are the keys "key-of-" and their id. That of tight may ask five times, and again
+// every second.
+func standKeys() string {
+	text := "accounts: [{id: unpaid, api_access: none}, {id: tight, api_access: paid, plan: tight}"
+	for _, id := range []string{"acme", "globex", "vendor"} {
+		text += ", {id: " + id + ", api_access: paid}"
 	}
-	name := fmt.Sprintf("%s/%s/%s/%s ", k.Kind, k.Account, k.Status, k.InquiryType)
-	return fmt.Appendf(nil, `{"data":[%q],"meta":{},"errors":[]}`, strings.Repeat(name, size/len(name)+1))
+	text += "]\nkeys:\n"
+	for _, k := range [][2]string{
+		{"acme", "buyer, account: acme"}, {"globex", "buyer, account: globex"}, {"vendor", "seller, account: vendor"},
+		{"tight", "buyer, account: tight"}, {"unpaid", "buyer, account: unpaid"},
+		{"revoked", "buyer, account: acme, revoked: true"}, {"scopeless", "buyer, account: acme, scopes: []"},
+	} {
+		if !strings.Contains(k[1], "scopes") {
+			k[1] += `, scopes: ["inquiries:read"]`
+		}
+		text += fmt.Sprintf("  - {id: %s, sha256: %s, kind: %s}\n", k[0], auth.Hasher{}.Hash("key-of-"+k[0]).Hex(), k[1])
+	}
+	return text
 }
 
-func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
-	s := &stand{current: &Live{}, registry: prometheus.NewRegistry(), logs: &lines{}, clock: testkit.NewClock(standTime), idle: make(chan struct{}, 100)}
+// bodyOf is the list of a key: its name, and as much more as its filter says.
+func bodyOf(k cache.Key) []byte {
+	size := map[string]int{"large": 20_000, "huge": 200_000}[k.InquiryType]
+	name := fmt.Sprintf("%s/%s/%s/%s ", k.Kind, k.Account, k.Status, k.InquiryType)
+	return fmt.Appendf(nil, `{"data":[%q],"meta":{},"errors":[]}`, strings.Repeat(name, cmp.Or(size, 200)/len(name)+1))
+}
+
+// newStand serves until the test ends.
+func newStand(tb testing.TB, c setting) *stand {
+	tb.Helper()
+	s := &stand{
+		live: &Live{}, registry: prometheus.NewRegistry(), logs: &testkit.Log{}, clock: testkit.NewClock(standTime),
+		network: newMemoryListener(), secure: c.tls != nil,
+	}
 	path := filepath.Join(tb.TempDir(), "keys.yaml")
-	if err := os.WriteFile(path, []byte("accounts: []\nkeys: []\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(standKeys()), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	file := keysfile.NewEditor(path, auth.Hasher{})
-	for _, k := range standKeys {
-		account := auth.Account{APIAccess: auth.AccessPaid}
-		if k.ID == "tight" {
-			account.Plan = "tight"
-		}
-		if k.ID == "unpaid" {
-			account.APIAccess = auth.AccessNone
-		}
-		if k.Scopes == nil {
-			k.Scopes = []string{auth.ScopeInquiriesRead}
-		}
-		k.Digest = auth.Hasher{}.Hash("key-of-" + k.ID)
-		if err := file.Add(tb.Context(), k, &account); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	quiet := slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	logger := slog.New(slog.NewJSONHandler(s.logs, nil))
 	now := func() time.Time { return standTime }
-	store, err := keysfile.New(path, auth.Hasher{}, auth.Options{Now: now, Registerer: s.registry})
+	shared := auth.Options{Now: now, Registerer: s.registry, Logger: logger}
+	store, err := keysfile.New(path, auth.Hasher{}, shared)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	authenticator := auth.NewAuthenticator(store, auth.Hasher{}, auth.Options{Logger: quiet, Now: now, Registerer: s.registry})
-	s.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Now: now, Registerer: s.registry, Fill: func(_ context.Context, k cache.Key) (cache.Content, error) {
+	fill := func(_ context.Context, k cache.Key) (cache.Content, error) {
 		return cache.Content{Body: bodyOf(k), AnsweredAt: standTime}, nil
-	}})
+	}
+	s.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Now: now, Registerer: s.registry, Fill: fill})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	limits := rate.New(rate.Config{Plans: map[string]rate.Plan{"tight": {PerSecond: 1, Burst: 5}}}, rate.Options{Now: s.clock.Now, Registerer: s.registry})
+	plans := rate.Config{Plans: map[string]rate.Plan{"tight": {PerSecond: 1, Burst: 5}}}
+	limits := rate.New(plans, rate.Options{Now: s.clock.Now, Registerer: s.registry})
 	opts := Options{
-		Auth: authenticator, Lists: s.lists, Rate: limits, HitLane: true, Docs: true, LogListKeys: true, Logger: quiet, RequestLog: s.logs, Registerer: s.registry,
-		TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
+		Auth: auth.NewAuthenticator(store, auth.Hasher{}, shared), Lists: s.lists, Rate: limits, HitLane: true, Docs: true, LogListKeys: true,
+		Logger: logger, RequestLog: s.logs, Registerer: s.registry, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 	}
-	if change != nil {
-		change(&opts)
+	if c.options != nil {
+		c.options(&opts)
 	}
 	s.gateway = New(opts)
-	s.current.Set(s.gateway, 10*time.Second, true)
-	s.listener = front.NewListener(l, front.Options{Handler: s.current, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute})
-	s.server = &http.Server{Handler: s.current, ConnContext: front.ConnContext, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
-		MaxHeaderBytes: 16 << 10, ConnState: s.state, ErrorLog: slog.NewLogLogger(quiet.Handler(), slog.LevelWarn), Protocols: new(http.Protocols)}
-	s.server.Protocols.SetHTTP1(true)
-	s.server.Protocols.SetHTTP2(true)
-	s.server.Protocols.SetUnencryptedHTTP2(true)
+	s.live.Set(s.gateway, 10*time.Second, true)
+	s.listener = front.NewListener(s.network, front.Options{
+		Handler: s.live, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, UnknownIdle: c.unknownIdle,
+	})
+	if s.secure {
+		s.listener.Secure(c.tls)
+	}
+	s.server = newServer(s.live, logger)
+	served := make(chan struct{})
+	go func() { defer close(served); _ = s.server.Serve(s.listener) }()
 	tb.Cleanup(func() {
+		_ = s.server.Close()
+		<-served
 		s.gateway.Close()
 		limits.Close()
 		_ = s.lists.Close(context.Background())
@@ -143,29 +138,177 @@ func newStand(tb testing.TB, l net.Listener, change func(*Options)) *stand {
 	return s
 }
 
-func (s *stand) state(c net.Conn, state http.ConnState) {
-	front.ConnState(c, state)
-	if state == http.StateIdle {
-		select {
-		case s.idle <- struct{}{}:
-		default: // nobody waits
-		}
+// newServer has the settings of the program's.
+func newServer(h http.Handler, logger *slog.Logger) *http.Server {
+	s := &http.Server{
+		Handler: h, ConnContext: front.ConnContext, ConnState: front.ConnState, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		MaxHeaderBytes: 16 << 10, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
+		Protocols: new(http.Protocols),
 	}
+	s.Protocols.SetHTTP1(true)
+	s.Protocols.SetHTTP2(true)
+	s.Protocols.SetUnencryptedHTTP2(true)
+	return s
 }
 
-// serve answers on the stand's listener until the test ends.
-func (s *stand) serve(tb testing.TB) *stand {
-	done := make(chan struct{})
-	go func() { defer close(done); _ = s.server.Serve(s.listener) }()
-	tb.Cleanup(func() { _ = s.server.Close(); <-done })
-	return s
+// secureConfig is that of a server of a test.
+func secureConfig(tb testing.TB) *tls.Config {
+	dir := tb.TempDir()
+	testkit.Certificate(tb, dir, "gateway")
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+// trusting is that of its callers.
+func trusting(protocols ...string) *tls.Config {
+	return &tls.Config{InsecureSkipVerify: true, NextProtos: protocols, CurvePreferences: []tls.CurveID{tls.X25519}} //nolint:gosec // a test
+}
+
+// counted is a counter or gauge, by the values of its labels put together.
+func (s *stand) counted(tb testing.TB, name, labels string) float64 {
+	tb.Helper()
+	values, err := testkit.Values(s.registry, "inquiry_gateway_"+name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return values[labels]
 }
 
 // inLane is how many fresh hits the front has answered.
 func (s *stand) inLane(tb testing.TB) int {
-	values, err := testkit.Values(s.registry, "inquiry_gateway_http_hit_lane_answers_total")
-	if err != nil {
-		tb.Fatal(err)
+	tb.Helper()
+	return int(s.counted(tb, "http_hit_lane_answers_total", ""))
+}
+
+// record is what tests read of the records of the log.
+type record struct {
+	Msg, Level, Endpoint, Cause, Stack string
+	Status, Bytes                      int
+	Client                             string `json:"client_address"`
+	Code                               string `json:"error_code"`
+	RequestID                          string `json:"request_id"`
+	Kind, Key, ETag                    string
+	TraceID                            string `json:"trace_id"`
+	SpanID                             string `json:"span_id"`
+}
+
+// records takes those of requests since the last call, each of which must be JSON.
+func (s *stand) records(tb testing.TB) (all []record) {
+	tb.Helper()
+	for line := range strings.Lines(s.logs.Take()) {
+		var r record
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			tb.Fatalf("%v in %s", err, line)
+		}
+		if r.Msg == "request" {
+			all = append(all, r)
+		}
 	}
-	return int(values[""])
+	return all
+}
+
+const buyersList = "/api/v1/buyer/inquiries"
+
+// ask sends a request past the front and net/http, from 192.0.2.1 and with a key, as far as
+// the fields say nothing else.
+func (s *stand) ask(method, target string, fields ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, nil)
+	r.Header.Set("Authorization", "Bearer key-of-acme")
+	for _, f := range fields {
+		name, value, _ := strings.Cut(f, ": ")
+		switch {
+		case name == "From": // an address with a port
+			r.RemoteAddr = value
+		case value == "":
+			r.Header.Del(name)
+		default:
+			r.Header.Add(name, value)
+		}
+	}
+	w := httptest.NewRecorder()
+	s.live.ServeHTTP(w, r)
+	return w
+}
+
+// hitOf is a canonical request.
+func hitOf(key, target string, lines ...string) string {
+	text := "GET " + target + " HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer key-of-" + key + "\r\n"
+	for _, line := range lines {
+		text += line + "\r\n"
+	}
+	return text + "\r\n"
+}
+
+// caller speaks HTTP/1.1 by hand.
+type caller struct {
+	testing.TB
+	conn halfConn
+	in   *bufio.Reader
+}
+
+// connect opens a connection from an address, with TLS where the stand has it.
+func (s *stand) connect(peer addr) halfConn {
+	if c := s.network.connect(peer); s.secure {
+		return tls.Client(c, trusting())
+	} else {
+		return c
+	}
+}
+
+func (s *stand) call(tb testing.TB) *caller {
+	c := s.connect(peers[0])
+	tb.Cleanup(func() { _ = c.Close() })
+	return &caller{tb, c, bufio.NewReader(c)}
+}
+
+func (c *caller) send(text string) {
+	c.Helper()
+	if _, err := io.WriteString(c.conn, text); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// receive reads an answer, of which Body is there already.
+func (c *caller) receive() (int, http.Header, string) {
+	c.Helper()
+	resp, err := http.ReadResponse(c.in, nil)
+	if err != nil {
+		c.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return resp.StatusCode, resp.Header, string(body)
+}
+
+// get asks for a list with a canonical request.
+func (c *caller) get(key, target string, lines ...string) (int, http.Header, string) {
+	c.Helper()
+	c.send(hitOf(key, target, lines...))
+	return c.receive()
+}
+
+// scripted are lists whose slow way a test plays. Nothing is found without it.
+type scripted struct {
+	Lists
+	get func(ctx context.Context, k cache.Key) (cache.Result, error)
+}
+
+func (scripted) Lookup(cache.Key) (cache.Result, bool) { return cache.Result{}, false }
+
+func (s scripted) Get(ctx context.Context, k cache.Key) (cache.Result, error) { return s.get(ctx, k) }
+
+// served are lists that tell a test of each hit before it is written.
+type served struct {
+	Lists
+	tell func()
+}
+
+func (s served) Served(k cache.Key, r cache.Result) {
+	s.Lists.Served(k, r)
+	s.tell()
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -46,7 +47,9 @@ func TestReloadChangesTheTTLOfCachedLists(t *testing.T) {
 }
 
 func TestHangupReloads(t *testing.T) {
-	p := start(t, setup{onlyWhenTold: true})
+	hangup := hangups()
+	defer signal.Stop(hangup)
+	p := start(t, setup{onlyWhenTold: true, prepare: func(p *program) { p.hangup = hangup }})
 	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

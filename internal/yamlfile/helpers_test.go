@@ -1,7 +1,9 @@
 package yamlfile
 
 import (
+	"os"
 	"strings"
+	"testing"
 	"time"
 
 	"inquiry-gateway/internal/secretfile"
@@ -33,6 +35,7 @@ type sample struct {
 	Inner   inner             `yaml:"inner"`
 	KeyFile secretfile.File   `yaml:"key_file"`
 	Many    []inner           `yaml:"many"`
+	Door    door              `yaml:"door"`
 	shared
 }
 
@@ -53,13 +56,25 @@ type eitherForm struct {
 	Max  int    `yaml:"max"`
 }
 
-// documentOf parses a text as the file gateway.yaml.
-func documentOf(text string) *File { return Parse("gateway.yaml", text, fakeEnv) }
+// door is a section with each rule.
+type door struct {
+	Type  string         `yaml:"type" enum:",none,key,code"`
+	Lock  lock           `yaml:",inline" with:"type=key!"`
+	Digit []int          `yaml:"digit" min:"0" max:"9" with:"type=key,code!"`
+	Wait  *time.Duration `yaml:"wait" above:"0s" max:"1m"`
+	Rate  float64        `yaml:"rate" min:"0.5" max:"2" zero:"no limit"`
+	Zone  string         `yaml:"zone" form:"zone"`
+	Name  []string       `yaml:"name" short:"list" required:"what the door is called"`
+}
 
-// decodeSection decodes a text into the tests' own section.
+type lock struct {
+	File string `yaml:"file"`
+}
+
+// decodeSection decodes the text of a file gateway.yaml into the tests' own section.
 func decodeSection(text string) (sample, error) {
 	s := sample{Name: "default", List: []string{"a", "b"}, Inner: inner{Filter: 7, private: "kept"}}
-	doc := documentOf(text)
+	doc := Parse("gateway.yaml", text, fakeEnv)
 	doc.Decode(&s)
 	return s, doc.Err()
 }
@@ -70,4 +85,25 @@ func lines(err error) []string {
 		return nil
 	}
 	return strings.Split(err.Error(), "\n")
+}
+
+// told reads the cases of a file of testdata: a line === with a name, the text, and what must
+// be told of it in lines that begin with "> ".
+func told(t *testing.T, file string, check func(t *testing.T, text string, want []string)) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for one := range strings.SplitSeq(strings.TrimPrefix(string(data), "=== "), "\n=== ") {
+		name, rest, _ := strings.Cut(one+"\n", "\n")
+		text, messages, _ := strings.Cut("\n"+rest, "\n> ")
+		var want []string
+		if messages != "" {
+			for line := range strings.SplitSeq(strings.TrimSpace(messages), "\n> ") {
+				want = append(want, line)
+			}
+		}
+		t.Run(name, func(t *testing.T) { check(t, strings.TrimPrefix(text, "\n")+"\n", want) })
+	}
 }

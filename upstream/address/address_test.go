@@ -1,47 +1,164 @@
 package address
 
 import (
+	"encoding/json"
+	"encoding/xml"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
+	"pgregory.net/rapid"
 
 	"inquiry-gateway/internal/invalid"
 )
 
-func compiled(t testing.TB, base, path string, query map[string]string) Plan {
+// compile compiles a request that is written in YAML, below a path where it has none.
+func compile(t testing.TB, text string) (plan Plan, wrong map[string]string) {
 	t.Helper()
-	var problems invalid.Problems
-	plan := Spec{Path: path, Query: query, InPath: []string{Account}, InQuery: []string{Account, Status, Type}}.Compile(base, "buyer", &problems)
-	if err := problems.Err(); err != nil {
-		t.Fatal(err)
+	in := struct {
+		Path    string            `yaml:"path"`
+		Query   map[string]string `yaml:"query"`
+		Trust   string            `yaml:"trust"`
+		Sending `yaml:",inline"`
+	}{Path: "/x"}
+	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
 	}
-	plan.Trust(Status)
-	return plan
-}
-
-func TestURL(t *testing.T) {
-	query := map[string]string{"z": "fixed", "s": "{status}", "q": "owner:{account}[ state:{status}]", "lit": "[1 TO *]"}
-	plan := compiled(t, "http://h/base/", "/a/{account}/b", query)
-	for _, tc := range []struct{ account, status, want string }{
-		{"acme", "", "http://h/base/a/acme/b?lit=%5B1+TO+%2A%5D&q=owner%3Aacme&z=fixed"},
-		{"a-1", "N&x", "http://h/base/a/a-1/b?lit=%5B1+TO+%2A%5D&q=owner%3Aa-1+state%3AN%26x&s=N%26x&z=fixed"},
-		{"a/../b", "", ""}, {"..", "", ""}, {".", "", ""}, {"", "", ""}, {"a b", "", ""},
-	} {
-		got, err := plan.Request(Values{Account: {tc.account}, Status: {tc.status}})
-		if got.URL != tc.want || (err != nil) != (tc.want == "") {
-			t.Errorf("%q: %s %v", tc.account, got.URL, err)
+	everywhere := []string{Account, Status, Type, IDs, Page, Cursor, Size}
+	var problems invalid.Problems
+	plan = Spec{Path: in.Path, Query: in.Query, InPath: []string{Account}, InQuery: everywhere, Sending: in.Sending}.Compile("", "", &problems)
+	if in.Trust != "" {
+		plan.Trust(in.Trust)
+	}
+	wrong = map[string]string{}
+	if joined, ok := problems.Err().(interface{ Unwrap() []error }); ok {
+		for _, one := range joined.Unwrap() {
+			wrong[strings.TrimPrefix(one.(*invalid.Error).Field(), ".")] += one.Error()
 		}
 	}
-	delete(query, "q")
-	plan = compiled(t, "", "/a/{account}/b", query)
-	if got, _ := plan.Request(Values{Account: {"a/../b c?d"}}); !strings.HasPrefix(got.URL, "/a/a%2F..%2Fb%20c%3Fd/b?") {
-		t.Errorf("escaped to %s", got.URL)
+	return plan, wrong
+}
+
+func lines(t *testing.T, file string) string {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestRequests(t *testing.T) {
+	for _, one := range strings.Split(lines(t, "testdata/requests.txt"), "\n## ")[1:] {
+		title, rest, _ := strings.Cut(one, "\n")
+		config, steps, _ := strings.Cut(rest, "\n> ")
+		plan, wrong := compile(t, config)
+		if len(wrong) > 0 {
+			t.Errorf("%s: %v", title, wrong)
+		}
+		for _, step := range strings.Split(steps, "\n> ") {
+			given, results, _ := strings.Cut(strings.TrimSpace(step), "\n")
+			r, err := plan.Request(valuesOf(t, given))
+			for line := range strings.SplitSeq(results, "\n") {
+				verb, want, _ := strings.Cut(line, " ")
+				got := map[string]string{"=": r.URL, "body": r.Body}[verb]
+				if verb == "type" {
+					got = r.Headers["Content-Type"]
+				}
+				if text, err := strconv.Unquote(want); err == nil {
+					want = text
+				}
+				refused := verb == "!" && err != nil && strings.Contains(err.Error(), want)
+				if !refused && (verb == "!" || err != nil || got != want) {
+					t.Errorf("%s: %s: got %q, %v\nwant %s", title, given, got, err, line)
+				}
+			}
+		}
 	}
 }
 
-func TestRepeatedParameter(t *testing.T) {
-	plan := compiled(t, "", "/x", map[string]string{"s": "{status}", "q": "is:{status}"})
-	got, err := plan.Request(Values{Account: {"a"}, Status: {"C", "X"}})
-	if err != nil || got.URL != "/x?q=is%3AC&s=C&s=X" {
-		t.Errorf("%s %v", got.URL, err)
+// valuesOf reads values that are written in YAML, one or several for each name.
+func valuesOf(t *testing.T, text string) Values {
+	t.Helper()
+	var in map[string]any
+	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
+		t.Fatal(err)
 	}
+	values := Values{}
+	for name, v := range in {
+		list, several := v.([]any)
+		if !several {
+			list = []any{v}
+		}
+		for _, one := range list {
+			values[name] = append(values[name], one.(string))
+		}
+	}
+	return values
+}
+
+// YAML cannot hold what is no UTF-8; a caller can.
+func TestNoUTF8(t *testing.T) {
+	plan, _ := compile(t, `{method: POST, body: {a: "{account}"}}`)
+	if r, err := plan.Request(Values{Account: {"a\xff"}}); err == nil {
+		t.Errorf("%q was sent", r.Body)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	for line := range strings.Lines(lines(t, "testdata/mistakes.txt")) {
+		config, want, ok := strings.Cut(strings.TrimSpace(line), "  ->  ")
+		if !ok {
+			continue // a comment
+		}
+		key, says, _ := strings.Cut(want, ": ")
+		if _, wrong := compile(t, config); !strings.Contains(wrong[key], says) || wrong[key] == "" {
+			t.Errorf("%s: want %q at %s, got %v", config, says, key, wrong)
+		}
+	}
+}
+
+// Whatever a value is, it arrives as that one value, and nothing around it changes.
+func TestAValueStaysOneValue(t *testing.T) {
+	asJSON, _ := compile(t, `{method: POST, body: {a: "{account}", l: ["{status}"], t: "x", n: {s: "{inquiry_type}"}}}`)
+	asForm, _ := compile(t, `{method: POST, body_type: form, body: {a: "{account}", s: "{status}", t: x}}`)
+	asXML, _ := compile(t, `{method: POST, body_type: xml, body: "<r a='{account}'><a>{account}</a>[<s>{status}</s>]</r>"}`)
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.StringMatching(`[a"'\\<>&{}\[\]\n/:=;-]{1,8}`), rapid.StringN(1, 12, -1))
+		account, status, kind := text.Draw(t, "account"), text.Draw(t, "status"), text.Draw(t, "type")
+		twice := []string{status, status}
+		body := func(p Plan) string {
+			r, err := p.Request(Values{Account: {account}, Status: twice, Type: {kind}})
+			if err != nil {
+				t.Skip()
+			}
+			return r.Body
+		}
+		var tree struct {
+			A string
+			L []string
+			T string
+			N map[string]string
+		}
+		err := json.Unmarshal([]byte(body(asJSON)), &tree)
+		if err != nil || tree.A != account || tree.T != "x" || !slices.Equal(tree.L, twice) || len(tree.N) != 1 || tree.N["s"] != kind {
+			t.Errorf("JSON %+v, %v", tree, err)
+		}
+		form, err := url.ParseQuery(body(asForm))
+		if err != nil || len(form) != 3 || form.Get("a") != account || !slices.Equal(form["s"], twice) || form.Get("t") != "x" {
+			t.Errorf("form %v, %v", form, err)
+		}
+		var root struct {
+			Attr string   `xml:"a,attr"`
+			A    []string `xml:"a"`
+			S    []string `xml:"s"`
+		}
+		err = xml.Unmarshal([]byte(body(asXML)), &root)
+		if err != nil || root.Attr != account || !slices.Equal(root.A, []string{account}) || !slices.Equal(root.S, twice[:1]) {
+			t.Errorf("XML %+v, %v, want %q", root, err, account)
+		}
+	})
 }

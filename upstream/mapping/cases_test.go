@@ -323,8 +323,8 @@ func (c listCase) explain(t *testing.T, at string, list []Inquiry, refused error
 		if err != nil || wrong == 0 {
 			t.Errorf("%s: explained as %+v %v", at, x.Explanation, err)
 		}
-	case reasonOf(t, err) != reason || refused == nil && !reflect.DeepEqual(x.Served(), list):
-		t.Errorf("%s: explained as %+v %v", at, x.Served(), err)
+	case reasonOf(t, err) != reason || refused == nil && !reflect.DeepEqual(x.List, list):
+		t.Errorf("%s: explained as %+v %v", at, x.List, err)
 	}
 }
 

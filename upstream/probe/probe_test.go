@@ -14,18 +14,19 @@ import (
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
-	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
 
 var acme = upstream.Request{Kind: "buyer", Account: "acme"}
 
-// configOf is the sample's configuration, of a legacy system that serves so.
-func configOf(t testing.TB, serve http.HandlerFunc) upstream.Config {
+// configOf is the sample's configuration with more keys, of a legacy system that serves so.
+func configOf(t testing.TB, keys string, serve http.HandlerFunc) upstream.Config {
 	t.Helper()
 	cfg := upstream.DefaultConfig()
-	if err := yamlfile.Decode(testkit.SampleYAML, &cfg); err != nil {
-		t.Fatal(err)
+	for _, text := range []string{testkit.SampleYAML, keys} {
+		if err := yamlfile.Decode(text, &cfg); text != "" && err != nil {
+			t.Fatal(err)
+		}
 	}
 	web := httptest.NewServer(serve)
 	t.Cleanup(web.Close)
@@ -33,114 +34,124 @@ func configOf(t testing.TB, serve http.HandlerFunc) upstream.Config {
 	return cfg
 }
 
-func serve(status int, media, body string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", media)
-		w.WriteHeader(status)
-		_, _ = w.Write([]byte(body))
+// run probes the list of acme. No text of it has a secret.
+func run(t testing.TB, cfg upstream.Config, o Options) *Probe {
+	t.Helper()
+	p, err := Run(t.Context(), cfg, acme, o)
+	if err != nil {
+		t.Fatal(err)
 	}
+	text, err := json.Marshal(p)
+	if err != nil || strings.Contains(string(text), "s3cret") || strings.Contains(string(text), `"violations":null`) {
+		t.Errorf("%v, %s", err, text)
+	}
+	return p
 }
 
 // A saved reply is read by the mapping as one that comes, nothing is sent, and no secret
 // is needed.
 func TestSavedReplies(t *testing.T) {
-	cfg := configOf(t, func(http.ResponseWriter, *http.Request) { t.Error("the legacy was asked") })
-	cfg.Auth = upstream.AuthConfig{Type: "bearer", TokenFile: secretfile.New("/no/such/file", "")}
-	strange := strings.Replace(testkit.SampleTicket, `"N"`, `"Z"`, 1)
-	for body, want := range map[string]struct{ verdict, reason string }{
-		testkit.SampleList(testkit.SampleTicket): {Good, ""}, testkit.SampleList(strange): {Refused, "1 record that the mapping cannot accept"},
-		testkit.SampleList(strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1)): {Refused, "1 record of another account or of none"},
-		"<html>": {Refused, "json"}, `{"a":1}`: {Refused, "items"}, `{"a":1,"a":2}`: {Refused, "duplicate"}, "": {Refused, "json"},
+	good, stranger := testkit.SampleTicket, strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1)
+	nobodys := strings.Replace(good, `{"id":"acme"}`, `{}`, 1)
+	strange := strings.Replace(good, `"N"`, `"Z"`, 1)
+	const lenient = "buyer: {on_foreign_record: drop, on_invalid_record: skip}"
+	for _, tc := range []struct {
+		keys, body      string
+		verdict, reason string
+		leftOut         int
+	}{
+		{"", testkit.SampleList(good), Good, "", 0},
+		{"", testkit.SampleList(good, strange), Refused, "1 record that the mapping cannot accept", 0},
+		{"", testkit.SampleList(good, stranger, stranger), Refused, "2 records of another account or of none", 0},
+		{"", testkit.SampleList(nobodys), Refused, "1 record of another account or of none", 0},
+		{"", "<html>", Refused, "json", 0},
+		{"", `{"a":1}`, Refused, "items", 0},
+		{"", `{"a":1,"a":2}`, Refused, "duplicate", 0},
+		{"", "", Refused, "json", 0},
+		{"max_response_bytes: 1024", testkit.SampleTickets(9), Refused, "too_large", 0},
+		// A record without an owner is counted once.
+		{lenient, testkit.SampleList(good, nobodys, stranger), Good, "", 2},
 	} {
-		p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body), Records: 1})
-		if err != nil || p.Verdict != want.verdict || !strings.Contains(p.Reason, want.reason) || p.Request != nil || p.Status != 0 {
-			t.Errorf("%s: %+v %v", body, p, err)
-			continue
+		cfg := configOf(t, tc.keys, func(http.ResponseWriter, *http.Request) { t.Error("the legacy was asked") })
+		cfg.Auth = upstream.AuthConfig{Type: "bearer", TokenFile: secretfile.New("/no/such/file", "")}
+		p := run(t, cfg, Options{Sample: []byte(tc.body), Records: 1})
+		if p.Verdict != tc.verdict || !strings.Contains(p.Reason, tc.reason) || p.LeftOut != tc.leftOut || p.Request != nil || p.Status != 0 {
+			t.Errorf("%.200s: %+v", tc.body, p)
 		}
-		if text, err := json.Marshal(p); err != nil || strings.Contains(string(text), `"violations":null`) || strings.Contains(body, `"Z"`) != strings.Contains(string(text), `"raw":"\"Z\""`) {
-			t.Errorf("%s %v", text, err)
+		if raw := slices.ContainsFunc(p.Violations, func(v Violation) bool { return v.Raw == `"Z"` }); raw != strings.Contains(tc.body, `"Z"`) {
+			t.Errorf("the wrong value is not shown: %+v", p.Violations)
 		}
-	}
-	small := cfg
-	small.MaxResponseBytes = 1024
-	if p, err := Run(t.Context(), small, acme, Options{Sample: []byte(testkit.SampleTickets(9))}); err != nil || !strings.Contains(p.Reason, "too_large") {
-		t.Errorf("%+v %v", p, err)
 	}
 }
 
 // What was sent and came is shown, credentials are not: neither those of headers nor those
-// of a sign-in, nor what has their name.
+// of a sign-in.
 func TestLive(t *testing.T) {
-	cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
+	const auth = `headers: {X-Tenant: s3cret}
+auth: {type: session, username: me, password_file: f, token: token, login: {path: /login, basic: true}}`
+	cfg := configOf(t, auth, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
 		if r.URL.Path == "/login" {
-			serve(200, "application/json", `{"token":"s3cret-token"}`)(w, r)
+			_, _ = io.WriteString(w, `{"token":"s3cret-token"}`)
 			return
 		}
-		serve(503, "text/plain", "closed for today")(w, r)
+		w.WriteHeader(503)
+		_, _ = io.WriteString(w, "closed for today")
 	})
-	cfg.Headers = map[string]string{"X-Tenant": "s3cret"}
-	cfg.Auth = upstream.AuthConfig{Type: "session", User: secretfile.User{Username: "me", PasswordFile: secretfile.New("secret", "s3cret")}, Token: "token", SendAs: "bearer",
-		Login: upstream.LoginConfig{RequestConfig: mapping.RequestConfig{Path: "/login"}, Basic: true}}
-	p, err := Run(t.Context(), cfg, upstream.Request{Kind: "buyer", Account: "acme", Status: "pending"}, Options{})
-	if err != nil || p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {
-		t.Fatalf("%+v %v", p, err)
+	cfg.Auth.PasswordFile = secretfile.New("secret", "s3cret")
+	p := run(t, cfg, Options{})
+	if p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {
+		t.Errorf("%+v", p)
 	}
-	if r := p.Request; !strings.HasSuffix(r.URL, "/v2/tickets?customer=acme&state=N") || r.Headers["Authorization"] != address.Hidden || r.Headers["X-Tenant"] != address.Hidden || r.Headers["Via"] != "1.1 inquiry-gateway" {
-		t.Errorf("%+v", r)
+	h := p.Request.Headers
+	if !strings.HasSuffix(p.Request.URL, "/v2/tickets?customer=acme") || h["Via"] != "1.1 inquiry-gateway" {
+		t.Errorf("%+v", p.Request)
 	}
-	if text, _ := json.Marshal(p); strings.Contains(string(text), "s3cret") {
-		t.Errorf("a secret shows: %s", text)
-	}
-}
-
-// Of a list without pages a number beside it that is larger than it is told.
-func TestNumbersBesideTheList(t *testing.T) {
-	cfg := configOf(t, nil)
-	body := `{"treffer":"40","took":1,"kunde":4711,"at":1770000000,"result":{"pages":{"of":3},"items":[` + testkit.SampleTicket + `]}}`
-	p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body)})
-	if err != nil || !slices.Equal(p.Beside, []string{"kunde = 4711", "result.pages.of = 3", "treffer = 40"}) {
-		t.Errorf("%q %v", p.Beside, err)
-	}
-	cfg.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next"}
-	if p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body)}); err != nil || p.Beside != nil {
-		t.Errorf("%q %v", p.Beside, err)
-	}
-}
-
-// A record without an owner is refused, and counted once, where foreign ones are dropped.
-func TestLeftOut(t *testing.T) {
-	cfg := configOf(t, nil)
-	cfg.Buyer.OnForeignRecord, cfg.Buyer.OnInvalidRecord = "drop", "skip"
-	body := testkit.SampleList(testkit.SampleTicket, strings.Replace(testkit.SampleTicket, `{"id":"acme"}`, `{}`, 1), strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1))
-	if p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body)}); err != nil || p.LeftOut != 2 || p.Verdict != Good || len(p.Served) != 1 {
-		t.Errorf("%+v %v", p, err)
+	if h["Authorization"] != "(hidden)" || h["X-Tenant"] != "(hidden)" {
+		t.Errorf("%+v", h)
 	}
 }
 
 // What the user sends as credentials in query or body is hidden, and so is a reply that
 // repeats it.
 func TestCredentialsInBodies(t *testing.T) {
-	cfg := configOf(t, func(w http.ResponseWriter, r *http.Request) {
+	cfg := configOf(t, "", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = fmt.Fprintf(w, "no access with %s at %s", body, r.RequestURI)
 	})
-	cfg.Buyer.Method, cfg.Buyer.Query = http.MethodPost, map[string]string{"service_key": "k+9/=="}
-	cfg.Buyer.Body = map[string]any{"customer": "{account}", "state": "{status}", "login": map[string]any{"user": "gw", "password": `hunter"2`}}
-	p, err := Run(t.Context(), cfg, acme, Options{})
-	if err != nil || p.Status != 403 {
-		t.Fatalf("%+v %v", p, err)
+	cfg.Buyer.Method, cfg.Buyer.Query = http.MethodPost, map[string]string{"service_key": "s3cret/=="}
+	cfg.Buyer.Body = map[string]any{"customer": "{account}", "state": "{status}",
+		"login": map[string]any{"user": "gw", "password": `s3cret"2`}}
+	p := run(t, cfg, Options{})
+	const want = `{"customer":"acme","login":{"password":"(hidden)","user":"gw"}}`
+	r := p.Request
+	if p.Status != 403 || r.Body != want || !strings.HasSuffix(r.URL, "?service_key=(hidden)") || r.Headers["Idempotency-Key"] != "" {
+		t.Errorf("%+v %+v", p, r)
 	}
-	want := `{"customer":"acme","login":{"password":"(hidden)","user":"gw"}}`
-	if p.Request.Body != want || !strings.HasSuffix(p.Request.URL, "?service_key=(hidden)") || p.Request.Headers["Idempotency-Key"] != "" || p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
-		t.Errorf("%+v\n%s", p.Request, p.Refused)
+	if p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
+		t.Error(p.Refused)
+	}
+}
+
+// Of a list without pages a number beside it that is larger than it is told.
+func TestNumbersBesideTheList(t *testing.T) {
+	cfg := configOf(t, "", nil)
+	body := `{"treffer":"40","took":1,"kunde":4711,"at":1770000000,"result":{"pages":{"of":3},"items":[` + testkit.SampleTicket + `]}}`
+	p := run(t, cfg, Options{Sample: []byte(body)})
+	if !slices.Equal(p.Beside, []string{"kunde = 4711", "result.pages.of = 3", "treffer = 40"}) {
+		t.Errorf("%q", p.Beside)
+	}
+	cfg.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next"}
+	if p := run(t, cfg, Options{Sample: []byte(body)}); p.Beside != nil {
+		t.Errorf("%q", p.Beside)
 	}
 }
 
 func FuzzSavedReply(f *testing.F) {
 	f.Add(testkit.SampleList(testkit.SampleTicket, "5"))
 	f.Add(`{"result":{"items":[]}}`)
-	cfg := configOf(f, nil)
+	cfg := configOf(f, "", nil)
 	f.Fuzz(func(t *testing.T, body string) {
 		p, err := Run(t.Context(), cfg, acme, Options{Sample: []byte(body), Records: 3})
 		if err != nil || p.Problem == "" && p.Items < len(p.Records) || p.Verdict == Good && p.Problem != "" {

@@ -6,25 +6,76 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/secretfile"
 	"inquiry-gateway/internal/yamlfile"
 )
 
-// fakeEnv is the environment of all tests of this package.
+// environment has the variables of all tests of this package.
+var environment = map[string]string{
+	"PORT": "9000", "SECRET": "hunter2", "SHORT": "7", "HOST": "db", "WORD": "x", "ZONE": "Q", "USER": "u",
+	"SLOW": "6s", "QUICK": "5s", "NULL": "null", "TILDE": "~", "EMPTY": "",
+}
+
 func fakeEnv(name string) (string, bool) {
-	v, ok := map[string]string{"PORT": "9000", "SECRET": "hunter2", "TTL": "45s"}[name]
+	v, ok := environment[name]
 	return v, ok
 }
 
-// sample is a section with files.
-type sample struct {
-	KeyFile secretfile.File `yaml:"key_file"`
-	Inner   inner           `yaml:"inner"`
-	Many    []inner         `yaml:"many"`
+// example gives the documented example, with some of its text replaced.
+func example(t testing.TB, pairs ...string) string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		if !strings.Contains(text, pairs[0]) {
+			t.Fatalf("%q is not in the example", pairs[0])
+		}
+		text = strings.Replace(text, pairs[0], pairs[1], 1)
+	}
+	return text
 }
 
-type inner struct {
-	CAFile secretfile.File `yaml:"ca_file"`
+// folder is a configuration's folder with all the files that a test names.
+func folder(t *testing.T, gatewayYAML string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"keys.yaml", "pepper", "token", "tls.pem", "tls.key", "legacy.ca"} {
+		write(t, filepath.Join(dir, name), "content-of-"+name+"\n")
+	}
+	for name, text := range map[string]string{"blank": " \n", "words": "one two\n", "key": "k\n", "same-key": "k\r\n"} {
+		write(t, filepath.Join(dir, name), text)
+	}
+	return write(t, filepath.Join(dir, "gateway.yaml"), gatewayYAML)
+}
+
+// loadText loads a text as the file gateway.yaml of a folder, and gives the mistakes found.
+func loadText(t *testing.T, text string) (Loaded, []string) {
+	t.Helper()
+	path := folder(t, text)
+	loaded, err := Load(path, Options{Env: fakeEnv})
+	got := lines(err)
+	for i := range got {
+		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path)+"/", "")
+		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path), "FOLDER")
+	}
+	return loaded, got
+}
+
+// good loads a text that has no mistakes.
+func good(t *testing.T, text string) Loaded {
+	t.Helper()
+	loaded, problems := loadText(t, text)
+	if problems != nil {
+		t.Fatalf("got\n%s", strings.Join(problems, "\n"))
+	}
+	return loaded
+}
+
+// parsed loads a text without a folder, for the tests that load thousands.
+func parsed(text string) (Loaded, error) {
+	return load(documentOf(text), Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
 }
 
 // documentOf parses a text as the file gateway.yaml.
@@ -45,9 +96,6 @@ func lines(err error) []string {
 // write makes a file of a test and gives its path.
 func write(t *testing.T, path, content string) string {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}

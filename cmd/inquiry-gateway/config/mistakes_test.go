@@ -3,76 +3,87 @@ package config
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"inquiry-gateway/internal/yamlfile"
 )
 
-// manyMistakes has one mistake in each line that bears a mark.
-const manyMistakes = `listen: localhost                                  # no port
-max_connections: 0                                 # bound
-shutdown_grace: 20                                 # unit
-request_timout: 5s                                 # slip
-ops: {listen: "127.0.0.1:90900"}                   # port
-gateway:
-  unknown_parameters: drop                         # choice
-  docs: yes                                        # no truth value
-  trusted_proxies: [10.0.0.0/8, proxy.local]       # no network
-rate_limit:
-  per_second: many                                 # no number
-log:
-  sample_hits: -1                                  # bound
-  access_keys: plain                               # choice
-  access_keys: hashed                              # twice
-redis:
-  addrs: [redis]                                   # no port
-  mode: both                                       # choice
-  timeout: 1m                                      # bound
-  tls: {enabled: maybe}                            # no truth value
-cache:
-  jitter: 2                                        # bound
-  max_entry_bytes: 1                               # bound
-  max_bytes: 16 Mb                                 # unit
-  buyer: {ttl: 30}                                 # unit
-  seller: [30s]                                    # a list
-  goals: {max_outdated: 1%}                        # no number
-canary:
-  every: 1h                                        # bound
-upstream:
-  base_url: legacy                                 # no URL
-  timeout: ${NOPE}                                 # variable
-  max_records: "10"                                # quoted
-  auth: {type: digest}                             # choice
-  breaker: {failure_ratio: 1.5, min_request: 9}    # bound
-  buyer:
-    query: {a: [b]}                                # a list
-    paging: {style: pages}                         # choice
-    fields:
-      title: COMPLETE_ME                           # draft's mark
-      status: {path: state, valuse: {}}            # slip
-      created_at: {path: at, zone: Asia/Soul}      # zone
-  seller: nothing                                  # a text
-`
+// Each mistake is told at its place, with what to do about it. A text of testdata is one file:
+// a line === with a name, the text, and what must be told of it in lines that begin with "> ".
+func TestMistakesAreTold(t *testing.T) {
+	data, err := os.ReadFile("testdata/mistakes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const noUpstream = "1:1: upstream: missing; add the section with base_url, and buyer or seller or both"
+	for one := range strings.SplitSeq(strings.TrimPrefix(string(data), "=== "), "\n=== ") {
+		name, rest, _ := strings.Cut(one, "\n")
+		text, messages, _ := strings.Cut(rest, "\n> ")
+		want := append(strings.Split(strings.TrimSpace(messages), "\n> "), noUpstream) // which no text has
+		loaded, got := loadText(t, text+"\n")
+		for i := range got {
+			got[i] = strings.TrimPrefix(got[i], "gateway.yaml:")
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) || loaded.Config.Listen != "" {
+			t.Errorf("%s: got\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
 
-// Each mistake of a file is told at its line, all of them in one run.
+// What several values contradict is told at the line of one of them.
+func TestMistakesInTheExample(t *testing.T) {
+	for _, tt := range []struct{ old, new, want string }{
+		{"      title: subject\n", "", "fields:: upstream.buyer.fields.title: "},
+		{"title: subject", `title: "a.#(b"`, "title:: upstream.buyer.fields.title"},
+		{`format: "2006-01-02 15:04:05", zone: Asia/Seoul}   #`, `format: "yyyy-mm-dd"}   #`, "created_at:: upstream.buyer.fields.created_at.format: "},
+		{"timeout: 2s", "timeout: 6s", "timeout:: upstream.timeout: 6s is more than request_timeout (5s): no answer could be waited for that long"},
+		{"pending: {ttl: 10s}", "pending: {ttl: 168h}", "buyer:: cache.buyer.by_status.pending.ttl: together with its stale window"},
+		{"# introspection: {url: https://..., client_id: gw, client_secret_file: s", "introspection: {url: https://id.internal/x", "keys_file:: auth.keys_file: more than one source of keys"},
+		{"keys_file: keys.yaml", "redis: {}", "redis:: auth.redis: keys cannot be in a Redis that is not there"},
+		{"  seller:\n    path", "  sellers:\n    path", `sellers:: upstream.sellers: unknown key; did you mean "seller"?`},
+		{"{customer: \"{account}\"", "{customer: \"{acount}\"", "query:: upstream.buyer.query.customer: unknown placeholder {acount}"},
+	} {
+		key, message, _ := strings.Cut(tt.want, ":: ")
+		text := example(t, tt.old, tt.new)
+		_, got := loadText(t, text)
+		var line int
+		if len(got) == 1 && strings.Contains(got[0], ": "+message) {
+			_, _ = fmt.Sscanf(got[0], "gateway.yaml:%d:", &line)
+		}
+		if at := strings.Split("\n"+text, "\n")[line]; !strings.HasPrefix(strings.TrimSpace(at), key+":") {
+			t.Errorf("%s: got\n%s\nwant one at the line of %s:\n%s", tt.new, strings.Join(got, "\n"), key, message)
+		}
+	}
+	for _, empty := range []string{"upstream:\n", "upstream: {}\n"} {
+		if _, got := loadText(t, empty); !slices.Equal(got, []string{"gateway.yaml:1:1: upstream: is empty; add base_url, and buyer or seller or both"}) {
+			t.Errorf("%q: got %q", empty, got)
+		}
+	}
+}
+
+// All mistakes of a file are told in one run: testdata/many.yaml has one in each line that
+// bears a mark.
 func TestAllMistakesAreTold(t *testing.T) {
-	_, err := load(documentOf(manyMistakes), Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
-	text, marked := "\n"+strings.Join(lines(err), "\n"), 0
-	for i, line := range strings.Split(manyMistakes, "\n") {
+	text, err := os.ReadFile("testdata/many.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = parsed(string(text))
+	told, marked := "\n"+strings.Join(lines(err), "\n"), 0
+	for i, line := range strings.Split(string(text), "\n") {
 		if strings.Contains(line, "#") {
 			marked++
-			if !strings.Contains(text, fmt.Sprintf("\ngateway.yaml:%d:", i+1)) {
+			if !strings.Contains(told, fmt.Sprintf("\ngateway.yaml:%d:", i+1)) {
 				t.Errorf("line %d is not told of: %s", i+1, line)
 			}
 		}
 	}
-	if marked < 31 {
-		t.Errorf("only %d mistakes", marked)
-	}
-	if t.Failed() {
-		t.Log(text)
+	if marked < 31 || t.Failed() {
+		t.Errorf("of %d mistakes are told:%s", marked, told)
 	}
 }
 
@@ -86,7 +97,7 @@ func TestNoMessageIsOfGo(t *testing.T) {
 	values := []string{"[a]", "{a: b}", "[[a], {b: c}]", "-1", "1.5", "1e999", "'5'", "null", "~", "true", "|\n  x", "*a", "${PORT}", "!!int 5", "COMPLETE_ME", "[COMPLETE_ME]", "\"\\u0000\"", "9999999999999999999999"}
 	random := rand.New(rand.NewPCG(1, 2))
 	value := regexp.MustCompile(`: +[^{\s#][^#,{}]*`)
-	for range 800 {
+	for range 300 {
 		mutant := append([]string{}, text...)
 		i, put := random.IntN(len(mutant)), values[random.IntN(len(values))]
 		places := value.FindAllStringIndex(mutant[i], -1)
@@ -95,7 +106,7 @@ func TestNoMessageIsOfGo(t *testing.T) {
 		}
 		at := places[random.IntN(len(places))]
 		mutant[i] = mutant[i][:at[0]] + ": " + put + " " + mutant[i][at[1]:]
-		_, err := load(documentOf(strings.Join(mutant, "\n")), Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
+		_, err := parsed(strings.Join(mutant, "\n"))
 		for _, line := range lines(err) {
 			if _, message, _ := strings.Cut(line, ": "); goWords.MatchString(message) {
 				t.Errorf("%q: %s", mutant[i], line)
@@ -107,49 +118,21 @@ func TestNoMessageIsOfGo(t *testing.T) {
 	}
 }
 
-// What came from a variable is shown as the variable, however short it is, and is a text,
-// never null.
-func TestVariablesAreShownByName(t *testing.T) {
-	env := map[string]string{"PORT": "7", "HOST": "db", "MODE": "x", "ZONE": "Q", "NULL": "null", "TILDE": "~", "EMPTY": "", "SLOW": "6s", "USER": "u", "QUICK": "5s"}
-	load := func(text string) (Loaded, string) {
-		doc := newDocument(yamlfile.Parse("gateway.yaml", text, func(name string) (string, bool) { v, ok := env[name]; return v, ok }))
-		doc.Path = "/etc/gw/gateway.yaml"
-		loaded, err := load(doc, Options{MayMiss: []string{"auth.keys_file"}})
-		return loaded, strings.Join(lines(err), "\n")
-	}
-	change := func(old, new string) string {
-		text := strings.Replace(example(t), old, new, 1)
-		if text == example(t) {
-			t.Fatalf("%q is not in the example", old)
-		}
-		return text
-	}
-	for _, tt := range []struct{ old, new, want, secret string }{
-		{"max_records: 10000", "max_records: ${PORT}", "", `"7"`},
+// No message has the value of a variable, however short it is: it may be a secret.
+func TestMessagesNameVariables(t *testing.T) {
+	for _, tt := range []struct{ old, new, want, value string }{
+		{"max_records: 10000", "max_records: ${SHORT}", "", `"7"`},
 		{"prefix: iq", "prefix: iq, timeout: ${SLOW}", "", "6s"},
-		{"max_records: 10000", "max_records: ${MODE}", "got the value of ${MODE}", `"x"`},
+		{"max_records: 10000", "max_records: ${WORD}", "got the value of ${WORD}", `"x"`},
 		{"addrs: []", `addrs: ["${HOST}"]`, "got the value of ${HOST}", `"db"`},
-		{"mode: auto", `mode: "${MODE}"`, "got the value of ${MODE}", `"x"`},
+		{"mode: auto", `mode: "${WORD}"`, "got the value of ${WORD}", `"x"`},
 		{"  timeout: 2s", "  timeout: ${SLOW}", "upstream.timeout: ${SLOW} is more than request_timeout", "6s"},
 		{"request_timeout: 5s", "request_timeout: ${QUICK}\nshutdown_delay: ${USER}", "got the value of ${USER}", `"u"`},
 		{"zone: Asia/Seoul}   #", `zone: "${ZONE}"}   #`, "upstream.buyer.fields.created_at.zone: ", `"Q"`},
 	} {
-		_, got := load(change(tt.old, tt.new))
-		if !strings.Contains(got, tt.want) || strings.Contains(got, tt.secret) {
-			t.Errorf("%s: got\n%s\nwant %q and no %s", tt.new, got, tt.want, tt.secret)
-		}
-	}
-	for _, name := range []string{"NULL", "TILDE", "EMPTY"} {
-		loaded, got := load(change("category, default: general", "category, default: '${"+name+"}'"))
-		plain, _ := load(strings.Replace(change("inquiry_type: {path: category, default: general}", "inquiry_type:\n        path: category\n        default: ${"+name+"}"), "\t", " ", -1))
-		for _, l := range []Loaded{loaded, plain} {
-			field := l.Config.Upstream.Seller.Fields.InquiryType
-			if got != "" || field.Default.Null || field.Default.Value != env[name] {
-				t.Errorf("%s: %+v, %s", name, field.Default, got)
-			}
-			if shown := l.Config.Redacted(); !strings.Contains(shown, "default: ${"+name+"}") {
-				t.Errorf("not shown by its name:\n%s", shown)
-			}
+		_, err := parsed(example(t, tt.old, tt.new))
+		if got := strings.Join(lines(err), "\n"); !strings.Contains(got, tt.want) || strings.Contains(got, tt.value) {
+			t.Errorf("%s: got\n%s\nwant %q and no %s", tt.new, got, tt.want, tt.value)
 		}
 	}
 }
