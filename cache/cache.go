@@ -280,19 +280,9 @@ func (l *Lists) registerGauges() {
 		func() float64 { return float64(l.tier.GetMaximum()) })
 }
 
-// SetConfig swaps the policy whole and reads the sealing keys again; on an error
-// the old one stays. Entries are kept: their age is compared with the new policy
-// from the next look-up on.
-func (l *Lists) SetConfig(cfg Config) error {
-	apply, err := l.Prepare(cfg, l.policy.Load().fills)
-	if err == nil {
-		apply()
-	}
-	return err
-}
-
-// Prepare does all of SetConfig that can fail, and gives the rest, which swaps
-// what is known of fills in the same step.
+// Prepare does all that can fail of another policy: it is checked, and its sealing keys are
+// read. apply puts it into force, with what is known of fills, in one step. Entries are kept:
+// from the next look-up on their age is compared with the new policy.
 func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	p, err := compile(cfg, fills)
 	if err != nil {

@@ -45,20 +45,6 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 	}
 }
 
-func TestExplainSeesAFillThatRuns(t *testing.T) {
-	l, g := alone(t)
-	g.hold = make(chan struct{})
-	r := asking(t, l, aKey)
-	for g.calls.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if x, err := l.Explain(t.Context(), aKey); err != nil || x.Outcome != Collapsed || !x.InFlight {
-		t.Errorf("%+v, %v", x, err)
-	}
-	close(g.hold)
-	<-r
-}
-
 // A purge that Redis knows of is explained, also on a node that was started after it.
 func TestExplainSeesRedisAndItsPurges(t *testing.T) {
 	f := newFleet(t, 2)

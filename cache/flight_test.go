@@ -56,24 +56,6 @@ func TestEachCallerFollowsItsOwnContext(t *testing.T) {
 	})
 }
 
-func TestACallerOutOfTimeGetsTheStaleList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, g := alone(t)
-		mustGet(t, l, aKey)
-		g.hold = make(chan struct{})
-		g.clock.Add(30 * time.Second) // past stale_while_revalidate
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		r, err := l.Get(ctx, aKey)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want(t, r, StaleError, "#1")
-		close(g.hold)
-		synctest.Wait()
-	})
-}
-
 func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func()
@@ -109,27 +91,6 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAFillHasItsOwnDeadlineAndTheCallersValues(t *testing.T) {
-	type ctxKey struct{}
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := alone(t, func(s *setup) {
-			s.Fills.Timeout = 3 * time.Second
-			s.Fill = func(ctx context.Context, _ Key) (Content, error) {
-				deadline, ok := ctx.Deadline()
-				if !ok || time.Until(deadline) != 3*time.Second || ctx.Value(ctxKey{}) != "id-1" {
-					t.Errorf("deadline in %s, value %v", time.Until(deadline), ctx.Value(ctxKey{}))
-				}
-				return Content{}, nil
-			}
-		})
-		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), ctxKey{}, "id-1"), time.Second)
-		defer cancel()
-		if _, err := l.Get(ctx, aKey); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {

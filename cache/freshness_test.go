@@ -152,28 +152,3 @@ func TestAnOpenBreakerSparesTheWait(t *testing.T) {
 	settled(l)
 	want(t, mustGet(t, l, aKey), Hit, "#2")
 }
-
-func TestANewPolicyJudgesWhatIsCachedAlready(t *testing.T) {
-	l, g := alone(t)
-	mustGet(t, l, aKey)
-	g.clock.Add(5 * time.Second)
-	strict := setup{Config: testConfig()}
-	pendingFor(3 * time.Second)(&strict)
-	if err := l.SetConfig(strict.Config); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := l.Lookup(aKey); ok {
-		t.Error("a list older than its new ttl is still fresh")
-	}
-	if err := l.SetConfig(testConfig()); err != nil {
-		t.Fatal(err)
-	}
-	bad := testConfig()
-	bad.MaxEntryBytes = bad.MaxBytes + 1
-	if err := l.SetConfig(bad); err == nil {
-		t.Error("a broken policy was taken")
-	}
-	if r, ok := l.Lookup(aKey); !ok || r.TTL != 5*time.Second {
-		t.Errorf("ttl %s, fresh %t after the old policy is back; the entry was dropped", r.TTL, ok)
-	}
-}

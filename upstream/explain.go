@@ -20,7 +20,7 @@ type Explained struct {
 	Reply    string          // its body, as the mapping reads it
 	NextPage string          // where the list goes on after it, or why it cannot
 	Problem  error           // why the list as a whole cannot be used; an *Error
-	Served   []Inquiry       // see mapping.Explainer.Served; nil with a Problem
+	Served   []Inquiry       // what a caller would get; nil with a Problem
 	mapping.Explanation
 }
 
@@ -58,7 +58,7 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, depth Dept
 	x.Finish()
 	e.Explanation = x.Explanation
 	if err == nil && e.Reply != "" {
-		e.Served = x.Served()
+		e.Served = x.List
 	}
 	return e, nil
 }
@@ -132,7 +132,7 @@ func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, whole 
 	if err != nil {
 		err = asError(err)
 	}
-	return x.AddResponses(batches, replies, err)
+	return x.AddResponses(replies, err)
 }
 
 // following says for a person where the list goes on, or why it cannot.

@@ -2,6 +2,7 @@ package ttllab
 
 import (
 	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -246,19 +247,26 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	workers.Wait()
-	k := l.Report().Kinds[0]
-	if got := l.state.groups[0].ever; got.Lookups != 4*each || got.Fills == 0 {
-		t.Errorf("%+v, want %d look-ups; %+v", got, 4*each, k)
+	if _, err := lists.Get(ctx, cache.Key{Kind: cache.KindBuyer, Account: "fails"}); err == nil {
+		t.Error("a fill that fails has worked")
+	}
+	l.Report()
+	if got := l.state.groups[0].ever; got.Lookups != 4*each+1 || got.Fills == 0 || got.Failed != 1 {
+		t.Errorf("%+v, want %d look-ups, one of them failed", got, 4*each+1)
 	}
 	end()
 	background.Wait()
 }
 
-// observed is a Lab and the cache that it observes, whose lists all have this body.
+// observed is a Lab and the cache that it observes, whose lists all have this body; those of
+// the account "fails" cannot be fetched.
 func observed(t *testing.T, c cache.Config, body string) (*Lab, *cache.Lists) {
 	t.Helper()
 	l := NewLab(KindsOf(c), ConfigOf(c), nil, nil)
-	lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(context.Context, cache.Key) (cache.Content, error) {
+	lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(_ context.Context, k cache.Key) (cache.Content, error) {
+		if k.Account == "fails" {
+			return cache.Content{}, errors.New("failed")
+		}
 		return cache.Content{Body: []byte(body)}, nil
 	}})
 	if err != nil {
@@ -285,8 +293,29 @@ func recheck(ctx context.Context, l *Lab, says func(cache.Key) string) {
 	}, func() time.Duration { return 10 * time.Second }, func() bool { return true }, telemetry.NewCatcher("test", nil, nil))
 }
 
-// full is a node that watches as many lists as it may.
-func full(lists int) *node {
+// The lab sits on the hit path, where a look-up must not allocate.
+func TestLookupsDoNotAllocate(t *testing.T) {
+	look := looking(20_000)
+	if n := testing.AllocsPerRun(20_000, look); n != 0 {
+		t.Errorf("%g allocations per look-up", n)
+	}
+}
+
+// BenchmarkLook is what the lab costs a hit, by the share of lists that are watched.
+func BenchmarkLook(b *testing.B) {
+	for name, lists := range map[string]int{"most": 5000, "few": 100_000} {
+		b.Run(name, func(b *testing.B) {
+			look := looking(lists)
+			b.ReportAllocs()
+			for b.Loop() {
+				look()
+			}
+		})
+	}
+}
+
+// looking is a look-up of one of so many lists, at a node that watches as many as it may.
+func looking(lists int) (look func()) {
 	n := newNode(Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, Jitter: 0.1}, defaultLists)
 	for i := range 2 * lists {
 		n.ask(i%lists, time.Duration(i)*time.Millisecond)
@@ -294,39 +323,16 @@ func full(lists int) *node {
 			steps(n.clock, n)
 		}
 	}
-	return n
-}
-
-func TestLookupsDoNotAllocate(t *testing.T) {
-	n, i := full(20_000), uint64(0)
-	g := (*n.live.Load())[0]
-	if got := testing.AllocsPerRun(20_000, func() {
-		g.look(n.rings.current.Load(), mix(i%20_000), int64(i))
-		i++
-	}); got != 0 {
-		t.Errorf("%g allocations per look-up", got)
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 8, uint64(lists-1))
+	trace := make([]uint64, 1<<16)
+	for i := range trace {
+		trace[i] = n.hash(int(zipf.Uint64()))
 	}
-}
-
-// The lab sits on the hit path: what a look-up costs there, by the share of lists that
-// are watched.
-func BenchmarkLook(b *testing.B) {
-	for name, lists := range map[string]int{"few": 2500, "many": 100_000} {
-		b.Run(name, func(b *testing.B) {
-			n := full(lists)
-			zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 8, uint64(lists-1))
-			trace := make([]uint64, 1<<16)
-			for i := range trace {
-				trace[i] = mix(zipf.Uint64())
-			}
-			g, i := (*n.live.Load())[0], 0
-			b.ReportAllocs()
-			for b.Loop() {
-				if g.look(n.rings.current.Load(), trace[i&(1<<16-1)], int64(i)); i&(1<<13-1) == 0 {
-					n.rings.turn(func(uint8, note) {})
-				}
-				i++
-			}
-		})
+	g, i := (*n.live.Load())[0], 0
+	return func() {
+		if g.look(n.rings.current.Load(), trace[i&(1<<16-1)], int64(i)); i&(1<<13-1) == 0 {
+			n.rings.turn(func(uint8, note) {})
+		}
+		i++
 	}
 }

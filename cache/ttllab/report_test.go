@@ -132,22 +132,6 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-func TestShortForms(t *testing.T) {
-	for _, tt := range []struct {
-		of   func(float64) string
-		x    float64
-		want string
-	}{
-		{short, 0, "0s"}, {short, 0.5, "0.5s"}, {short, 60, "1m"}, {short, 90, "90s"}, {short, 5400, "90m"}, {short, 86400, "24h"}, {short, 100000, "27h46m40s"},
-		{size, 0, "0B"}, {size, 999, "999B"}, {size, 1000, "0.977KiB"}, {size, 2 << 20, "2MiB"}, {size, 3 << 50, "3.07e+03TiB"},
-		{age, 0, "0s"}, {age, 12.34, "12.3s"}, {age, 120, "2m"}, {age, 7200, "2h"},
-	} {
-		if got := tt.of(tt.x); got != tt.want {
-			t.Errorf("%g is %q, want %q", tt.x, got, tt.want)
-		}
-	}
-}
-
 // busy has lists asked for at random for a time, 20 times a second.
 func (n *node) busy(seed uint64, d time.Duration, lists int) {
 	begin := n.clock

@@ -95,7 +95,7 @@ func (set *Set) Shortest() int {
 
 // Clean returns the text without the ids, and how many there were.
 func (set *Set) Clean(s string) (string, int) {
-	spans, _ := set.find(s, set.spans[:0])
+	spans := set.find(s, set.spans[:0])
 	if hidesCharacters(s) {
 		spans = set.findHidden(s, spans)
 	}
@@ -117,31 +117,28 @@ type Sort struct{ UUID, Pattern, Word bool }
 
 // Sorts tells by which means ids are found in a text.
 func (set *Set) Sorts(s string) Sort {
-	_, by := set.find(s, nil)
-	return by
+	return Sort{
+		UUID:    set.uuids && len(uuidSpans(s, nil)) > 0,
+		Pattern: slices.ContainsFunc(set.Patterns, func(p *regexp.Regexp) bool { return len(matches(p, s, nil)) > 0 }),
+		Word:    set.words != nil && len(set.words.find(s, nil)) > 0,
+	}
 }
 
 // span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
 
 // find finds all ids in a text. The spans are in order and do not overlap.
-func (set *Set) find(s string, spans []span) (found []span, by Sort) {
-	if set.uuids && len(s) >= uuidDigits {
+func (set *Set) find(s string, spans []span) []span {
+	if set.uuids {
 		spans = uuidSpans(s, spans)
 	}
-	uuids := len(spans)
 	for _, p := range set.Patterns {
 		spans = matches(p, s, spans)
 	}
-	patterns := len(spans) - uuids
 	if set.words != nil {
 		spans = set.words.find(s, spans)
 	}
-	by = Sort{uuids > 0, patterns > 0, len(spans) > uuids+patterns}
-	if len(spans) > uuids && (uuids > 0 || patterns > 0 || set.words.short) {
-		spans = united(spans)
-	}
-	return spans, by
+	return united(spans)
 }
 
 // matches finds what a pattern matches, but for matches of nothing. Of a pattern with
@@ -162,6 +159,9 @@ func matches(p *regexp.Regexp, s string, spans []span) []span {
 
 // united puts spans in order and makes one of those that overlap.
 func united(spans []span) []span {
+	if len(spans) < 2 {
+		return spans
+	}
 	slices.SortFunc(spans, func(a, b span) int { return a.from - b.from })
 	last := 0
 	for _, sp := range spans[1:] {
@@ -214,12 +214,8 @@ func (set *Set) findHidden(s string, spans []span) []span {
 			seen, at = append(seen, s[i+k]), append(at, i+k)
 		}
 	}
-	hidden, _ := set.find(string(seen), nil)
-	for _, sp := range hidden {
+	for _, sp := range set.find(string(seen), nil) {
 		spans = append(spans, span{at[sp.from], at[sp.to-1] + 1})
-	}
-	if len(spans) == 0 {
-		return spans
 	}
 	return united(spans)
 }

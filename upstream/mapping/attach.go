@@ -30,7 +30,9 @@ type Second struct {
 
 // identity is what a further request is made with: values of a record by their
 // placeholders.
-type identity []struct {
+type identity []idValue
+
+type idValue struct {
 	placeholder string
 	at          source
 }
@@ -104,13 +106,11 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 		if path == "" {
 			c.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
 		} else if c.path(key, path) {
-			s.id = append(s.id, identity{{name, c.source(path)}}...)
+			s.id = append(s.id, idValue{name, c.source(path)})
 			c.use(key, "", false, path)
 		}
 		s.idPath = strings.TrimPrefix(s.idPath+", "+path, ", ")
 	}
-	c.AddIf(f.Batch < 0, field+".batch", "must not be negative")
-	c.AddIf(f.Concurrency < 0, field+".concurrency", "must not be negative")
 	c.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
 	c.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	c.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
@@ -184,50 +184,37 @@ func (b *Builder) Batches() [][]string { return b.plan.Second.batches(b.secondID
 // AddResponses gives the inquiries of the list the responses in subs, which has
 // one for each of the batches. An error is an [*Error].
 func (b *Builder) AddResponses(subs []*Builder) error {
-	broken := make([]violation, len(b.List))
-	at := 0
+	kept, at := b.List[:0], 0
 	for i, ids := range b.Batches()[:len(subs)] {
-		bad, err := b.addResponses(b.List[at:at+len(ids)], ids, subs[i])
-		if err != nil {
-			return err
+		sub, list, bad := subs[i], b.List[at:at+len(ids)], subs[i].broken
+		b.ids.Merge(&sub.ids)
+		for t, n := range sub.defaulted {
+			b.defaulted[t] += n
 		}
-		broken[at] = bad
+		switch {
+		case b.plan.Second.batch == 0:
+			list[0].Responses = sub.responses
+		case bad.why != "": // whose response it is cannot be told, so none of them can be used
+			return refusal("record", "%s: %s", bad.field, bad.why)
+		case !deal(ids, sub.keys, func(i, k int) { list[i].Responses = append(list[i].Responses, sub.responses[k]) }):
+			return refusal("record", "a response belongs to an inquiry that was not asked for")
+		}
 		at += len(ids)
-	}
-	// Whether a mistake in one of them ends the list is the configuration's choice, as
-	// for any other mistake in a record.
-	kept := b.List[:0]
-	for i, inq := range b.List {
-		switch bad := broken[i]; {
-		case bad.why == "":
-			kept = append(kept, inq)
-		case !b.refuse(bad):
-			return refusal("record", "responses of inquiry %d: %s: %s", i+1, bad.field, bad.why)
+		if b.notes != nil {
+			b.notes.noteResponses(len(ids), bad)
+		}
+		// Whether a mistake in one of them ends the list is the configuration's choice, as
+		// for any other mistake in a record.
+		if bad.why == "" || b.notes != nil {
+			kept = append(kept, list...)
+		} else if !b.refuse(bad) {
+			return refusal("record", "responses of inquiry %d: %s: %s", at, bad.field, bad.why)
 		}
 	}
+	kept = append(kept, b.List[at:]...)
 	clear(b.List[len(kept):])
 	b.List = kept
 	return nil
-}
-
-// addResponses gives the inquiries of a batch their responses, in the legacy's order. bad
-// is why those of the only one cannot be accepted.
-func (b *Builder) addResponses(list []Inquiry, ids []string, sub *Builder) (bad violation, err error) {
-	b.ids.Merge(&sub.ids)
-	for t, n := range sub.defaulted {
-		b.defaulted[t] += n
-	}
-	switch bad = sub.broken; {
-	case b.plan.Second.batch == 0:
-		list[0].Responses = sub.responses
-		return bad, nil
-	case bad.why != "": // whose response it is cannot be told, so none of them can be used
-		return bad, refusal("record", "%s: %s", bad.field, bad.why)
-	}
-	if !deal(ids, sub.keys, func(i, k int) { list[i].Responses = append(list[i].Responses, sub.responses[k]) }) {
-		return bad, refusal("record", "a response belongs to an inquiry that was not asked for")
-	}
-	return bad, nil
 }
 
 // bareID is the member that a record has which came as a bare id.
@@ -266,7 +253,7 @@ func (c *compiler) details(field string, cfg DetailsConfig) {
 		plan.items, inner.root = inner.list(field+".", cfg.Items, nil, list{}, jsonwalk.NewNode(frameRecord))
 		inner.frame, inner.at = frameRecord, inner.at.inside(cfg.Items)
 		for _, key := range inner.sources(field+".fetch.key", field+".fetch.key", Paths{cfg.Fetch.Key}) {
-			plan.collect = identity{{"", key}}
+			plan.collect = identity{{at: key}}
 		}
 	}
 	c.at.as, c.at.detail = cfg.As, &inner.at

@@ -39,9 +39,9 @@ type Builder struct {
 	body   string         // the last reply
 	held   jsonwalk.Value // what holds the items of the last reply
 	number int            // of the current record
-	// note is told what became of each record, after it was judged. With it no record
+	// notes is told what became of each record, after it was judged. With it no record
 	// ends the list. Nil: nobody asks.
-	note func(f *jsonwalk.Frame, fate fate, bad violation)
+	notes *Explainer
 
 	responses []Response     // of all records; each record has a part of it
 	first     int            // the current record's first response
@@ -211,8 +211,8 @@ func (b *Builder) record(f *jsonwalk.Frame) bool {
 	if fate != taken {
 		b.dropResponses()
 	}
-	if b.note != nil && fate != waits {
-		b.note(f, fate, bad)
+	if b.notes != nil && fate != waits {
+		b.notes.noteRecord(f, fate, bad)
 	}
 	switch fate {
 	case hidden:
@@ -220,7 +220,7 @@ func (b *Builder) record(f *jsonwalk.Frame) bool {
 	case foreign:
 		b.Foreign++
 		b.err = refusal("owner", "record %d: %s", b.number, bad.why)
-		return b.plan.dropForeign || b.note != nil
+		return b.plan.dropForeign || b.notes != nil
 	case refused:
 		return b.refuse(bad)
 	case taken, waits, unasked:
@@ -263,7 +263,7 @@ func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 			return refused, violation{"owner", why}
 		case why != "":
 			return foreign, violation{"owner", why}
-		case !holds(p.items.where, f, early):
+		case p.items.where.unmet(f, early) != nil:
 			return hidden, violation{}
 		}
 	}
@@ -327,7 +327,7 @@ func (b *Builder) refuse(bad violation) bool {
 	}
 	b.Skipped[bad.field]++
 	b.err = refusal("record", "record %d: %s: %s", b.number, bad.field, bad.why)
-	return b.plan.skipInvalid || b.note != nil
+	return b.plan.skipInvalid || b.notes != nil
 }
 
 // dropResponses takes back those of the current record.
@@ -407,7 +407,7 @@ func (b *Builder) response(f *jsonwalk.Frame) bool {
 	for _, path := range p.ids {
 		jsonwalk.Lookup(f.Element, path).Scalars(b.ids.Add)
 	}
-	if !holds(p.where, f, false) {
+	if p.where.unmet(f, false) != nil {
 		return true
 	}
 	if cap(b.responses) == 0 {

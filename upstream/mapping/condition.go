@@ -8,6 +8,9 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
+// Conditions are what an element, or a reply as a whole, is held against.
+type Conditions []condition
+
 // condition is a compiled [Condition].
 type condition struct {
 	key     string // of the configuration
@@ -21,7 +24,7 @@ type condition struct {
 
 // conditions compiles what an element of the frame must have. A condition that is wrong
 // is left out, after its mistake was noted.
-func (c *compiler) conditions(field string, list []Condition, hides string) (all []condition) {
+func (c *compiler) conditions(field string, list []Condition, hides string) (all Conditions) {
 	for i, cfg := range list {
 		at, kinds := index(field, i), 0
 		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include", late: c.late(cfg.Path)}
@@ -39,27 +42,28 @@ func (c *compiler) conditions(field string, list []Condition, hides string) (all
 		if !c.path(at+".path", cfg.Path) {
 			continue
 		}
-		if one.at = c.source(cfg.Path); c.frame != frameReply {
-			if one.absent {
-				c.use(at, "", false, cfg.Path) // that nothing is there is what it wants
-			} else {
-				c.use(at, hides, false, cfg.Path)
-			}
+		one.at = c.source(cfg.Path)
+		hidden := hides
+		if one.absent {
+			hidden = "" // that nothing is there is what it wants
+		}
+		if c.frame != frameReply {
+			c.use(at, hidden, false, cfg.Path)
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
-// holds tells whether an element has all that the conditions want, but for what is late
-// where its detail is not there yet.
-func holds(all []condition, f *jsonwalk.Frame, early bool) bool {
+// unmet gives the first condition that an element does not meet; nil: it meets all, but for
+// those that are late where its detail is not there yet.
+func (all Conditions) unmet(f *jsonwalk.Frame, early bool) *condition {
 	for i := range all {
-		if !(early && all[i].late) && !all[i].holds(f) {
-			return false
+		if c := &all[i]; !(early && c.late) && !c.holds(f) {
+			return c
 		}
 	}
-	return true
+	return nil
 }
 
 // holds compares texts, numbers and truth values as they are written. An object or an
@@ -75,10 +79,8 @@ func (c *condition) holds(f *jsonwalk.Frame) bool {
 	}
 }
 
-// Conditions are what the reply to a sign-in, or one that ends a session, is held against.
-type Conditions []condition
-
-// CompileConditions compiles the conditions of a key. What is wrong is added to problems.
+// CompileConditions compiles the conditions of a key on the reply to a sign-in, or on one
+// that ends a session. What is wrong is added to problems.
 func CompileConditions(field string, list []Condition, problems *invalid.Problems) Conditions {
 	c := &compiler{Problems: problems, plan: &Plan{}, frame: frameReply}
 	return c.conditions(field, list, "")
@@ -92,11 +94,8 @@ func (all Conditions) Any(body string) bool {
 
 // Unmet gives the key of a condition that a body does not meet; empty: it meets all.
 func (all Conditions) Unmet(body string) (key string) {
-	f := &jsonwalk.Frame{Element: body}
-	for _, c := range all {
-		if !c.holds(f) {
-			return c.key
-		}
+	if c := all.unmet(&jsonwalk.Frame{Element: body}, false); c != nil {
+		return c.key
 	}
 	return ""
 }
@@ -124,21 +123,18 @@ func (c *compiler) expect(field string, list []Condition, plan *Plan) {
 // known to be valid JSON. One that is not is refused for that. The value that was found
 // is for the operator's screen only.
 func (b *Builder) expected(body string) *Error {
-	f := jsonwalk.Frame{Element: body}
-	for i := range b.plan.expect {
-		c := &b.plan.expect[i]
-		if c.holds(&f) {
-			continue
-		}
-		if err := b.walk(body, &jsonwalk.Node{}, frameReply); err != nil {
-			return err
-		}
-		found := c.at.find(&f)
-		err := refusal("expect", "%s: %s %s; found: %s", c.key, c.path, c.wants(), found.Kind)
-		if found.Present() {
-			err.Found = shorten(found.Raw)
-		}
+	f := &jsonwalk.Frame{Element: body}
+	c := b.plan.expect.unmet(f, false)
+	if c == nil {
+		return nil
+	}
+	if err := b.walk(body, &jsonwalk.Node{}, frameReply); err != nil {
 		return err
 	}
-	return nil
+	found := c.at.find(f)
+	err := refusal("expect", "%s: %s %s; found: %s", c.key, c.path, c.wants(), found.Kind)
+	if found.Present() {
+		err.Found = shorten(found.Raw)
+	}
+	return err
 }

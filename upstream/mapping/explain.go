@@ -108,23 +108,24 @@ func (p PathFound) Share() string {
 }
 
 // Explainer maps the replies of a list and notes everything about each record. It goes on
-// where the mapping stops, because a person wants to see every mistake at once. It is not
-// safe for concurrent use.
+// where the mapping stops, because a person wants to see every mistake at once. What a
+// caller would get, where the list is not refused, is its List after Finish. It is not safe
+// for concurrent use.
 type Explainer struct {
+	*Builder // which tells of each record
 	Explanation
 
-	plan    *Plan
-	list    *Builder // which tells of each record
-	show    int      // records field by field
-	numbers []int    // of the records that the inquiries of list are
-	raw     []string // all records
+	show     int      // records field by field
+	numbers  []int    // of the records that the inquiries of List are
+	answered int      // of these, those whose responses came
+	raw      []string // all records
 }
 
 // Explainer prepares to explain the list of a request, showing so many records
 // field by field.
 func (p *Plan) Explainer(want Request, show int) *Explainer {
 	x := &Explainer{
-		plan: p, show: show, list: p.NewBuilder(Request{Account: want.Account}),
+		Builder: p.NewBuilder(Request{Account: want.Account}), show: show,
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, InternalIDs: []QuotedIDs{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Removed: RemovedTexts{Cuts: []Cut{}}, Uncovered: []Uncovered{}, Doubts: []Doubt{},
@@ -136,7 +137,7 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 			x.Paths = append(x.Paths, PathFound{Key: u.key, Path: u.path, In: u.in, hides: u.hides})
 		}
 	}
-	x.list.note = x.note
+	x.notes = x
 	return x
 }
 
@@ -144,111 +145,99 @@ func (p *Plan) Explainer(want Request, show int) *Explainer {
 // [*Error]: the reply is no list, and explained as far as it could be read.
 func (x *Explainer) Take(body string) (records int, err error) {
 	x.Bytes += len(body)
-	if records, err = x.list.Take(body); err == nil {
+	if records, err = x.Builder.Take(body); err == nil {
 		x.Replies++
 		x.look("replies", strings.TrimPrefix(body, "\ufeff"))
 	}
 	return records, err
 }
 
-// CheckEnd is [Builder.CheckEnd].
-func (x *Explainer) CheckEnd(paging PagingConfig, end End) error { return x.list.CheckEnd(paging, end) }
-
-// NoItems is [Builder.NoItems].
-func (x *Explainer) NoItems() bool { return x.list.NoItems() }
-
 // DetailBatches are the ids of the first records, at most so many, that details are
-// asked for.
+// asked for. AddDetails explains these; without details, none could be asked for.
 func (x *Explainer) DetailBatches(most int) [][]string {
-	n := min(len(x.list.waiting), most)
-	x.list.waiting, x.list.keys = x.list.waiting[:n], x.list.keys[:n]
-	return x.list.DetailBatches()
+	n := min(len(x.waiting), most)
+	x.waiting, x.keys = x.waiting[:n], x.keys[:n]
+	return x.Builder.DetailBatches()
 }
-
-// AddDetails explains the records that [Explainer.DetailBatches] named, with the
-// details in subs; nil: none could be asked for.
-func (x *Explainer) AddDetails(subs []*Builder) error { return x.list.AddDetails(subs) }
 
 // Batches are [Builder.Batches] of the first inquiries, at most so many.
 func (x *Explainer) Batches(most int) [][]string {
-	x.list.secondIDs = x.list.secondIDs[:min(len(x.list.secondIDs), most)]
-	return x.list.Batches()
+	x.secondIDs = x.secondIDs[:min(len(x.secondIDs), most)]
+	return x.Builder.Batches()
 }
 
 // AddResponses takes the replies to the second requests for the batches. err says why
 // they cannot be had; it is returned, and shown at the first record that lacks them.
-func (x *Explainer) AddResponses(batches [][]string, subs []*Builder, err error) error {
-	at := 0
-	for i, ids := range batches {
-		if err != nil {
-			break
+func (x *Explainer) AddResponses(subs []*Builder, err error) error {
+	if err == nil {
+		for _, sub := range subs {
+			for _, raw := range sub.Samples {
+				x.look("responses", raw)
+			}
 		}
-		for _, raw := range subs[i].Samples {
-			x.look("responses", raw)
-		}
-		var bad violation
-		list := x.list.List[at : at+len(ids)]
-		if bad, err = x.list.addResponses(list, ids, subs[i]); err != nil {
-			break
-		}
-		for range list {
-			x.showResponses(at, bad)
-			at++
-		}
+		err = x.Builder.AddResponses(subs)
 	}
-	if err != nil && at < len(x.numbers) {
-		x.showResponses(at, violation{"responses", err.Error()})
+	if err != nil && x.answered < len(x.numbers) {
+		x.noteResponses(1, violation{"responses", err.Error()})
 	}
 	return err
 }
 
-// showResponses adds the responses to an inquiry, or what is wrong with them, to
-// its record if that is shown. Finish says what they are.
-func (x *Explainer) showResponses(at int, bad violation) {
+// noteResponses adds what came for the next inquiries, or what is wrong with it, to their
+// records if these are shown. Finish says what they are.
+func (x *Explainer) noteResponses(inquiries int, bad violation) {
 	field := cmp.Or(bad.field, "responses")
-	if bad.why != "" {
-		x.Violations = append(x.Violations, Violation{x.numbers[at], field, bad.why})
-	}
-	for i := range x.Records {
-		if r := &x.Records[i]; r.Number == x.numbers[at] {
-			r.Fields = append(r.Fields, ExplainedField{Field: field, Path: x.plan.Second.idPath + " = " + shownID(x.list.secondIDs[at]), Problem: bad.why})
+	for at := x.answered; at < x.answered+inquiries; at++ {
+		if bad.why != "" {
+			x.violate(x.numbers[at], field, bad.why)
+		}
+		path := x.plan.Second.idPath + " = " + shownID(x.secondIDs[at])
+		for i := range x.Records {
+			if r := &x.Records[i]; r.Number == x.numbers[at] {
+				r.Fields = append(r.Fields, ExplainedField{Field: field, Path: path, Problem: bad.why})
+			}
 		}
 	}
+	x.answered += inquiries
 }
 
-// note is told of each record that the mapping judged. Whose it is is noted by its number
+// violate notes a reason to refuse a record.
+func (x *Explainer) violate(record int, field, why string) {
+	x.Violations = append(x.Violations, Violation{record, field, why})
+}
+
+// noteRecord is told of each record that the mapping judged. Whose it is is noted by its number
 // only: the owner of a foreign record is somebody else's name.
-func (x *Explainer) note(f *jsonwalk.Frame, fate fate, bad violation) {
+func (x *Explainer) noteRecord(f *jsonwalk.Frame, fate fate, bad violation) {
 	x.Items++
-	violate := func(field, why string) { x.Violations = append(x.Violations, Violation{x.Items, field, why}) }
-	early := x.plan.collect != nil && !x.list.merging
+	p, early := x.plan, x.plan.collect != nil && !x.merging
 	if bad.field == "record" || bad.field == "details" {
-		if violate(bad.field, bad.why); early || bad.field == "record" {
+		if x.violate(x.Items, bad.field, bad.why); early || bad.field == "record" {
 			return
 		}
 	}
 	x.raw = append(x.raw, f.Element)
-	if p := x.plan.responses; p != nil && x.plan.Second == nil {
-		v := jsonwalk.Lookup(f.Element, p.path)
-		if p.entries != nil {
-			array, _ := p.entries.each(f, v)
+	if r := p.responses; r != nil && p.Second == nil {
+		v := jsonwalk.Lookup(f.Element, r.path)
+		if r.entries != nil {
+			array, _ := r.entries.each(f, v)
 			v = jsonwalk.FromJSON(array)
 		}
 		v.Each(func(response jsonwalk.Value) bool { x.look("responses", response.Raw); return true })
 	}
-	switch why := x.list.foreign(f); {
-	case x.plan.owner == nil:
+	switch why := x.foreign(f); {
+	case p.owner == nil:
 	case why == whyNoOwner:
 		x.Owner.Missing = append(x.Owner.Missing, x.Items)
 	case why == whyStranger:
 		x.Owner.Foreign = append(x.Owner.Foreign, x.Items)
-		if strings.EqualFold(x.plan.owner.first(f).String(), x.list.want.Account) {
+		if strings.EqualFold(p.owner.first(f).String(), x.want.Account) {
 			x.Owner.Case++
 		}
 	default:
 		x.Owner.Matches++
 	}
-	if !holds(x.plan.items.where, f, early) {
+	if p.items.where.unmet(f, early) != nil {
 		x.Excluded++
 		return
 	}
@@ -261,7 +250,7 @@ func (x *Explainer) note(f *jsonwalk.Frame, fate fate, bad violation) {
 	}
 	for _, one := range fields {
 		if one.Problem != "" {
-			violate(one.Field, one.Problem)
+			x.violate(x.Items, one.Field, one.Problem)
 		}
 	}
 	if fate == taken {
@@ -302,8 +291,8 @@ func (x *Explainer) fields(f *jsonwalk.Frame, bad violation) (list []ExplainedFi
 		list = append(list, one)
 	}
 	if p := x.plan.responses; p != nil && x.plan.Second == nil {
-		if x.list.broken.why != "" {
-			bad = x.list.broken
+		if x.broken.why != "" {
+			bad = x.broken
 		}
 		one := ExplainedField{Field: "responses", Path: p.path, Raw: shorten(jsonwalk.Lookup(f.Element, p.path).Raw)}
 		if strings.HasPrefix(bad.field, "responses") {
@@ -348,24 +337,20 @@ func (x *Explainer) look(in, raw string) {
 		if p.In != in || p.Path == "@this" {
 			continue
 		}
+		kind := kindAt(raw, p.Path)
 		if before, _, several := strings.Cut(p.Path, jsonwalk.Each); several && !strings.Contains(p.Path, "(") {
 			if n := jsonwalk.Lookup(raw, before+jsonwalk.Each).Raw; n == "" || n == "0" || n == "null" {
 				continue // there was nothing to look in
 			}
-			p.Of++
-			some := 0
-			jsonwalk.Lookup(raw, p.Path).Scalars(func(string) { some = 1 })
-			p.Found += some
-			continue
+			kind = jsonwalk.Missing
+			jsonwalk.Lookup(raw, p.Path).Scalars(func(string) { kind = jsonwalk.Text })
 		}
 		p.Of++
-		switch kindAt(raw, p.Path) {
-		case jsonwalk.Missing:
-		case jsonwalk.Null:
+		if kind != jsonwalk.Missing {
 			p.Found++
+		}
+		if kind == jsonwalk.Null {
 			p.Null++
-		default:
-			p.Found++
 		}
 	}
 }
@@ -408,17 +393,13 @@ func (x *Explainer) Finish() {
 		for k := range r.Fields {
 			switch f := &r.Fields[k]; {
 			case f.guarded:
-				f.Mapped, _ = x.list.ids.Clean(f.Mapped)
+				f.Mapped, _ = x.ids.Clean(f.Mapped)
 			case f.Field == "responses" && f.Problem == "" && at >= 0:
-				f.Mapped = summary(x.list.List[at].Responses)
+				f.Mapped = summary(x.List[at].Responses)
 			}
 		}
 	}
 }
-
-// Served are the inquiries without the ids in their texts: what a caller would get where
-// the list is not refused. It is called after Finish. It is never nil.
-func (x *Explainer) Served() []Inquiry { return x.list.List }
 
 // doubts says what a list that would be served hides.
 func (x *Explainer) doubts() {
@@ -450,7 +431,7 @@ func (x *Explainer) doubts() {
 			add(field, false, "%s is the bare code %s: say what it means under values", field, shorten(value))
 		}
 	}
-	for _, inq := range x.list.List {
+	for _, inq := range x.List {
 		code("status", inq.Status)
 		code("inquiry_type", inq.InquiryType.String)
 		for _, r := range inq.Responses {
@@ -606,7 +587,7 @@ func (x *Explainer) quotes() {
 
 // eachText visits the texts of all records that may hold an internal id.
 func (x *Explainer) eachText(visit func(record int, d *field, s string)) {
-	for i := range x.list.List {
-		x.plan.eachText(&x.list.List[i], func(d *field, s *string) { visit(x.numbers[i], d, *s) })
+	for i := range x.List {
+		x.plan.eachText(&x.List[i], func(d *field, s *string) { visit(x.numbers[i], d, *s) })
 	}
 }

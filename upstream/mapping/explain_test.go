@@ -31,7 +31,7 @@ func explained(x *Explainer) (all []string) {
 		all = append(all, strings.ReplaceAll(fmt.Sprintf(format, args...), " | ", " / "))
 	}
 	say("items %d, excluded %d", x.Items, x.Excluded)
-	say("served %d", len(x.Served()))
+	say("served %d", len(x.List))
 	for _, r := range x.Records {
 		for _, f := range r.Fields {
 			say("%d %s <- %s: %s -> %s", r.Number, f.Field, f.Path, f.Raw, f.Mapped)
@@ -54,7 +54,7 @@ func explained(x *Explainer) (all []string) {
 	for _, d := range x.Doubts {
 		say("doubt %s", d.Text)
 	}
-	r := x.Removed
+	r := x.Explanation.Removed
 	say("removed %d: id %d, pattern %d, UUID %d", r.Texts, r.ID, r.Pattern, r.UUID)
 	for _, c := range r.Cuts {
 		say("cut %d %s: %s -> %s", c.Record, c.Field, c.Before, c.After)

@@ -53,7 +53,7 @@ type filter struct {
 	*field
 	sent   bool                // the request holds the placeholder, for what the legacy has
 	join   string              // of several legacy values
-	legacy map[string][]string // by public value, in order: equal filters make equal requests; nil: the field has no values
+	legacy map[string][]string // by public value, in order: equal filters make equal requests
 }
 
 // repeatValues is the join of several values that repeats the parameter.
@@ -91,21 +91,14 @@ func (c *compiler) filter(placeholder string, d *field, join string) filter {
 	if join == "" && request.InLists(placeholder) {
 		join = repeatValues
 	}
-	return newFilter(d, join, !c.plan.selects && request.Has(placeholder))
-}
-
-// newFilter sorts a field's values by what is public.
-func newFilter(d *field, join string, sent bool) filter {
 	// A text that is made of several, or of a part, is not what the legacy has.
-	f := filter{field: d, join: join, sent: sent && !d.join.Set && d.cut == nil && !d.html && !d.looked}
-	if d.values != nil {
-		f.legacy = make(map[string][]string, len(d.values))
-		for legacy, public := range d.values {
-			f.legacy[public] = append(f.legacy[public], legacy)
-		}
-		for _, list := range f.legacy {
-			slices.Sort(list)
-		}
+	sent := !c.plan.selects && request.Has(placeholder) && !d.join.Set && d.cut == nil && !d.html && !d.looked
+	f := filter{field: d, join: join, sent: sent, legacy: map[string][]string{}}
+	for legacy, public := range d.values {
+		f.legacy[public] = append(f.legacy[public], legacy)
+	}
+	for _, list := range f.legacy {
+		slices.Sort(list)
 	}
 	return f
 }
@@ -125,7 +118,7 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 		return nil, false
 	}
 	list := f.legacy[want]
-	if _, translated := f.values[want]; f.legacy == nil || f.keep && !translated {
+	if _, translated := f.values[want]; f.values == nil || f.keep && !translated {
 		// Without an entry a value is kept, so it can be asked for by its own name,
 		// unless that name has an entry and never shows.
 		list = append(slices.Clip(list), want)

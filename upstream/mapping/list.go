@@ -18,7 +18,7 @@ type list struct {
 	optional bool           // nothing there means an empty list
 	entries  *lookup        // of a table, which the items only name; nil: they are the items themselves
 	ids      []string       // paths of internal ids that are not simple
-	where    []condition    // that an item must meet to be shown
+	where    Conditions     // that an item must meet to be shown
 }
 
 // keyPath stands among internal ids for the key under which a record is found.

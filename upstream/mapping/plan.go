@@ -31,7 +31,7 @@ type Plan struct {
 	items          list            // records; or responses, or details
 	sizes          [frameCount]int // slots of the frames
 	tables         []table         // that fields are looked up in
-	expect         []condition     // that a reply must meet; nil: none
+	expect         Conditions      // that a reply must meet; nil: none
 	owner          sources
 	idPatterns     []*regexp.Regexp
 	uses           []use

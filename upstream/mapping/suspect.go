@@ -45,14 +45,14 @@ const (
 
 // removeIDs is RemoveIDs with an account of it.
 func (x *Explainer) removeIDs() {
-	r := &x.Removed
+	r := &x.Explanation.Removed
 	x.eachText(func(record int, d *field, before string) {
-		after, n := x.list.ids.Clean(before)
+		after, n := x.ids.Clean(before)
 		if n == 0 {
 			return
 		}
 		r.Texts++
-		by := x.list.ids.Sorts(before)
+		by := x.ids.Sorts(before)
 		for count, found := range map[*int]bool{&r.ID: by.Word, &r.Pattern: by.Pattern, &r.UUID: by.UUID} {
 			if found {
 				*count++
@@ -71,7 +71,7 @@ func (x *Explainer) removeIDs() {
 		}
 		r.Cuts = append(r.Cuts, Cut{record, d.name, shorten(before[from:]), shorten(after[from:])})
 	})
-	x.list.RemoveIDs()
+	x.Builder.RemoveIDs()
 	x.uncovered()
 }
 
@@ -86,7 +86,7 @@ var (
 // can only suspect: what it finds is shown and not removed.
 func (x *Explainer) uncovered() {
 	shapes, fields, seen := map[string]bool{}, x.unmappedIDs(), map[string]bool{}
-	x.list.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
+	x.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
 	x.eachText(func(record int, d *field, s string) {
 		for _, run := range idRun.FindAllString(s, -1) {
 			why, key := suspect(run, shapes, fields)
