@@ -119,13 +119,14 @@ func newStand(tb testing.TB, c setting) *stand {
 	}
 	s.gateway = New(opts)
 	s.live.Set(s.gateway, 10*time.Second, true)
+	s.server = newServer(s.live, logger)
 	s.listener = front.NewListener(s.network, front.Options{
-		Handler: s.live, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, UnknownIdle: c.unknownIdle,
+		Handler: s.live, ReadHeaderTimeout: s.server.ReadHeaderTimeout, IdleTimeout: s.server.IdleTimeout, UnknownIdle: c.unknownIdle,
+		Log: s.server.ErrorLog,
 	})
 	if s.secure {
 		s.listener.Secure(c.tls)
 	}
-	s.server = newServer(s.live, logger)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.server.Serve(s.listener) }()
 	tb.Cleanup(func() {
@@ -292,13 +293,19 @@ func (c *caller) get(key, target string, lines ...string) (int, http.Header, str
 	return c.receive()
 }
 
-// scripted are lists whose slow way a test plays. Nothing is found without it.
+// scripted are lists of which a test plays the look-up, or the slow way where it finds nothing.
 type scripted struct {
 	Lists
-	get func(ctx context.Context, k cache.Key) (cache.Result, error)
+	found *cache.Result
+	get   func(ctx context.Context, k cache.Key) (cache.Result, error)
 }
 
-func (scripted) Lookup(cache.Key) (cache.Result, bool) { return cache.Result{}, false }
+func (s scripted) Lookup(cache.Key) (cache.Result, bool) {
+	if s.found == nil {
+		return cache.Result{}, false
+	}
+	return *s.found, true
+}
 
 func (s scripted) Get(ctx context.Context, k cache.Key) (cache.Result, error) { return s.get(ctx, k) }
 
