@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -62,7 +64,9 @@ func serveCommand() *cli.Command {
 				return err
 			}
 			o := options(logger, out)
-			o.Hangup = true
+			hangup := hangups()
+			defer signal.Stop(hangup)
+			o.Hangup = hangup
 			a, err := app.New(cfg, l, o)
 			if err != nil {
 				return err
@@ -70,6 +74,13 @@ func serveCommand() *cli.Command {
 			return a.Run(ctx)
 		},
 	}
+}
+
+// hangups are the signals on which a running gateway reads all its files again.
+func hangups() chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c
 }
 
 // options are those of a program that runs for its own sake: traces go where the
