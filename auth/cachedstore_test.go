@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,10 +16,8 @@ import (
 	"inquiry-gateway/auth/rate"
 )
 
-var testPolicy = auth.CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
-
-// cached is a store over an answer function, with the lookups that it was asked for. In a bubble of
-// synctest its time is virtual.
+// cached is a store over an issuer's answers, with the lookups that it was asked for. Time is that
+// of synctest's bubbles: a good answer counts for 10 s, an unknown key for 2 s.
 type cached struct {
 	*auth.CachedStore
 	t testing.TB
@@ -29,6 +28,7 @@ type cached struct {
 
 func newCached(t testing.TB, opts auth.Options, answer func(ctx context.Context, key string) (*auth.Grant, error)) *cached {
 	s := &cached{t: t, asked: map[string]int{}}
+	policy := auth.CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
 	s.CachedStore = auth.NewCachedStore("test", func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 		s.mu.Lock()
 		s.asked[string(c.Key)]++
@@ -38,7 +38,7 @@ func newCached(t testing.TB, opts auth.Options, answer func(ctx context.Context,
 			g.Digest = c.Digest
 		}
 		return g, err
-	}, testPolicy, opts)
+	}, policy, opts)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -52,7 +52,7 @@ func (s *cached) find(key, address string) (*auth.Grant, error) {
 	return s.Find(s.t.Context(), c)
 }
 
-// lookups is how often the store behind was asked about keys.
+// lookups is how often the issuer was asked.
 func (s *cached) lookups() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,16 +85,12 @@ func (caller) LogRefusal(string) bool { return true }
 func TestStoredAnswersHaveATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		s := newCached(t, auth.Options{}, func(_ context.Context, key string) (*auth.Grant, error) {
-			switch key {
-			case "unknown":
-				return nil, auth.ErrUnknownKey
-			case "away":
-				return nil, errAway
-			case "ends in 4 s":
-				return &auth.Grant{ExpiresAt: begin.Add(4 * time.Second)}, nil
+		s := newCached(t, auth.Options{}, func(ctx context.Context, key string) (*auth.Grant, error) {
+			g, err := fewKeys(ctx, key)
+			if key == "good for 4 s" {
+				g.ExpiresAt = begin.Add(4 * time.Second)
 			}
-			return &auth.Grant{}, nil
+			return g, err
 		})
 		for _, step := range []struct {
 			at      time.Duration
@@ -102,14 +98,14 @@ func TestStoredAnswersHaveATime(t *testing.T) {
 			want    error
 			lookups int
 		}{
-			{0, "good", nil, 1}, {0, "good", nil, 0}, {0, "unused", nil, 1}, {0, "ends in 4 s", nil, 1},
+			{0, "good", nil, 1}, {0, "good", nil, 0}, {0, "good, unused", nil, 1}, {0, "good for 4 s", nil, 1},
 			{0, "unknown", auth.ErrUnknownKey, 1}, {0, "unknown", auth.ErrUnknownKey, 0}, {0, "away", errAway, 1}, {0, "away", errAway, 1},
 			{2*time.Second - 1, "unknown", auth.ErrUnknownKey, 0}, {2 * time.Second, "unknown", auth.ErrUnknownKey, 1},
-			{4*time.Second - 1, "ends in 4 s", nil, 0}, {4 * time.Second, "ends in 4 s", nil, 1},
+			{4*time.Second - 1, "good for 4 s", nil, 0}, {4 * time.Second, "good for 4 s", nil, 1},
 			{5*time.Second - 1, "good", nil, 0}, {5 * time.Second, "good", nil, 1}, {5 * time.Second, "good", nil, 0},
 			// An ended key is refused by who judges it, and is looked up as rarely as an unknown one.
-			{6*time.Second - 1, "ends in 4 s", nil, 0}, {6 * time.Second, "ends in 4 s", nil, 1},
-			{10*time.Second - 1, "good", nil, 0}, {10 * time.Second, "good", nil, 1}, {10 * time.Second, "unused", nil, 1},
+			{6*time.Second - 1, "good for 4 s", nil, 0}, {6 * time.Second, "good for 4 s", nil, 1},
+			{10*time.Second - 1, "good", nil, 0}, {10 * time.Second, "good", nil, 1}, {10 * time.Second, "good, unused", nil, 1},
 			{20 * time.Second, "good", nil, 1}, {20 * time.Second, "good", nil, 0},
 		} {
 			time.Sleep(time.Until(begin.Add(step.at)))
@@ -118,8 +114,8 @@ func TestStoredAnswersHaveATime(t *testing.T) {
 	})
 }
 
-// A store that cannot be asked takes nothing away from a key in use within its time. It is asked
-// again after a pause, by one lookup at a time, and what it answers counts at once.
+// An issuer who cannot be asked takes nothing away from a key in use within its time. He is asked
+// again after a pause, by one lookup at a time, and what he answers counts at once.
 func TestKeysInUseOutlastAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
@@ -134,7 +130,6 @@ func TestKeysInUseOutlastAFailure(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Until(begin.Add(d)))
 			s.wants(d.String(), "k", want, lookups)
-			s.wants(d.String()+" again", "k", want, min(lookups, map[bool]int{true: 0, false: 1}[want == nil]))
 		}
 		at(0, nil, 1)
 		answer = errAway
@@ -142,7 +137,7 @@ func TestKeysInUseOutlastAFailure(t *testing.T) {
 		at(6*time.Second-1, nil, 0) // the pause
 		takes = 2 * time.Second
 		at(6*time.Second, nil, 1)
-		at(7*time.Second+time.Second/2, nil, 0) // a lookup is under way
+		at(7500*time.Millisecond, nil, 0) // a lookup is under way
 		takes = 0
 		at(10*time.Second, errAway, 1) // never longer than its time
 		answer, takes = nil, 2*time.Second
@@ -153,9 +148,8 @@ func TestKeysInUseOutlastAFailure(t *testing.T) {
 		answer = nil
 		at(30*time.Second, nil, 1)
 		answer = auth.ErrUnknownKey
-		time.Sleep(5 * time.Second)
-		s.wants("the one that asks", "k", nil, 1)
-		s.wants("the next one", "k", auth.ErrUnknownKey, 0)
+		at(35*time.Second, nil, 1) // who asks does not wait
+		at(35*time.Second, auth.ErrUnknownKey, 0)
 	})
 }
 
@@ -165,7 +159,8 @@ func TestCallersShareALookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := false
 		s := newCached(t, auth.Options{}, func(ctx context.Context, key string) (*auth.Grant, error) {
-			if time.Sleep(time.Second); broken {
+			time.Sleep(time.Second)
+			if broken {
 				panic("broken")
 			}
 			return &auth.Grant{}, ctx.Err()
@@ -177,6 +172,7 @@ func TestCallersShareALookup(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
+		leave()
 		for range 100 {
 			go func() {
 				if _, err := s.find("k", ""); err != nil {
@@ -184,8 +180,6 @@ func TestCallersShareALookup(t *testing.T) {
 				}
 			}()
 		}
-		synctest.Wait()
-		leave()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if n := s.lookups(); n != 1 {
@@ -205,26 +199,21 @@ func TestCallersShareALookup(t *testing.T) {
 // What is forgotten is looked up again, and nothing else is.
 func TestForgetIsPrecise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newCached(t, auth.Options{}, func(_ context.Context, key string) (*auth.Grant, error) {
-			if key == "unknown" {
-				return nil, auth.ErrUnknownKey
-			}
-			return &auth.Grant{Principal: auth.Principal{Account: "account of " + key}}, nil
-		})
+		s := newCached(t, auth.Options{}, fewKeys)
 		for _, step := range []struct {
-			what       string
-			forget     func()
-			a, b, none int // lookups
+			what             string
+			forget           func()
+			good, lent, none int // lookups
 		}{
 			{"nothing", func() {}, 1, 1, 1},
-			{"a", func() { s.Forget(digestOf("a")) }, 1, 0, 0},
-			{"the account of b", func() { s.ForgetAccount("account of b") }, 0, 1, 0},
-			{"the unknown key", func() { s.Forget(digestOf("unknown")) }, 0, 0, 1},
+			{"a key", func() { s.Forget(digestOf("good")) }, 1, 0, 0},
+			{"an account", func() { s.ForgetAccount("account of good 2") }, 0, 1, 0},
+			{"an unknown key", func() { s.Forget(digestOf("unknown")) }, 0, 0, 1},
 			{"all", s.ForgetAll, 1, 1, 1},
 		} {
 			step.forget()
-			s.wants(step.what, "a", nil, step.a)
-			s.wants(step.what, "b", nil, step.b)
+			s.wants(step.what, "good", nil, step.good)
+			s.wants(step.what, "good 2", nil, step.lent)
 			s.wants(step.what, "unknown", auth.ErrUnknownKey, step.none)
 		}
 	})
@@ -268,20 +257,13 @@ func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		opts := auth.Options{Registerer: reg, Guesses: auth.NewGuesses(rate.Plan{PerSecond: 0.001, Burst: 3}, nil)}
 		s := newCached(t, opts, func(ctx context.Context, key string) (*auth.Grant, error) {
-			switch {
-			case key[0] == 'u':
-				return nil, auth.ErrUnknownKey
-			case key[0] == 's':
+			if strings.HasPrefix(key, "slow") {
 				<-ctx.Done() // for 20 s
-				return nil, ctx.Err()
 			}
-			return &auth.Grant{}, nil
+			return fewKeys(ctx, key)
 		})
-		if _, err := s.find("known", "192.0.2.1"); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 4 {
-			_, _ = s.find(fmt.Sprint("unknown", i), "192.0.2.1") // the address has guessed too often
+		for _, key := range []string{"good", "unknown1", "unknown2", "unknown3", "unknown4"} {
+			_, _ = s.find(key, "192.0.2.1") // the address has guessed too often
 		}
 		time.Sleep(time.Minute) // the time of the known key is over
 		for i := range 256 {
@@ -294,7 +276,7 @@ func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 		if n := counted(t, reg, "inquiry_gateway_auth_lookups_total"); n["busytest"] != 64 || n["limitedtest"] != 1 {
 			t.Errorf("counted %v", n)
 		}
-		if _, err := s.find("known", "192.0.2.1"); err != nil {
+		if _, err := s.find("good", "192.0.2.1"); err != nil {
 			t.Errorf("a known key: %v", err)
 		}
 		s.Close()
@@ -304,61 +286,42 @@ func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 	})
 }
 
-// What one store has confirmed the next one of the same source knows: for the time that is in
-// force then, with a lookup at the next use. What was forgotten stays forgotten, and an answer
-// to the old store is not stored.
+// What one store has confirmed the next one of the same source knows, and looks up at the next
+// use. What was forgotten stays forgotten.
 func TestKnownKeysOutliveTheirStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		known := auth.NewKnown()
-		old := newCached(t, auth.Options{Known: known}, func(_ context.Context, key string) (*auth.Grant, error) {
-			if key == "slow" {
-				time.Sleep(time.Second)
-			}
-			return &auth.Grant{}, nil
-		})
-		for _, key := range []string{"a", "b", "forgotten"} {
-			old.wants("at first", key, nil, 1)
-		}
-		old.Forget(digestOf("forgotten"))
-		go func() { _, _ = old.find("slow", "") }()
-		synctest.Wait()
+		opts := auth.Options{Known: auth.NewKnown()}
+		old := newCached(t, opts, fewKeys)
+		old.wants("at first", "good", nil, 1)
+		old.wants("at first", "good, forgotten", nil, 1)
+		old.Forget(digestOf("good, forgotten"))
 
 		answer := errAway
-		next := newCached(t, auth.Options{Known: known}, func(context.Context, string) (*auth.Grant, error) { return nil, answer })
-		old.Close()
-		next.wants("a key in use", "a", nil, 1)
-		next.wants("in the pause", "a", nil, 0)
-		next.wants("another one", "forgotten", errAway, 1)
-		next.wants("another one", "slow", errAway, 1)
-		time.Sleep(9 * time.Second)
-		next.wants("past its time", "b", errAway, 1)
+		next := newCached(t, opts, func(context.Context, string) (*auth.Grant, error) { return nil, answer })
+		next.wants("a known key", "good", nil, 1)
+		next.wants("in the pause", "good", nil, 0)
+		next.wants("another one", "good, forgotten", errAway, 1)
 		answer = auth.ErrUnknownKey
-		next.wants("past its time", "a", auth.ErrUnknownKey, 1)
+		time.Sleep(10 * time.Second)
+		next.wants("past its time", "good", auth.ErrUnknownKey, 1)
 	})
 }
 
 // A flood of unknown keys pushes out none but itself, and neither sort fills the memory.
 func TestStoredAnswersAreBounded(t *testing.T) {
-	s := newCached(t, auth.Options{}, func(_ context.Context, key string) (*auth.Grant, error) {
-		if key[0] == 'u' {
-			return nil, auth.ErrUnknownKey
-		}
-		return &auth.Grant{}, nil
-	})
-	again := func(sort string, n int) int {
-		for range 2 {
-			for i := range n {
-				_, _ = s.find(fmt.Sprint(sort, i), "") // only lookups count here
-			}
+	s := newCached(t, auth.Options{}, fewKeys)
+	twice := func(sort string, n int) int {
+		for i := range 2 * n {
+			_, _ = s.find(fmt.Sprint(sort, i%n), "") // only lookups count here
 		}
 		return s.lookups()
 	}
-	again("g", 1)
-	if n := again("u", 12_000); n < 13_000 || s.asked["g0"] != 1 {
-		t.Errorf("%d lookups of 12,000 unknown keys twice, %d of the good one", n, s.asked["g0"])
+	twice("good", 1)
+	if n := twice("unknown", 12_000); n < 13_000 || s.asked["good0"] != 1 {
+		t.Errorf("%d lookups of 12,000 unknown keys twice, %d of the good one", n, s.asked["good0"])
 	}
 	clear(s.asked)
-	if n := again("good", 1000); n < 1500 {
+	if n := twice("good", 1000); n < 1500 {
 		t.Errorf("%d lookups of 1,000 good keys twice, 100 are stored", n)
 	}
 }
@@ -367,48 +330,35 @@ func TestStoredAnswersAreBounded(t *testing.T) {
 // know sends it again, and is let in.
 func TestGuessesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		guesses := auth.NewGuesses(rate.Plan{PerSecond: 1, Burst: 3}, nil)
-		s := newCached(t, auth.Options{Guesses: guesses}, func(_ context.Context, key string) (*auth.Grant, error) {
-			switch key[0] {
-			case 'g':
-				return &auth.Grant{}, nil
-			case 'a':
-				return nil, errAway
-			}
-			return nil, auth.ErrUnknownKey
-		})
-		a := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{Guesses: guesses})
-		try := func(what, address, key string, want error) {
+		opts := auth.Options{Guesses: auth.NewGuesses(rate.Plan{PerSecond: 1, Burst: 3}, nil), Now: fixedNow}
+		a := auth.NewAuthenticator(newCached(t, opts, fewKeys), auth.Hasher{}, opts)
+		try := func(address, key string, want error) {
 			t.Helper()
 			_, err := a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, caller(address))
-			if !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", what, err, want)
-			}
-			if limited, ok := errors.AsType[*auth.TooManyAttempts](err); ok && limited.RetryAfter != time.Second {
-				t.Errorf("%s: again after %v", what, limited.RetryAfter)
+			limited, ok := errors.AsType[*auth.TooManyAttempts](err)
+			if !errors.Is(err, want) || ok && limited.RetryAfter != time.Second {
+				t.Errorf("%s: %v, want %v", key, err, want)
 			}
 		}
-		for i := range 10 {
-			try("a good key", "192.0.2.1", fmt.Sprint("good", i), nil)
-			try("a store that is away", "192.0.2.1", "away", auth.ErrUnavailable)
+		const v4, v6 = "192.0.2.1", "2001:db8:1:2:3::4"
+		for i := range 10 { // good keys cost nothing, nor does a store that is away
+			try(v4, fmt.Sprint("good", i), nil)
+			try(v4, "away", auth.ErrUnavailable)
 		}
 		for i := range 3 {
-			try("a guess", "192.0.2.1", fmt.Sprint("unknown", i), auth.ErrInvalidKey)
+			try(v4, fmt.Sprint("guess", i), auth.ErrInvalidKey)
+			try(v6, fmt.Sprint("guess", 10+i), auth.ErrInvalidKey)
 		}
-		try("the fourth guess", "192.0.2.1", "unknown9", auth.ErrTooManyAttempts)
-		try("a mistyped key", "192.0.2.1", mistyped(t), auth.ErrTooManyAttempts)
-		try("an unknown key that is stored", "192.0.2.1", "unknown0", auth.ErrTooManyAttempts)
-		try("a good key that is stored", "192.0.2.1", "good0", nil)
-		try("a good key that is new", "192.0.2.1", "good10", auth.ErrTooManyAttempts)
-		try("the same again", "192.0.2.1", "good10", nil)
-		try("another client", "192.0.2.2", "unknown3", auth.ErrInvalidKey)
+		try(v4, "guess9", auth.ErrTooManyAttempts)
+		try(v4, "guess0", auth.ErrTooManyAttempts) // its answer is stored
+		try(v4, mistyped(t), auth.ErrTooManyAttempts)
+		try(v4, "good0", nil)
+		try(v4, "good10", auth.ErrTooManyAttempts) // not seen before
+		try(v4, "good10", nil)
+		try("192.0.2.2", "guess8", auth.ErrInvalidKey)
+		try("2001:db8:1:2::9%eth0", "guess7", auth.ErrTooManyAttempts) // the same /64
+		try("2001:db8:1:3::9", "guess6", auth.ErrInvalidKey)
 		time.Sleep(time.Second)
-		try("a second later", "192.0.2.1", "unknown4", auth.ErrInvalidKey)
-
-		for i := range 3 {
-			try("a guess over IPv6", "2001:db8:1:2:3::4", fmt.Sprint("unknown6-", i), auth.ErrInvalidKey)
-		}
-		try("the same /64", "2001:db8:1:2::9%eth0", "unknown6-9", auth.ErrTooManyAttempts)
-		try("the next /64", "2001:db8:1:3::9", "unknown6-8", auth.ErrInvalidKey)
+		try(v4, "guess5", auth.ErrInvalidKey)
 	})
 }

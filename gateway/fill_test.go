@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -55,34 +54,6 @@ func legacyFill(t testing.TB, serve http.Handler) cache.Fill {
 	}
 	t.Cleanup(client.Close)
 	return NewFill(client.Fetch, nil)
-}
-
-// What a fill has rendered stays as it is, whatever lists are read after it into
-// the memory that it was rendered from.
-func TestFillRendersACopy(t *testing.T) {
-	fill := legacyFill(t, legacy.New(legacy.Options{Seed: 1, Buyers: 4, Inquiries: 400}))
-	kept, copies := map[string][]byte{}, map[string][]byte{}
-	lists := []cache.Key{{Kind: legacy.KindBuyer, Account: legacy.BuyerBusy}, {Kind: legacy.KindSeller, Account: legacy.SellerTypical}}
-	for range 4 {
-		for _, k := range lists {
-			for _, k.Status = range []string{"", "pending", "answered", "closed"} {
-				c, err := fill(t.Context(), k)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if name := k.Kind + k.Status; kept[name] == nil {
-					kept[name], copies[name] = c.Body, bytes.Clone(c.Body)
-				} else if !bytes.Equal(c.Body, copies[name]) {
-					t.Fatalf("the same fill of %s gives another body", name)
-				}
-			}
-		}
-	}
-	for name := range kept {
-		if !bytes.Equal(kept[name], copies[name]) {
-			t.Errorf("the body of %s has changed", name)
-		}
-	}
 }
 
 // busyReply is the legacy's own reply of n records.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,9 +79,11 @@ func TestTalks(t *testing.T) {
 	}
 }
 
+var firstStep = regexp.MustCompile(`^(\d+ )?(list|explain) `)
+
 // runTalk makes a conversation's requests, one line after the other.
 func runTalk(t *testing.T, lines []string) {
-	begin := slices.IndexFunc(lines, func(line string) bool { return verb(line, "list", "explain") || strings.Contains(line, " list ") })
+	begin := slices.IndexFunc(lines, firstStep.MatchString)
 	cfg := configFrom(t, section, strings.Join(lines[:begin], "\n"))
 	c := &talk{T: t}
 	c.fixture = newFixture(t, c.serve, cfg)

@@ -9,6 +9,9 @@ import (
 	"inquiry-gateway/auth"
 )
 
+const everyClaim = `{"active":true,"sub":"acme","kind":"buyer","scope":"a inquiries:read","api_access":"paid",
+	"plan":"pro","jti":"t1","exp":1800000000}`
+
 // Only what the claims say in so many words is granted. An answer that makes no sense says nothing
 // about the key; one that names no account or kind is about a key of another service.
 func TestClaims(t *testing.T) {
@@ -22,8 +25,9 @@ func TestClaims(t *testing.T) {
 		}
 	}
 	buyer, never := auth.Principal{Kind: auth.KindBuyer, Account: "a"}, time.Time{}
-	grants(claims, `{"active":true,"sub":"acme","kind":"buyer","scope":"a inquiries:read","api_access":"paid","plan":"pro","jti":"t1","exp":1800000000}`,
-		auth.Principal{Kind: auth.KindBuyer, Account: "acme", KeyID: "t1", Scopes: "a inquiries:read", PaidAccess: true, Plan: "pro"}, time.Unix(1800000000, 0))
+	grants(claims, everyClaim, auth.Principal{
+		Kind: auth.KindBuyer, Account: "acme", KeyID: "t1", Scopes: "a inquiries:read", PaidAccess: true, Plan: "pro",
+	}, time.Unix(1800000000, 0))
 	grants(elsewhere, `{"active":true,"org":{"id":"acme","paid":true},"https://acme.example/kind":"buyer","scope":["a","b c"]}`,
 		auth.Principal{Kind: auth.KindBuyer, Account: "acme", Scopes: "a b c", PaidAccess: true}, never)
 	grants(claims, `{"active":true,"sub":4711,"kind":"seller"}`, auth.Principal{Kind: auth.KindSeller, Account: "4711"}, never)
@@ -57,7 +61,7 @@ func TestClaims(t *testing.T) {
 }
 
 func FuzzClaims(f *testing.F) {
-	f.Add(`{"active":true,"sub":"acme","kind":"buyer","scope":"a inquiries:read","api_access":"paid","plan":"pro","jti":"t1","exp":1800000000}`)
+	f.Add(everyClaim)
 	f.Add(`{"active":true,"sub":1,"kind":"seller","scope":["x"]}`)
 	f.Add(`{"active":false}`)
 	f.Add(`{"a\u0063tive":true,"exp":-1e999}`)

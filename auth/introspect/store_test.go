@@ -20,33 +20,33 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func find(t *testing.T, s *Store, key string) (*auth.Grant, error) {
-	t.Helper()
-	return s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key), Key: auth.Secret(key)})
-}
-
 const activeAnswer = `{"active":true,"sub":"acme","kind":"buyer","scope":"inquiries:read","api_access":"paid"}`
 
-func introspecting(t *testing.T, url string, change func(*auth.IntrospectionConfig)) *Store {
+// introspecting is a store that asks a server, which ends with the test.
+func introspecting(t *testing.T, server *httptest.Server, change func(*auth.IntrospectionConfig)) *Store {
 	t.Helper()
+	t.Cleanup(server.Close)
 	cfg := auth.DefaultIntrospectionConfig()
-	cfg.URL, cfg.Timeout = url, 5*time.Second
+	cfg.URL, cfg.Timeout = server.URL+"/introspect", 5*time.Second
 	if change != nil {
 		change(&cfg)
 	}
-	all := auth.DefaultConfig()
-	all.KeysFile, all.Introspection = "", &cfg
-	if err := all.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	s := New(cfg, all.CachePolicy(), auth.Options{Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }})
+	policy := auth.CachePolicy{TTL: time.Minute, Timeout: cfg.Timeout, MaxKeys: 100}
+	s := New(cfg, policy, auth.Options{})
 	t.Cleanup(s.Close)
 	return s
 }
 
-func answer(w http.ResponseWriter, text string) {
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, text) // a client that left is not the test's business
+func find(t *testing.T, s *Store, key string) (*auth.Grant, error) {
+	return s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key), Key: auth.Secret(key)})
+}
+
+// typed is a server that gives one answer.
+func typed(media, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header()["Content-Type"] = []string{media}
+		_, _ = io.WriteString(w, text) // a client that left is not the test's business
+	}
 }
 
 // The server is asked as RFC 7662 says, with the gateway's own credentials as RFC 6749 does, and
@@ -67,10 +67,9 @@ func TestRequest(t *testing.T) {
 				t.Errorf("%s: asked with %v %v %s, %v", method, r.URL, r.Header, body, err)
 			}
 			http.SetCookie(w, &http.Cookie{Name: "session", Value: "of another key"})
-			answer(w, activeAnswer)
+			typed("application/json; charset=utf-8", activeAnswer)(w, r)
 		}))
-		defer server.Close()
-		s := introspecting(t, server.URL+"/introspect", func(c *auth.IntrospectionConfig) {
+		s := introspecting(t, server, func(c *auth.IntrospectionConfig) {
 			if method != "none" {
 				c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", secretfile.New("secret", "s:cret%\n"), method
 			}
@@ -89,26 +88,25 @@ func TestTrouble(t *testing.T) {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
-	typed := func(media, text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header()["Content-Type"] = []string{media}
-			_, _ = io.WriteString(w, text)
-		}
-	}
 	for name, handler := range map[string]http.HandlerFunc{
 		"500": status(http.StatusInternalServerError), "401 to us": status(http.StatusUnauthorized),
-		"redirect":   func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/login", http.StatusFound) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) { // with the key
+			if r.URL.Path == "/introspect" {
+				http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+				return
+			}
+			typed("application/json", activeAnswer)(w, r)
+		},
 		"login page": typed("text/html", activeAnswer), "no type": typed("", activeAnswer), "empty": typed("application/json", ""),
-		"too large": typed("application/json", `{"active":false,"x":"`+strings.Repeat("x", maxIntrospection)+`"}`),
+		"too large": typed("application/json", `{"active":false}`+strings.Repeat(" ", maxIntrospection)),
 		"cut off": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
-			answer(w, activeAnswer)
+			typed("application/json", activeAnswer)(w, nil)
 		},
 		"dropped": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		server := httptest.NewServer(handler)
-		defer server.Close()
-		g, err := find(t, introspecting(t, server.URL, nil), "a-secret-key")
+		g, err := find(t, introspecting(t, server, nil), "a-secret-key")
 		if g != nil || err == nil || errors.Is(err, auth.ErrUnknownKey) {
 			t.Fatalf("%s: %+v, %v", name, g, err)
 		}
@@ -122,16 +120,14 @@ func TestTrouble(t *testing.T) {
 func TestBreaker(t *testing.T) {
 	for healthy, want := range map[bool]int{false: breakerRequests, true: 3 * breakerRequests} {
 		calls := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s := introspecting(t, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			calls++
 			if !healthy {
 				w.WriteHeader(http.StatusServiceUnavailable)
 				return
 			}
-			answer(w, `{"active":false}`)
-		}))
-		defer server.Close()
-		s := introspecting(t, server.URL, nil)
+			typed("application/json", `{"active":false}`)(w, r)
+		})), nil)
 		for i := range 3 * breakerRequests {
 			if _, err := find(t, s, fmt.Sprint("k", i)); err == nil || errors.Is(err, auth.ErrUnknownKey) != healthy {
 				t.Fatal(err)
@@ -143,16 +139,16 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// No key goes to a server whose certificate is of another authority.
 func TestOnlyTheRightServerGetsKeys(t *testing.T) {
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, activeAnswer) }))
+	server := httptest.NewUnstartedServer(typed("application/json", activeAnswer))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused certificate is what is tested
 	server.StartTLS()
-	defer server.Close()
 	ca := secretfile.New("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	if _, err := find(t, introspecting(t, server.URL, func(c *auth.IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
+	if _, err := find(t, introspecting(t, server, func(c *auth.IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
 		t.Errorf("with the authority: %v", err)
 	}
-	if _, err := find(t, introspecting(t, server.URL, nil), "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
+	if _, err := find(t, introspecting(t, server, nil), "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("without the authority: %v", err)
 	}
 }

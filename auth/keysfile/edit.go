@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
 	"github.com/gofrs/flock"
 	"github.com/google/renameio/v2"
 
@@ -41,17 +40,7 @@ func NewEditor(path string, h auth.Hasher) *auth.Editor {
 var ErrLayout = errors.New("the program edits only records that stand in one line, as in `  - {id: k1, ...}`: please edit the file by hand")
 
 // List implements auth.Records, in the file's order.
-func (f *records) List(context.Context) (auth.Listing, error) {
-	data, err := readBounded(f.path)
-	if err != nil {
-		return auth.Listing{}, err
-	}
-	doc, err := decode(f.path, data, f.hasher)
-	if err != nil {
-		return auth.Listing{}, err
-	}
-	return doc.Listing, nil
-}
+func (f *records) List(context.Context) (auth.Listing, error) { return load(f.path, f.hasher) }
 
 // newFile is what the first key is added to.
 const newFile = `# API keys of the inquiry gateway: digests only, a key itself is shown once when it is made.
@@ -132,9 +121,14 @@ func edit[R any](lines [][]byte, s *section, name string, old, now []R, write fu
 		if text == write(old[i]) {
 			continue
 		}
-		if !inLines || s.records[i].end != s.records[i].first+1 || !replaceRecord(&lines[s.records[i].first], text) {
+		if !inLines || s.records[i].end != s.records[i].first+1 {
 			return false
 		}
+		parts := inLine.FindSubmatch(lines[s.records[i].first])
+		if parts == nil {
+			return false
+		}
+		lines[s.records[i].first] = slices.Concat(parts[1], []byte(text), parts[2])
 	}
 	if len(now) == len(old) {
 		return true
@@ -171,29 +165,10 @@ func edit[R any](lines [][]byte, s *section, name string, old, now []R, write fu
 	return true
 }
 
-// replaceRecord writes a record in the place of the one in a line, between the dash and what
-// stands behind the closing brace.
-func replaceRecord(line *[]byte, record string) bool {
-	file, err := parse(*line)
-	if err != nil || len(file.Docs) != 1 {
-		return false
-	}
-	list, ok := file.Docs[0].Body.(*ast.SequenceNode)
-	if !ok || len(list.Values) != 1 {
-		return false
-	}
-	m, ok := list.Values[0].(*ast.MappingNode)
-	if !ok || !m.IsFlowStyle || m.Start == nil || m.End == nil {
-		return false
-	}
-	chars := []rune(string(*line)) // columns count characters
-	from, to := m.Start.Position.Column-1, m.End.Position.Column
-	if from < 0 || to > len(chars) || from >= to || chars[from] != '{' || chars[to-1] != '}' {
-		return false
-	}
-	*line = []byte(string(chars[:from]) + record + string(chars[to:]))
-	return true
-}
+// inLine is a record in a line of its own and what follows it. No value holds a blank, so the first
+// brace that only blanks or a comment follow ends the record. Should it not, the text does not say
+// what was meant, which apply finds.
+var inLine = regexp.MustCompile(`^( *- +)\{.*?\}((?: +#.*| *)\r?\n?)$`)
 
 // keyRecord writes a key in one line, so that a file can be read as a table.
 func keyRecord(k auth.KeyRecord, h auth.Hasher) string {
@@ -232,19 +207,18 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// resolve follows symbolic links, so that the file is replaced and not the link. A file that
-// does not exist resolves to itself, also when another writer makes it between the two looks at
-// it; a link to nowhere is an error.
+// resolve follows symbolic links, so that the file is replaced and not the link. What is no link
+// may not be there yet; a link to nowhere is an error.
 func resolve(path string) (string, error) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return path, nil
+	}
 	real, err := filepath.EvalSymlinks(path)
-	if err == nil {
-		return real, nil
+	if err != nil {
+		return "", fmt.Errorf("keys file: %w", err)
 	}
-	info, lerr := os.Lstat(path)
-	if errors.Is(lerr, fs.ErrNotExist) || lerr == nil && info.Mode().IsRegular() {
-		return filepath.Abs(path)
-	}
-	return "", fmt.Errorf("keys file: %w", err)
+	return real, nil
 }
 
 // replaceFile puts a new content in the place of a file in one step: a reader or a crash sees

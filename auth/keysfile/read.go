@@ -91,13 +91,14 @@ func decode(name string, data []byte, h auth.Hasher) (*document, error) {
 		if name == fieldKeys {
 			read = r.readKey
 		}
-		for i, n := range r.list(root, name) {
+		for i, n := range root.list(name) {
 			read(n, fmt.Sprintf("%s[%d]", name, i))
 		}
 		if s := sections[name]; s.header >= 0 {
 			r.records(lines, s, name, read)
 		}
 	}
+	r.report(root)
 	if r.more > 0 {
 		r.problems = append(r.problems, fmt.Errorf("%s: %d more problems", name, r.more))
 	}
@@ -249,18 +250,18 @@ func (r *reader) records(lines [][]byte, s *section, name string, read func(ast.
 	r.before = 0
 }
 
-// mapping is a YAML mapping with known fields.
+// mapping is a YAML mapping with known fields, and what is wrong with their values.
 type mapping struct {
-	path   string // such as keys[3]
-	line   int    // where it begins; 0: it is no mapping, which has been reported
-	fields map[string]ast.Node
-	wrong  map[string]bool // fields whose values could not be read, which has been reported
+	path     string // such as keys[3]
+	line     int    // where it begins; 0: it is no mapping, which has been reported
+	fields   map[string]ast.Node
+	problems invalid.Problems
 }
 
 // mapping reads a mapping and reports fields that are not known. The result is usable even
 // where there is no mapping, so that one mistake does not hide those that follow.
 func (r *reader) mapping(n ast.Node, path string, known ...string) mapping {
-	m := mapping{path: path, fields: make(map[string]ast.Node, len(known)), wrong: map[string]bool{}}
+	m := mapping{path: path, fields: make(map[string]ast.Node, len(known))}
 	var pairs []*ast.MappingValueNode
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -272,14 +273,11 @@ func (r *reader) mapping(n ast.Node, path string, known ...string) mapping {
 		return m
 	}
 	m.line = r.lineOf(n)
-	for _, pair := range pairs {
+	for _, pair := range pairs { // the parser has refused fields that stand there twice
 		name := pair.Key.GetToken().Value
 		if pair.Key.Type() != ast.StringType || !slices.Contains(known, name) {
 			r.add(r.lineOf(pair.Key), m.key(auth.Clip(name)), "is not known here: there are "+strings.Join(known, ", "))
 			continue
-		}
-		if m.fields[name] != nil {
-			r.add(r.lineOf(pair.Key), m.key(name), "stands here twice")
 		}
 		m.fields[name] = pair.Value
 	}
@@ -297,37 +295,32 @@ func (r *reader) lineOfField(m mapping, field string) int {
 	return m.line
 }
 
-// fail reports a value that cannot be read.
-func (r *reader) fail(m mapping, field, msg string) {
-	m.wrong[field] = true
-	r.add(r.lineOfField(m, field), m.key(field), msg)
-}
-
-// check reports problems with the fields of a mapping, but for values that could not even be
-// read.
-func (r *reader) check(m mapping, problems invalid.Problems) {
-	for _, err := range problems {
-		if p, ok := errors.AsType[*invalid.Error](err); ok && m.line > 0 && !m.wrong[p.Field()] {
+// report adds the first problem of each field.
+func (r *reader) report(m mapping) {
+	told := map[string]bool{}
+	for _, err := range m.problems {
+		if p, ok := errors.AsType[*invalid.Error](err); ok && m.line > 0 && !told[p.Field()] {
+			told[p.Field()] = true
 			r.add(r.lineOfField(m, p.Field()), m.key(p.Field()), p.Error())
 		}
 	}
 }
 
 // list reads a list; an absent or null one is empty.
-func (r *reader) list(m mapping, field string) []ast.Node {
+func (m *mapping) list(field string) []ast.Node {
 	switch n := m.fields[field].(type) {
 	case nil, *ast.NullNode:
 	case *ast.SequenceNode:
 		return n.Values
 	default:
-		r.fail(m, field, "must be a list")
+		m.problems.Add(field, "must be a list")
 	}
 	return nil
 }
 
 // text reads a scalar; absent is empty. Numbers count as the text they are written as, since
 // ids may be numbers.
-func (r *reader) text(m mapping, field string) string {
+func (m *mapping) text(field string) string {
 	switch n := m.fields[field].(type) {
 	case nil:
 	case *ast.StringNode:
@@ -335,94 +328,89 @@ func (r *reader) text(m mapping, field string) string {
 	case *ast.IntegerNode, *ast.FloatNode:
 		return n.GetToken().Value
 	case *ast.NullNode:
-		r.fail(m, field, "has no value")
+		m.problems.Add(field, "has no value")
 	case *ast.AliasNode, *ast.AnchorNode, *ast.TagNode:
-		r.fail(m, field, "anchors, aliases and tags are not read here: write the value itself")
+		m.problems.Add(field, "anchors, aliases and tags are not read here: write the value itself")
 	default:
-		r.fail(m, field, "must be a text: put it in quotes")
+		m.problems.Add(field, "must be a text: put it in quotes")
 	}
 	return ""
 }
 
 // flag reads a boolean; absent is false. The texts "yes" and "true" are none.
-func (r *reader) flag(m mapping, field string) bool {
+func (m *mapping) flag(field string) bool {
 	switch n := m.fields[field].(type) {
 	case nil:
 	case *ast.BoolNode:
 		return n.Value
 	default:
-		r.fail(m, field, "must be true or false")
+		m.problems.Add(field, "must be true or false")
 	}
 	return false
 }
 
 // time reads an RFC 3339 time; absent or null is never, the zero time.
-func (r *reader) time(m mapping, field string) time.Time {
+func (m *mapping) time(field string) time.Time {
 	if n, ok := m.fields[field]; !ok || n.Type() == ast.NullType {
 		return time.Time{}
 	}
-	text := r.text(m, field)
+	text := m.text(field)
 	t, err := time.Parse(time.RFC3339, text)
-	if err != nil && !m.wrong[field] {
-		r.fail(m, field, fmt.Sprintf("is %q: write a time as 2027-01-01T00:00:00Z (RFC 3339)", auth.Clip(text)))
-	}
+	m.problems.AddIf(err != nil, field, "is %q: write a time as 2027-01-01T00:00:00Z (RFC 3339)", auth.Clip(text))
 	return t.UTC()
 }
 
 // scopes reads the list, whose items become fields of the mapping.
-func (r *reader) scopes(m mapping) []string {
+func (m *mapping) scopes() []string {
 	scopes := []string{}
-	for i, n := range r.list(m, "scopes") {
+	for i, n := range m.list("scopes") {
 		name := fmt.Sprintf("scopes[%d]", i)
 		m.fields[name] = n
-		scopes = append(scopes, r.text(m, name))
+		scopes = append(scopes, m.text(name))
 	}
 	return scopes
 }
 
 // digest reads the digest of the sort that the hasher makes. One of the other sort could never
 // match a key, so it is refused rather than ignored.
-func (r *reader) digest(m mapping) auth.Digest {
+func (m *mapping) digest(h auth.Hasher) auth.Digest {
 	other := auth.FieldHMAC
 	hint := "is a digest made with a pepper and the gateway has none: set pepper_file, or use " + auth.FieldSHA256
-	if r.hasher.Peppered() {
+	if h.Peppered() {
 		other = auth.FieldSHA256
 		hint = "is a digest made without a pepper and the gateway has one: use " + auth.FieldHMAC + " of the key, or unset pepper_file"
 	}
-	field := r.hasher.Field()
-	text := r.text(m, field)
-	d, err := auth.ParseDigest(text)
-	var p invalid.Problems
+	d, err := auth.ParseDigest(m.text(h.Field()))
 	switch {
 	case m.fields[other] != nil:
-		p.Add(other, "%s", hint)
-	case m.fields[field] == nil:
-		p.Add(field, "is missing: `inquiry-gateway keys hash` makes it from a key")
+		m.problems.Add(other, "%s", hint)
+	case m.fields[h.Field()] == nil:
+		m.problems.Add(h.Field(), "is missing: `inquiry-gateway keys hash` makes it from a key")
 	case err != nil:
-		p.Add(field, "%v", err)
+		m.problems.Add(h.Field(), "%v", err)
 	}
-	r.check(m, p)
 	return d
 }
 
-// unique reports a value that an earlier mapping had; lines holds where.
-func unique[K comparable](r *reader, m mapping, field string, value K, lines map[K]int) {
+// unique notes a value that an earlier mapping had; lines holds where.
+func unique[K comparable](r *reader, m *mapping, field string, value K, lines map[K]int) {
 	if line, taken := lines[value]; taken {
-		r.add(r.lineOfField(m, field), m.key(field), fmt.Sprintf("is the same as in line %d", line))
+		m.problems.Add(field, "is the same as in line %d", line)
 	} else if value != *new(K) {
-		lines[value] = r.lineOfField(m, field)
+		lines[value] = r.lineOfField(*m, field)
 	}
 }
 
 // readAccount reads a record. An account that says nothing about access has paid for nothing.
 func (r *reader) readAccount(n ast.Node, path string) {
 	m := r.mapping(n, path, "id", "api_access", "plan")
-	a := auth.Account{ID: r.text(m, "id"), APIAccess: auth.AccessNone, Plan: r.text(m, "plan")}
+	a := auth.Account{ID: m.text("id"), APIAccess: auth.AccessNone, Plan: m.text("plan")}
 	if m.fields["api_access"] != nil {
-		a.APIAccess = r.text(m, "api_access")
+		a.APIAccess = m.text("api_access")
 	}
-	r.check(m, a.Problems())
-	unique(r, m, "id", a.ID, r.accounts)
+	m.problems = append(m.problems, a.Problems()...)
+	unique(r, &m, "id", a.ID, r.accounts)
+	r.report(m)
 	r.listing.Accounts = append(r.listing.Accounts, a)
 }
 
@@ -430,15 +418,15 @@ func (r *reader) readAccount(n ast.Node, path string) {
 func (r *reader) readKey(n ast.Node, path string) {
 	m := r.mapping(n, path, "id", auth.FieldSHA256, auth.FieldHMAC, "kind", "account", "scopes", "expires_at", "revoked")
 	k := auth.KeyRecord{
-		ID: r.text(m, "id"), Kind: r.text(m, "kind"), Account: r.text(m, "account"), Scopes: r.scopes(m),
-		ExpiresAt: r.time(m, "expires_at"), Revoked: r.flag(m, "revoked"),
+		ID: m.text("id"), Kind: m.text("kind"), Account: m.text("account"), Scopes: m.scopes(),
+		ExpiresAt: m.time("expires_at"), Revoked: m.flag("revoked"),
 	}
-	r.check(m, k.Problems())
-	k.Digest = r.digest(m)
-	unique(r, m, "id", k.ID, r.ids)
-	unique(r, m, r.hasher.Field(), k.Digest, r.digests)
-	if _, known := r.accounts[k.Account]; k.Account != "" && !known {
-		r.add(r.lineOfField(m, "account"), m.key("account"), fmt.Sprintf("there is no account %q under %s", auth.Clip(k.Account), fieldAccounts))
-	}
+	m.problems = append(m.problems, k.Problems()...)
+	k.Digest = m.digest(r.hasher)
+	unique(r, &m, "id", k.ID, r.ids)
+	unique(r, &m, r.hasher.Field(), k.Digest, r.digests)
+	_, known := r.accounts[k.Account]
+	m.problems.AddIf(!known, "account", "there is no account %q under %s", auth.Clip(k.Account), fieldAccounts)
+	r.report(m)
 	r.listing.Keys = append(r.listing.Keys, k)
 }

@@ -67,11 +67,11 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 		good: all.Gauge("last_reload_successful",
 			"1 while the keys in force are those of the keys file, 0 while the file has a mistake."),
 	}
-	next, err := s.read()
+	l, err := load(path, h)
 	if err != nil {
 		return nil, err
 	}
-	s.current.Store(next)
+	s.current.Store(newSnapshot(l))
 	s.reloads.WithLabelValues(resultOK).Inc()
 	s.reloads.WithLabelValues(resultFailed)
 	s.good.Set(1)
@@ -118,31 +118,18 @@ func (s *Store) Recall(d auth.Digest) (*auth.Grant, bool) {
 func (s *Store) Reload() error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
-	next, err := s.read()
+	l, err := load(s.path, s.hasher)
 	if err != nil {
 		s.reloads.WithLabelValues(resultFailed).Inc()
 		s.good.Set(0)
 		s.log.Error("keys file not reloaded, the old keys stay in force", slog.String("file", s.path), slog.Any("error", err))
 		return fmt.Errorf("the old keys stay in force: %w", err)
 	}
-	s.current.Store(next)
+	s.current.Store(newSnapshot(l))
 	s.reloads.WithLabelValues(resultOK).Inc()
 	s.good.Set(1)
-	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(next.Keys)))
+	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(l.Keys)))
 	return nil
-}
-
-// read reads and decodes the file. It changes nothing.
-func (s *Store) read() (*snapshot, error) {
-	data, err := readBounded(s.path)
-	if err != nil {
-		return nil, err
-	}
-	doc, err := decode(s.path, data, s.hasher)
-	if err != nil {
-		return nil, err
-	}
-	return newSnapshot(doc.Listing), nil
 }
 
 // newSnapshot joins keys and accounts, so that a request needs one read of a map.
@@ -156,6 +143,19 @@ func newSnapshot(l auth.Listing) *snapshot {
 		next.grants[k.Digest] = k.Grant(accounts[k.Account])
 	}
 	return next
+}
+
+// load reads what a file holds.
+func load(path string, h auth.Hasher) (auth.Listing, error) {
+	data, err := readBounded(path)
+	if err != nil {
+		return auth.Listing{}, err
+	}
+	doc, err := decode(path, data, h)
+	if err != nil {
+		return auth.Listing{}, err
+	}
+	return doc.Listing, nil
 }
 
 // readBounded reads a keys file of at most MaxSize bytes.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,30 +119,23 @@ func TestReloadUnderLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				g, err := s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash("k")})
-				if err != nil || g.Principal.Plan != "basic" && g.Principal.Plan != "pro" {
-					t.Errorf("grant %+v, %v", g, err)
-					return
-				}
+	var done atomic.Bool
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for !done.Load() {
+			g, err := s.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash("k")})
+			if err != nil || g.Principal.Plan != "basic" && g.Principal.Plan != "pro" {
+				t.Errorf("grant %+v, %v", g, err)
+				return
 			}
-		})
-	}
+		}
+	})
 	for i := range 30 {
 		writeFile(t, path, []string{keysYAML("basic", "k"), keysYAML("pro", "k"), "broken: ["}[i%3])
 		if err := s.Reload(); (err != nil) != (i%3 == 2) {
 			t.Errorf("reload %d: %v", i, err)
 		}
 	}
-	close(done)
-	wg.Wait()
+	done.Store(true)
+	readers.Wait()
 }

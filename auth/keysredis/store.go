@@ -140,13 +140,8 @@ func (s *Store) record(ctx context.Context, hash, field string) (text string, se
 func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	return digestOf(ctx, s.client, s.keys, id)
-}
-
-// digestOf finds a key's digest by its id. Errors: auth.ErrNoSuchKey, auth.ErrGarbage.
-func digestOf(ctx context.Context, client redis.Cmdable, n names, id string) (auth.Digest, error) {
-	c := &cell{hash: n.ids(), field: id}
-	if err := load(ctx, client, c); err != nil {
+	c := &cell{hash: s.keys.ids(), field: id}
+	if err := load(ctx, s.client, c); err != nil {
 		return auth.Digest{}, err
 	}
 	if c.old == "" {

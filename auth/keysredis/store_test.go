@@ -40,7 +40,8 @@ func newFleet(t *testing.T, poll time.Duration) *fleet {
 	f.Store = New(f.client, "iq", auth.Hasher{}, cfg, policy, auth.Options{})
 	t.Cleanup(f.Close)
 	f.refuses("before anything is stored", "k1")
-	f.must(f.editor.Add(t.Context(), testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}), f.editor.Add(t.Context(), testRecord("k2"), nil))
+	f.must(f.editor.Add(t.Context(), testRecord("k1"), &auth.Account{APIAccess: auth.AccessPaid}))
+	f.must(f.editor.Add(t.Context(), testRecord("k2"), nil))
 	f.heard()
 	return f
 }
@@ -152,39 +153,42 @@ func TestANewSubscriptionForgetsNothing(t *testing.T) {
 	f.finds("the changed key", "k2", true)
 }
 
-// emptied loses all data just before an account is read.
-type emptied struct {
-	server *redis.Client
-	hash   string
+// interrupted does something between the first two commands about a hash.
+type interrupted struct {
+	hash string
+	do   func() error
 }
 
-func (emptied) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (emptied) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (*interrupted) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*interrupted) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (e emptied) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (i *interrupted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[1].Args()[1] == e.hash { // between two readings of the version
-			if err := e.server.FlushAll(ctx).Err(); err != nil {
-				return err
-			}
+		if cmds[1].Args()[1] != i.hash {
+			return next(ctx, cmds)
 		}
-		return next(ctx, cmds)
+		return errors.Join(next(ctx, cmds[:1]), i.do(), next(ctx, cmds[1:]))
 	}
 }
 
 // A key or an account that is not there is believed only where a version is set all the while.
 func TestLostDataIsNoRefusal(t *testing.T) {
 	f := newFleet(t, time.Hour)
+	other := f.server.Client()
 	if _, err := f.find("k3"); !errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("an unknown key: %v", err)
 	}
-	f.must(f.client.Del(t.Context(), f.keys.version()).Err(), f.client.LPush(t.Context(), f.keys.version(), "no string").Err())
+	f.must(other.Del(t.Context(), f.keys.version()).Err(), other.LPush(t.Context(), f.keys.version(), "no string").Err())
 	f.finds("a key that is there, where the version cannot be read", "k1", false)
 	f.refuses("a key that is not there, where the version cannot be read", "k4")
-	f.must(f.client.Set(t.Context(), f.keys.version(), 7, 0).Err())
-	f.client.AddHook(emptied{server: f.server.Client(), hash: f.keys.accounts()})
-	f.refuses("data lost between key and account", "k2")
-	f.refuses("all data lost", "k5")
+
+	f.must(other.Del(t.Context(), f.keys.version()).Err())
+	between := &interrupted{f.keys.keys(), func() error { return other.Set(t.Context(), f.keys.version(), 7, 0).Err() }}
+	f.client.AddHook(between)
+	f.refuses("data restored while a key is read", "k5")
+	between.hash, between.do = f.keys.accounts(), func() error { return other.FlushAll(t.Context()).Err() }
+	f.refuses("data lost while an account is read", "k2")
+	f.refuses("all data lost", "k6")
 }
 
 // Messages name what has changed. What is not understood, or does not follow the last version,
@@ -197,10 +201,11 @@ func TestMessages(t *testing.T) {
 		cause string // empty: nothing is dropped
 		after int64
 	}{
-		"5 " + key: {causeMessage, 5}, "5 account acme": {causeMessage, 5}, "5 " + key + " " + key: {causeMessage, 5}, "5 " + key + " account acme": {causeMessage, 5},
+		"5 " + key: {causeMessage, 5}, "5 account acme": {causeMessage, 5},
+		"5 " + key + " " + key: {causeMessage, 5}, "5 " + key + " account acme": {causeMessage, 5},
 		"4 " + key: {"", 4}, // late
-		"6 " + key: {causeGap, 6}, "5 " + key + " account": {causeGap, 5}, "5 plan pro": {causeGap, 5}, "5 key abc": {causeGap, 5}, "5 account ": {causeGap, 5}, "5": {causeGap, 5},
-		"hello": {causeGap, 4}, "": {causeGap, 4}, "-1 " + key: {causeGap, 4},
+		"6 " + key: {causeGap, 6}, "5 " + key + " account": {causeGap, 5}, "5 plan pro": {causeGap, 5}, "5 key abc": {causeGap, 5},
+		"5 account ": {causeGap, 5}, "5": {causeGap, 5}, "hello": {causeGap, 4}, "": {causeGap, 4}, "-1 " + key: {causeGap, 4},
 	} {
 		f.version = 4
 		f.finds("before", "k1", false)
@@ -238,15 +243,18 @@ func TestRecordsOfOtherIssuers(t *testing.T) {
 	f.ForgetAll()
 	f.finds("a good record", "k3", false)
 	for _, text := range []string{
-		"x", `{"id":"k","account":"acme"}`, `{"id":"k","kind":"buyer"}`, `{` + rest + `}`, `{"id":"a b",` + rest + `}`, `{"id":"k","kind":"admin","account":"acme"}`,
-		`{"id":"k",` + rest + `} {}`, `{"id":"k",` + rest + `,"expires_at":"tomorrow"}`, `{"id":"k",` + rest + `,"revoked":"yes"}`, `{"id":"k",` + rest + `,"revoke":true}`,
+		"x", `{"id":"k","account":"acme"}`, `{"id":"k","kind":"buyer"}`, `{"id":"k","kind":"admin","account":"acme"}`,
+		`{` + rest + `}`, `{"id":"a b",` + rest + `}`, `{"id":"k",` + rest + `} {}`, `{"id":"k",` + rest + `,"expires_at":"tomorrow"}`,
+		`{"id":"k",` + rest + `,"revoked":"yes"}`, `{"id":"k",` + rest + `,"revoke":true}`,
 		`{"id":"k",` + rest + strings.Repeat(" ", maxRecord) + `}`,
 	} {
 		f.write("k3", text)
 		f.ForgetAll()
 		f.refuses(fmt.Sprintf("%.80s", text), "k3")
 	}
-	for _, text := range []string{`{"id":"acme","api_access":"maybe"}`, `{"id":"acme","api_access":"paid","plan":"a b"}`, `{"id":"rich","api_access":"paid"}`} {
+	for _, text := range []string{
+		`{"id":"acme","api_access":"maybe"}`, `{"id":"acme","api_access":"paid","plan":"a b"}`, `{"id":"rich","api_access":"paid"}`,
+	} {
 		f.must(f.client.HSet(t.Context(), f.keys.accounts(), "acme", text).Err())
 		f.ForgetAll()
 		f.refuses(text, "k1")
@@ -287,7 +295,8 @@ func FuzzRecord(f *testing.F) {
 				t.Fatalf("%+v came back as %+v, %v", k, again, err)
 			}
 		}
-		if a, err := parseAccount("acme", text); err == nil && (a.ID != "acme" || a.Validate() != nil) || err != nil && !errors.Is(err, auth.ErrGarbage) {
+		a, err := parseAccount("acme", text)
+		if err == nil && (a.ID != "acme" || a.Validate() != nil) || err != nil && !errors.Is(err, auth.ErrGarbage) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	})

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"crypto/tls"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -148,33 +147,6 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
 			t.Errorf("%s: %.40q, then %v", name, answer, err)
 		}
-	}
-}
-
-// A caller is told in the first frame of HTTP/2 how many requests it may have under way.
-func TestStreamsOfAConnectionAreBounded(t *testing.T) {
-	t.Parallel()
-	p := start(t, setup{})
-	c := p.dial()
-	if _, err := io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
-		t.Fatal(err)
-	}
-	head := make([]byte, 9)
-	if _, err := io.ReadFull(c.in, head); err != nil || head[3] != 4 {
-		t.Fatalf("the first frame is no SETTINGS: %x, %v", head, err)
-	}
-	settings := make([]byte, int(head[1])<<8|int(head[2]))
-	if _, err := io.ReadFull(c.in, settings); err != nil {
-		t.Fatal(err)
-	}
-	streams := uint32(0)
-	for ; len(settings) >= 6; settings = settings[6:] {
-		if binary.BigEndian.Uint16(settings) == 3 { // SETTINGS_MAX_CONCURRENT_STREAMS, RFC 9113, 6.5.2
-			streams = binary.BigEndian.Uint32(settings[2:])
-		}
-	}
-	if shown := p.connections("_streams_limit"); streams != 100 || shown != 100 {
-		t.Errorf("the caller is told of %d, the metric says %v", streams, shown)
 	}
 }
 

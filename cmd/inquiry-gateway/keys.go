@@ -59,7 +59,7 @@ func keysCommand() *cli.Command {
 				&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none, if there is none of that id"},
 				id, expires, out,
 			},
-			Action: keysNew,
+			Action: withOut(keysNew),
 		}, {
 			Name:      "hash",
 			Usage:     "read a key from standard input and print its hash as the key store wants it",
@@ -77,12 +77,12 @@ func keysCommand() *cli.Command {
 				&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays good; 0s: not any more", Value: defaultOverlap},
 				id, expires, out,
 			},
-			Action: keysRotate,
+			Action: withOut(keysRotate),
 		}, {
 			Name:      "revoke",
 			Usage:     "mark a key as revoked; it stays known, so that its use is recognised",
 			ArgsUsage: "KEY-ID",
-			Action:    keysRevoke,
+			Action:    withKeys(keysRevoke),
 		}, {
 			Name:      "account",
 			Usage:     "list the accounts, or change what one has paid for or its plan; one that is not there is added with --api-access",
@@ -91,25 +91,16 @@ func keysCommand() *cli.Command {
 				&cli.StringFlag{Name: "api-access", Usage: "paid or none"},
 				&cli.StringFlag{Name: "plan", Usage: "the `NAME` of the plan under rate_limit.plans; \"\" takes it away"},
 			},
-			Action: keysAccount,
+			Action: withKeys(keysAccount),
 		}},
 	}
 }
 
-// keyEditor changes and shows keys, never what callers send. It takes a change whole or
-// not at all, beside other commands that change keys.
-type keyEditor interface {
-	Add(ctx context.Context, k auth.KeyRecord, create *auth.Account) error
-	Revoke(ctx context.Context, id string) error
-	Rotate(ctx context.Context, oldID string, next auth.KeyRecord, oldExpires time.Time) (old auth.KeyRecord, err error)
-	Get(ctx context.Context, id string) (auth.KeyRecord, error)
-	List(ctx context.Context) (auth.Listing, error)
-	SetAccount(ctx context.Context, c auth.AccountChange) error
-}
-
-// keyStore is where the keys of a gateway are kept: a keys file or Redis.
+// keyStore is where the keys of a gateway are kept: a keys file or Redis. It takes a change
+// whole or not at all, beside other commands that change keys.
 type keyStore struct {
-	keyEditor
+	*auth.Editor
+	cfg    config.Config
 	hasher auth.Hasher  // as the gateway's: with another pepper no key would be known
 	when   string       // running gateways see a change, for a person
 	close  func() error // of the connections; must be called once
@@ -121,19 +112,19 @@ func keysOnly() config.Options { return config.Options{MayMiss: []string{"auth.k
 // keySource is the configuration of -c, or what --file and --pepper-file say instead.
 // Flags that name two stores are wrong use: a key in the store that no gateway reads would
 // not be noticed.
-func keySource(c *cli.Command) (config.Config, error) {
+func keySource(c *cli.Command) (cfg config.Config, err error) {
 	file, pepper, conf := c.String("file"), c.String("pepper-file"), c.String("config")
-	if conf != "" && (file != "" || pepper != "") {
-		return config.Config{}, usagef("-c has a keys file and a pepper, or none; leave out --file and --pepper-file, or give one of them instead")
+	switch {
+	case conf != "" && (file != "" || pepper != ""):
+		err = usagef("-c has a keys file and a pepper, or none; leave out --file and --pepper-file, or give one of them instead")
+	case conf != "":
+		var loaded config.Loaded
+		loaded, err = config.Load(conf, keysOnly())
+		cfg = loaded.Config
+	default:
+		cfg.Auth.KeysFile = file
+		cfg.Auth.PepperFile, err = config.ReadFile(pepper)
 	}
-	if conf != "" {
-		loaded, err := config.Load(conf, keysOnly())
-		return loaded.Config, err
-	}
-	var cfg config.Config
-	var err error
-	cfg.Auth.KeysFile = file
-	cfg.Auth.PepperFile, err = config.ReadFile(pepper)
 	return cfg, err
 }
 
@@ -149,18 +140,19 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	case cfg.Auth.Redis == nil && cfg.Auth.KeysFile == "":
 		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
 	case cfg.Auth.Redis == nil:
-		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile, hasher), hasher, "within a second", func() error { return nil }}, nil
+		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile, hasher), cfg, hasher, "within a second", func() error { return nil }}, nil
 	}
 	client, err := redisclient.Open(cfg.Redis, redisclient.Options{})
 	if err != nil {
 		return nil, err
 	}
-	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis", cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.CachePolicy().TTL)
-	return &keyStore{keysredis.NewEditor(client, cfg.Redis.Prefix, hasher), hasher, when, client.Close}, nil
+	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis",
+		cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.CachePolicy().TTL)
+	return &keyStore{keysredis.NewEditor(client, cfg.Redis.Prefix, hasher), cfg, hasher, when, client.Close}, nil
 }
 
 // withKeys is an action with the store that the flags mean, within keyCommandTimeout.
-func withKeys(do func(context.Context, *cli.Command, config.Config, *keyStore) error) cli.ActionFunc {
+func withKeys(do func(context.Context, *cli.Command, *keyStore) error) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		cfg, err := keySource(c)
 		if err != nil {
@@ -172,88 +164,20 @@ func withKeys(do func(context.Context, *cli.Command, config.Config, *keyStore) e
 		}
 		ctx, cancel := context.WithTimeout(ctx, keyCommandTimeout)
 		defer cancel()
-		err = do(ctx, c, cfg, store)
+		err = do(ctx, c, store)
 		return cmp.Or(err, store.close()) // an error of do comes before one of closing the store
 	}
 }
 
-// keysNew makes a key, and with --api-access its account too, before it opens the store: a
-// kind that is not known changes nothing. The store gets the hash only: whoever reads the
-// store can use no key.
-func keysNew(ctx context.Context, c *cli.Command) error {
-	expires, err := parseExpiry(c.String("expires"), time.Now())
-	if err != nil {
-		return err
-	}
-	key, err := auth.Generate(c.String("kind"))
-	if err != nil {
-		return usageError{err}
-	}
-	return withOut(ctx, c, func(ctx context.Context, out *os.File, store *keyStore) error {
-		record := auth.KeyRecord{
-			ID: cmp.Or(c.String("id"), newKeyID()), Digest: store.hasher.Hash(key), Kind: c.String("kind"), Account: c.String("account"),
-			Scopes: splitScopes(c.StringSlice("scopes")), ExpiresAt: expires,
-		}
-		var create *auth.Account
-		if access := c.String("api-access"); access != "" {
-			create = &auth.Account{ID: record.Account, APIAccess: access}
-		}
-		err := store.Add(ctx, record, create)
-		if errors.Is(err, auth.ErrNoSuchAccount) {
-			return fmt.Errorf("%w; add it with keys account, or give --api-access paid to make it now", err)
-		}
-		if err != nil {
-			return unshown(record.ID, err)
-		}
-		return showKey(c, out, key, record, nil)
-	})
-}
-
-// keysRotate replaces a key without a moment in which its owner has none. The store takes
-// the new key and the end of the old one in one change, so that a failure between the two
-// cannot leave both good for ever. That a revoked key has no follower is for the store to
-// say, at that moment.
-func keysRotate(ctx context.Context, c *cli.Command) error {
-	now := time.Now()
-	if c.NArg() != 1 {
-		return usagef("which key? keys rotate KEY-ID; keys list shows the ids")
-	}
-	if c.Duration("overlap") < 0 {
-		return usagef("--overlap %s: give 0s or more", c.Duration("overlap"))
-	}
-	expires, err := parseExpiry(c.String("expires"), now)
-	if err != nil {
-		return err
-	}
-	return withOut(ctx, c, func(ctx context.Context, out *os.File, store *keyStore) error {
-		before, err := store.Get(ctx, c.Args().First())
-		if err != nil {
-			return err
-		}
-		key, err := auth.Generate(before.Kind)
-		if err != nil {
-			return err
-		}
-		next := auth.KeyRecord{
-			ID: cmp.Or(c.String("id"), newKeyID()), Digest: store.hasher.Hash(key), Kind: before.Kind, Account: before.Account, Scopes: before.Scopes, ExpiresAt: expires,
-		}
-		old, err := store.Rotate(ctx, before.ID, next, now.Add(c.Duration("overlap")))
-		if err != nil {
-			return unshown(next.ID, err)
-		}
-		return showKey(c, out, key, next, &old)
-	})
-}
-
-// withOut opens the store, and makes the file of --out before the key: a key that cannot be
-// written must not be stored. The configuration is read before that, which may name the file
-// as one that is missing still. out is nil without the flag. The file is removed where there
-// is no key.
-func withOut(ctx context.Context, c *cli.Command, do func(ctx context.Context, out *os.File, store *keyStore) error) error {
-	return withKeys(func(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
+// withOut is withKeys for actions that make a key. The file of --out is made before the key: a
+// key that cannot be written must not be stored. It is removed where there is no key, and it is
+// made after the configuration was read, which may name it as a key that is missing still. out
+// is nil without the flag.
+func withOut(do func(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error) cli.ActionFunc {
+	return withKeys(func(ctx context.Context, c *cli.Command, store *keyStore) error {
 		name := c.String("out")
 		if name == "" {
-			return do(ctx, nil, store)
+			return do(ctx, c, store, nil)
 		}
 		out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, os.ErrExist) {
@@ -262,11 +186,83 @@ func withOut(ctx context.Context, c *cli.Command, do func(ctx context.Context, o
 		if err != nil {
 			return err
 		}
-		if err = errors.Join(do(ctx, out, store), out.Close()); err != nil {
+		if err = errors.Join(do(ctx, c, store, out), out.Close()); err != nil {
 			return errors.Join(err, os.Remove(name))
 		}
 		return nil
-	})(ctx, c)
+	})
+}
+
+// makeKey makes a key of a kind, and its record, whose id and end the flags say. The store gets
+// the hash only: whoever reads the store can use no key.
+func (s *keyStore) makeKey(c *cli.Command, kind string) (key string, record auth.KeyRecord, err error) {
+	record.ID, record.Kind = cmp.Or(c.String("id"), newKeyID()), kind
+	if record.ExpiresAt, err = parseExpiry(c.String("expires"), time.Now()); err != nil {
+		return "", record, err
+	}
+	if key, err = auth.Generate(kind); err != nil {
+		return "", record, usageError{err}
+	}
+	record.Digest = s.hasher.Hash(key)
+	return key, record, nil
+}
+
+// keysNew makes a key, and with --api-access its account too.
+func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error {
+	key, record, err := store.makeKey(c, c.String("kind"))
+	if err != nil {
+		return err
+	}
+	record.Account, record.Scopes = c.String("account"), splitScopes(c.StringSlice("scopes"))
+	var create *auth.Account
+	if access := c.String("api-access"); access != "" {
+		create = &auth.Account{ID: record.Account, APIAccess: access}
+	}
+	err = store.Add(ctx, record, create)
+	if errors.Is(err, auth.ErrNoSuchAccount) {
+		return fmt.Errorf("%w; add it with keys account, or give --api-access paid to make it now", err)
+	}
+	if err != nil {
+		return unshown(record.ID, err)
+	}
+	return showKey(c, out, key, record, nil)
+}
+
+// keysRotate replaces a key without a moment in which its owner has none. The store takes
+// the new key and the end of the old one in one change, so that a failure between the two
+// cannot leave both good for ever. That a revoked key has no follower is for the store to
+// say, at that moment.
+func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error {
+	id, err := keyID(c)
+	if err != nil {
+		return err
+	}
+	overlap := c.Duration("overlap")
+	if overlap < 0 {
+		return usagef("--overlap %s: give 0s or more", overlap)
+	}
+	before, err := store.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	key, next, err := store.makeKey(c, before.Kind)
+	if err != nil {
+		return err
+	}
+	next.Account, next.Scopes = before.Account, before.Scopes
+	old, err := store.Rotate(ctx, id, next, time.Now().Add(overlap))
+	if err != nil {
+		return unshown(next.ID, err)
+	}
+	return showKey(c, out, key, next, &old)
+}
+
+// keyID is the argument of commands about one key.
+func keyID(c *cli.Command) (string, error) {
+	if c.NArg() != 1 {
+		return "", usagef("which key? keys %s KEY-ID; keys list shows the ids", c.Name)
+	}
+	return c.Args().First(), nil
 }
 
 // unshown says what to do about a key that may be in the store although nobody was shown it.
@@ -369,7 +365,7 @@ func keysHash(_ context.Context, c *cli.Command) error {
 
 // keysList prints one line per key, with what its account has paid for: both decide
 // whether a request is answered. States are those of this moment.
-func keysList(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
+func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
 	listing, err := store.List(ctx)
 	if err != nil {
 		return err
@@ -391,71 +387,69 @@ func keysList(ctx context.Context, c *cli.Command, _ config.Config, store *keySt
 
 // keysRevoke ends a key at once, by its id: whoever revokes a key must not need the key. A
 // second time changes nothing.
-func keysRevoke(ctx context.Context, c *cli.Command) error {
-	if c.NArg() != 1 {
-		return usagef("which key? keys revoke KEY-ID; keys list shows the ids")
+func keysRevoke(ctx context.Context, c *cli.Command, store *keyStore) error {
+	id, err := keyID(c)
+	if err == nil {
+		err = store.Revoke(ctx, id)
 	}
-	return withKeys(func(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
-		id := c.Args().First()
-		if err := store.Revoke(ctx, id); err != nil {
-			return err
-		}
-		return show(c, map[string]any{"id": id, "revoked": true}, func(out io.Writer) {
-			fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
-		})
-	})(ctx, c)
+	if err != nil {
+		return err
+	}
+	return show(c, map[string]any{"id": id, "revoked": true}, func(out io.Writer) {
+		fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
+	})
 }
 
 // keysAccount changes one account that keys belong to, or lists all. Whether an
 // account has paid decides over all of its keys, so that it is one change and not one per
 // key. A new account needs --api-access, so that a typing error in an id does not make one.
-func keysAccount(ctx context.Context, c *cli.Command) error {
+// An account with a plan that the configuration does not have would get the limits of none.
+func keysAccount(ctx context.Context, c *cli.Command, store *keyStore) error {
+	plan, plans := c.String("plan"), store.cfg.RateLimit.Plans
 	change := auth.AccountChange{ID: c.Args().First(), APIAccess: c.String("api-access")}
 	change.Create = change.APIAccess != ""
 	if c.IsSet("plan") { // "" takes the account's plan away
-		plan := c.String("plan")
 		change.Plan = &plan
 	}
-	switch given := change.Create || change.Plan != nil; {
-	case !c.Args().Present() && !given:
-		return withKeys(accountsList)(ctx, c)
+	given := change.Create || change.Plan != nil
+	if !given && !c.Args().Present() {
+		return accountsList(ctx, c, store)
+	}
+	switch _, known := plans[plan]; {
 	case c.NArg() != 1:
 		return usagef("which account? keys account ACCOUNT-ID --api-access paid|none [--plan NAME]")
 	case !given:
 		return usagef("nothing to change: give --api-access paid|none or --plan NAME")
 	case change.Create && change.APIAccess != auth.AccessPaid && change.APIAccess != auth.AccessNone:
 		return usagef("--api-access is %q; give paid or none", change.APIAccess)
+	case plan != "" && !known && store.cfg.Path() != "":
+		all := strings.Join(slices.Sorted(maps.Keys(plans)), ", ")
+		return usagef("there is no plan %q under rate_limit.plans; known: %s", plan, cmp.Or(all, "none"))
 	}
-	return withKeys(func(ctx context.Context, c *cli.Command, cfg config.Config, store *keyStore) error {
-		// An account with a plan that the configuration does not have would get the limits of none.
-		if _, known := cfg.RateLimit.Plans[c.String("plan")]; c.String("plan") != "" && !known && cfg.Path() != "" {
-			return usagef("there is no plan %q under rate_limit.plans; known: %s", c.String("plan"), cmp.Or(strings.Join(slices.Sorted(maps.Keys(cfg.RateLimit.Plans)), ", "), "none"))
-		}
-		err := store.SetAccount(ctx, change)
-		if errors.Is(err, auth.ErrNoSuchAccount) {
-			return fmt.Errorf("%w; give --api-access to add it", err)
-		}
-		if err != nil {
-			return err
-		}
-		listing, err := store.List(ctx) // another command may have changed it, too
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(listing.Accounts, func(a auth.Account) bool { return a.ID == change.ID })
-		if i < 0 {
-			return fmt.Errorf("account %s: %w", printable(change.ID), auth.ErrNoSuchAccount)
-		}
-		a := listing.Accounts[i]
-		return show(c, a, func(out io.Writer) {
-			fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
-		})
-	})(ctx, c)
+	err := store.SetAccount(ctx, change)
+	if errors.Is(err, auth.ErrNoSuchAccount) {
+		return fmt.Errorf("%w; give --api-access to add it", err)
+	}
+	if err != nil {
+		return err
+	}
+	listing, err := store.List(ctx) // another command may have changed it, too
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(listing.Accounts, func(a auth.Account) bool { return a.ID == change.ID })
+	if i < 0 {
+		return fmt.Errorf("account %s: %w", printable(change.ID), auth.ErrNoSuchAccount)
+	}
+	a := listing.Accounts[i]
+	return show(c, a, func(out io.Writer) {
+		fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
+	})
 }
 
 // accountsList prints one line per account. An account without keys is shown,
 // too: nobody can use it yet.
-func accountsList(ctx context.Context, c *cli.Command, _ config.Config, store *keyStore) error {
+func accountsList(ctx context.Context, c *cli.Command, store *keyStore) error {
 	listing, err := store.List(ctx)
 	if err != nil {
 		return err

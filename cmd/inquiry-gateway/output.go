@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v3"
 )
 
@@ -46,39 +47,22 @@ func writeTable(out io.Writer, rows [][]string) {
 // writeFields prints the fields of a value as JSON has them, in their order, an object
 // within it two blanks further in.
 func writeFields(out io.Writer, value any) {
-	text, err := json.Marshal(value)
-	if err == nil {
-		err = writeObject(out, json.NewDecoder(bytes.NewReader(text)), "")
-	}
-	if err != nil {
-		fmt.Fprintln(out, err) // of a value that is no JSON object; there is none
-	}
-}
-
-// writeObject prints the object that comes next.
-func writeObject(out io.Writer, from *json.Decoder, indent string) error {
-	if _, err := from.Token(); err != nil { // "{"
-		return err
-	}
-	for from.More() {
-		name, err := from.Token()
+	text, _ := json.Marshal(value) // of a struct of ours, which cannot fail
+	for from := jsontext.NewDecoder(bytes.NewReader(text)); ; {
+		name, err := from.ReadToken()
 		if err != nil {
-			return err
+			return // the end: what was encoded just now is no wrong JSON
 		}
-		var value json.RawMessage
-		if err := from.Decode(&value); err != nil {
-			return err
+		if name.Kind() != '"' {
+			continue // an object begins or ends
 		}
-		if value[0] == '{' {
-			fmt.Fprintf(out, "%s%s\n", indent, name)
-			if err := writeObject(out, json.NewDecoder(bytes.NewReader(value)), indent+"  "); err != nil {
-				return err
-			}
-			continue
+		fmt.Fprintf(out, "%*s%s", 2*from.StackDepth()-2, "", name)
+		if from.PeekKind() != '{' {
+			value, _ := from.ReadValue()
+			fmt.Fprintf(out, ": %s", printable(strings.Trim(string(value), `"`)))
 		}
-		fmt.Fprintf(out, "%s%s: %s\n", indent, name, printable(strings.Trim(string(value), `"`)))
+		fmt.Fprintln(out)
 	}
-	return nil
 }
 
 // printable escapes what is no visible character: control characters could steer the

@@ -10,8 +10,8 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/probe"
 )
@@ -80,7 +80,7 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 	if sample := c.String("sample"); sample != "" {
 		files = append(files, sample)
 	}
-	watcher := watch.New(watch.Look(files...))
+	watcher := app.NewWatcher(app.Look(files...))
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,6 +56,7 @@ type program struct {
 	keys     map[string]string // by key id
 	token    string            // of the ops listener
 	stop     func()
+	hangup   chan os.Signal // has all files read
 }
 
 // setup is what a test wants to be different.
@@ -103,7 +105,7 @@ func sampleKeys() []caller {
 func start(t *testing.T, s setup) *program {
 	t.Helper()
 	testkit.Slow(t)
-	p := &program{t: t, dir: t.TempDir(), poll: 25 * time.Millisecond, logs: &testkit.Log{}, keys: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir(), poll: 25 * time.Millisecond, logs: &testkit.Log{}, keys: map[string]string{}, hangup: make(chan os.Signal, 1)}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
 	}
@@ -172,7 +174,7 @@ func (p *program) run() {
 		p.t.Fatal(err)
 	}
 	p.app, err = app.New(loaded.Config, l, app.Options{
-		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: true,
+		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: p.hangup,
 		PollFiles: p.poll, Version: version, Revision: revision,
 	})
 	if err != nil {
@@ -262,7 +264,7 @@ func (p *program) edit(changes ...string) {
 func (p *program) reload() (logged string) {
 	p.t.Helper()
 	before := len(p.logs.String())
-	p.app.Reload()
+	p.hangup <- syscall.SIGHUP
 	p.eventually("a reload ends", func() bool {
 		logged = p.logs.String()[before:]
 		return strings.Contains(logged, `"configuration reloaded"`) || strings.Contains(logged, `"configuration not reloaded`)

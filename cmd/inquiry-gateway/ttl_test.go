@@ -56,30 +56,6 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// A ttl that a reload brings is recorded with what was predicted: in the report, as text
-// and in the metric, which has no verdict so soon.
-func TestTTLChangesAreRecorded(t *testing.T) {
-	t.Parallel()
-	p := start(t, setup{onlyWhenTold: true, yaml: "cache: {buyer: {ttl: 7s}}"})
-	p.get(buyerList, "buyer")
-	p.get(buyerList, "buyer")
-	p.edit("ttl: 7s", "ttl: 1m")
-	p.reload()
-	report := p.ttl("--ops", p.app.OpsURL())
-	changes := report.Kinds[0].TTLChanges
-	if len(changes) != 1 || len(report.Kinds[1].TTLChanges) != 0 || changes[0].From != 7 || changes[0].To != 60 ||
-		changes[0].State != ttllab.StateSettling || changes[0].Predicted.HitRatio != 0.5 || changes[0].Error != nil {
-		t.Errorf("%+v", changes)
-	}
-	said := commandSays(t, 0, "\n  ttl 7s to 1m at ", "ttl", "--ops", p.app.OpsURL())
-	if !strings.Contains(said, "50.00 % hits and 50.00 requests per 100 look-ups predicted, settling\n") {
-		t.Error(said)
-	}
-	if _, found := p.hasMetric(`inquiry_gateway_cache_ttl_prediction_error_points{figure="hits",kind="buyer"}`); !found {
-		t.Error("the metric is missing")
-	}
-}
-
 // Re-checks compare lists that were served with the legacy system: one that has changed is
 // noticed, one that was selected from another is compared with itself. What is off has no series;
 // a reload turns it on and off.

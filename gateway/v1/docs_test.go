@@ -1,113 +1,140 @@
 package v1
 
 import (
-	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/internal/theme"
 )
 
-// get asks h for target with headers given as pairs.
-func get(h http.Handler, method, target string, headers ...string) *http.Response {
-	r := httptest.NewRequest(method, target, nil)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Add(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, r)
-	return w.Result()
-}
-
 // both are the two lists, of whose words nothing is known.
 func both() map[string]Words { return map[string]Words{"buyer": {}, "seller": {}} }
 
-// site is the page with its files.
-func site() map[string]theme.Asset {
-	_, page := Pages(both())
-	return page
-}
-
-// served answers with files by their path, as the gateway does.
-func served(files map[string]theme.Asset) http.Handler {
+// serveFiles answers with files by their path, as the gateway does.
+func serveFiles(files map[string]theme.Asset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		theme.Secure(w.Header(), DocsPolicy)
 		files[r.URL.Path].ServeHTTP(w, r)
 	})
 }
 
-func body(t *testing.T, res *http.Response) []byte {
+// get gives a file with its header.
+func get(t *testing.T, files map[string]theme.Asset, path string) (text string, h http.Header) {
 	t.Helper()
-	b, err := io.ReadAll(res.Body)
-	if err != nil {
+	w := httptest.NewRecorder()
+	serveFiles(files).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	b, err := io.ReadAll(w.Body)
+	if err != nil || w.Code != http.StatusOK {
+		t.Fatal(path, w.Code, err)
+	}
+	return string(b), w.Header()
+}
+
+// A browser may keep what the page loads for ever, and asks for the page each time.
+func TestFilesOfThePage(t *testing.T) {
+	_, files := Pages(both())
+	page, header := get(t, files, "/docs/")
+	if header.Get("Cache-Control") != "no-cache" || header.Get("Content-Security-Policy") != DocsPolicy {
+		t.Errorf("the page comes with %v", header)
+	}
+	loaded := regexp.MustCompile(`(?:src|href)="([a-z]+\.[0-9a-f]+\.[a-z]+)"`).FindAllStringSubmatch(page, -1)
+	for _, m := range loaded {
+		if text, h := get(t, files, "/docs/"+m[1]); text == "" || h.Get("Cache-Control") != "max-age=31536000, immutable" {
+			t.Errorf("%s comes with %v", m[1], h)
+		}
+	}
+	if len(loaded) != 4 || len(files) != 5 {
+		t.Errorf("of %d files the page names %q", len(files), loaded)
+	}
+}
+
+// Both forms of the document say the same, in the same order.
+func TestOpenAPIJSONIsTheYAML(t *testing.T) {
+	document, _ := Pages(both())
+	inYAML, yamlHeader := get(t, document, "/openapi.yaml")
+	inJSON, jsonHeader := get(t, document, "/openapi.json")
+	var fromYAML, fromJSON yaml.MapSlice // JSON is YAML, too
+	if err := yaml.Unmarshal([]byte(inYAML), &fromYAML); err != nil {
 		t.Fatal(err)
 	}
-	return b
-}
-
-// loaded lists what the page loads or links to under /docs/.
-func loaded(t *testing.T) []string {
-	t.Helper()
-	page := string(body(t, get(served(site()), "GET", "/docs/")))
-	var names []string
-	for _, m := range regexp.MustCompile(`(?:src|href)="([^"]+)"`).FindAllStringSubmatch(page, -1) {
-		if !strings.HasPrefix(m[1], "../openapi.") && !strings.HasPrefix(m[1], "#") && m[1] != "./" {
-			names = append(names, "/docs/"+m[1])
-		}
+	if err := yaml.Unmarshal([]byte(inJSON), &fromJSON); err != nil {
+		t.Fatal(err)
 	}
-	if len(names) != 4 {
-		t.Fatalf("the page names %q", names)
+	if !reflect.DeepEqual(fromJSON, fromYAML) || inYAML != string(OpenAPIYAML()) {
+		t.Error("the documents differ")
 	}
-	return names
-}
-
-func TestDocsFiles(t *testing.T) {
-	for _, target := range append(loaded(t), "/docs/") {
-		t.Run(target, func(t *testing.T) {
-			plain := get(served(site()), "GET", target)
-			want := body(t, plain)
-			if plain.StatusCode != 200 || len(want) == 0 || plain.Header.Get("X-Content-Type-Options") != "nosniff" ||
-				plain.Header.Get("Content-Security-Policy") != DocsPolicy || plain.Header.Get("Referrer-Policy") != "no-referrer" {
-				t.Errorf("%d with %v and %d bytes", plain.StatusCode, plain.Header, len(want))
-			}
-			wantCache := "max-age=31536000, immutable"
-			if target == "/docs/" {
-				wantCache = "no-cache"
-			}
-			if got := plain.Header.Get("Cache-Control"); got != wantCache {
-				t.Errorf("Cache-Control is %q, want %q", got, wantCache)
-			}
-			head := get(served(site()), "HEAD", target)
-			if len(body(t, head)) != 0 || head.ContentLength != int64(len(want)) {
-				t.Errorf("HEAD: length %d, want %d", head.ContentLength, len(want))
-			}
-			again := get(served(site()), "GET", target, "If-None-Match", plain.Header.Get("ETag"))
-			if again.StatusCode != 304 || len(body(t, again)) != 0 {
-				t.Errorf("If-None-Match: %d", again.StatusCode)
-			}
-		})
+	if yamlHeader.Get("Content-Type") != "application/yaml" || jsonHeader.Get("Content-Type") != "application/json; charset=utf-8" {
+		t.Errorf("they come with %v and %v", yamlHeader, jsonHeader)
 	}
 }
 
-func TestOpenAPIDocuments(t *testing.T) {
-	for target, want := range map[string]struct {
-		contentType string
-		body        []byte
-	}{
-		"/openapi.json": {"application/json; charset=utf-8", openAPIJSON(openAPIYAML)},
-		"/openapi.yaml": {"application/yaml", OpenAPIYAML()},
-	} {
-		document, _ := Pages(both())
-		res := get(served(document), "GET", target)
-		if got := body(t, res); !bytes.Equal(got, want.body) || res.Header.Get("Content-Type") != want.contentType || res.Header.Get("Cache-Control") != "no-cache" {
-			t.Errorf("%s: %v and %d bytes", target, res.Header, len(got))
+// Of a gateway with one list the documents show that one alone, with all that they refer to,
+// and the words of its filters where they are known.
+func TestOpenAPIOfOneList(t *testing.T) {
+	for kind, other := range map[string]string{"buyer": "seller", "seller": "buyer"} {
+		document, files := Pages(map[string]Words{kind: {Status: []string{"answered", "pending"}}})
+		inYAML, _ := get(t, document, "/openapi.yaml")
+		inJSON, _ := get(t, document, "/openapi.json")
+		page, _ := get(t, files, "/docs/")
+		for _, sort := range []string{"/api/v1/%s/inquiries:", "name: %s", "%s_inquiries:"} {
+			if strings.Contains(inYAML, fmt.Sprintf("  "+sort, other)) {
+				t.Errorf("the document of the %s's list has %s", kind, fmt.Sprintf(sort, other))
+			}
 		}
-		if again := get(served(document), "GET", target, "If-None-Match", res.Header.Get("ETag")); again.StatusCode != 304 {
-			t.Errorf("%s: If-None-Match gives %d", target, again.StatusCode)
+		if strings.Contains(page, `value="/api/v1/`+other) || !strings.Contains(page, `value="/api/v1/`+kind) {
+			t.Error("the page does not offer the one list that there is")
 		}
+		for _, reference := range regexp.MustCompile(`"\$ref":"#/components/([^/"]+)/([^"]+)"`).FindAllStringSubmatch(inJSON, -1) {
+			if !strings.Contains(inJSON, `"`+reference[2]+`":{`) {
+				t.Errorf("the %s's document has no %s", kind, reference[2])
+			}
+		}
+		named := strings.Count(inJSON, `"enum":["answered","pending"]`)
+		if named != 1 || !strings.Contains(page, "One of <code>answered</code>, <code>pending</code>.") {
+			t.Errorf("the words of status are named %d times in the document of the %s's list", named, kind)
+		}
+	}
+}
+
+// The document's example of each error is what the catalogue makes of it, and
+// there is one for each.
+func TestErrorExamplesAreTheCatalogue(t *testing.T) {
+	var doc struct {
+		Components struct {
+			Schemas struct {
+				Error struct {
+					Properties struct{ Code struct{ Enum []string } }
+				}
+			}
+			Examples map[string]struct{ Value wireList[wireError] }
+		}
+	}
+	if err := json.Unmarshal([]byte(openAPIJSON(openAPIYAML)), &doc, json.MatchCaseInsensitiveNames(true)); err != nil {
+		t.Fatal(err)
+	}
+	var codes []string
+	for _, p := range Problems() {
+		codes = append(codes, p.Code)
+		shown := doc.Components.Examples[p.Code].Value.Errors
+		if len(shown) != 1 {
+			t.Fatalf("%s: the document shows %+v", p.Code, shown)
+		}
+		want := wireError{shown[0].ID, strconv.Itoa(p.Status), p.Code, p.Title, p.Detail, shown[0].Source}
+		if shown[0] != want {
+			t.Errorf("%s: the document shows %+v, the catalogue has %+v", p.Code, shown, p)
+		}
+	}
+	if enum := doc.Components.Schemas.Error.Properties.Code.Enum; !reflect.DeepEqual(enum, codes) {
+		t.Errorf("the document lists the codes\n%v, the catalogue has\n%v", enum, codes)
 	}
 }

@@ -1,11 +1,11 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,15 +25,13 @@ import (
 //	stays                        or closes: the connection, after the last answer
 //	declared: why                the gateway leaves the RFC's advice here
 //
-// Where why is "as above" it is that of the case before. In what is sent $ begins an
-// abbreviation, see abbreviations.
+// In what is sent $ begins an abbreviation, see expand.
 type testCase struct {
-	file, section, title string
-	pieces               []string
-	halfClose, first     bool
-	want                 []expected
-	closes               bool
-	declared             string
+	name             string
+	pieces           []string
+	halfClose, first bool
+	want             []expected
+	closes           bool
 }
 
 type expected struct {
@@ -42,32 +40,8 @@ type expected struct {
 	fields [][2]string // lower case name and pattern; "!name": absent
 }
 
-func (c testCase) String() string { return c.file + ", " + c.section + ": " + c.title }
-
-// verdict is the answers' statuses and what becomes of the connection.
-func (c testCase) verdict() string {
-	var statuses []int
-	for _, e := range c.want {
-		statuses = append(statuses, e.status)
-	}
-	return verdictOf(statuses, c.closes)
-}
-
-func verdictOf(statuses []int, closes bool) string {
-	text := ""
-	for _, status := range statuses {
-		text += strconv.Itoa(status) + " "
-	}
-	if closes {
-		return text + "closes"
-	}
-	return text + "stays"
-}
-
 const list = "/api/v1/buyer/inquiries"
 
-// abbreviations are replaced in what is sent, as are $xN, which is N times "x", {ID}, which is
-// the key of that id, and $etag, the entity tag of the buyer's list without its W/.
 var abbreviations = strings.NewReplacer(
 	"$get", "GET "+list+" HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {buyer}", "$auth", "Authorization: Bearer {buyer}",
 	"$list", list, "$seller", "/api/v1/seller/inquiries",
@@ -75,6 +49,9 @@ var abbreviations = strings.NewReplacer(
 
 var repeated = regexp.MustCompile(`\$x(\d+)`)
 
+// expand replaces abbreviations and $xN, which is N times "x". Those that differ from server to
+// server stay: {ID}, the key of that id, and $etag, the entity tag of the buyer's list without
+// its W/.
 func expand(text string) string {
 	return repeated.ReplaceAllStringFunc(abbreviations.Replace(text), func(s string) string {
 		n, _ := strconv.Atoi(s[2:])
@@ -82,49 +59,40 @@ func expand(text string) string {
 	})
 }
 
-func readCases(t *testing.T) []testCase {
+func readCases(t *testing.T) (all []testCase) {
 	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no cases", err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	var all []testCase
-	var lastDeclared string
+	names := map[string]bool{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, part := range strings.Split("\n"+string(text), "\n## ")[1:] {
-			c, err := parseCase(part)
-			if err != nil {
-				t.Fatalf("%s, case %d: %v", file, i+1, err)
+		for _, part := range strings.Split("\n"+string(text), "\n## ")[1:] {
+			c, err := parseCase(strings.Split(strings.TrimRight(part, "\n"), "\n"))
+			if err != nil || names[c.name] {
+				t.Fatalf("%s: %s, there already %t: %v", file, c.name, names[c.name], err)
 			}
-			c.file = strings.TrimSuffix(filepath.Base(file), ".txt")
-			switch c.declared {
-			case "":
-			case "as above":
-				c.declared = lastDeclared
-			default:
-				lastDeclared = c.declared
-			}
-			if slices.ContainsFunc(all, func(o testCase) bool { return o.String() == c.String() }) {
-				t.Fatalf("%s is there twice", c)
-			}
+			names[c.name] = true
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-func parseCase(text string) (c testCase, err error) {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	c.section, c.title, _ = strings.Cut(lines[0], ": ")
-	piece, ended := "", false
+// named is the first line of a case: a section of a standard, and what is shown of it.
+var named = regexp.MustCompile(`^[^:]*(:[^:]*)?\d[^:]*: .+`)
+
+func parseCase(lines []string) (testCase, error) {
+	c, piece, ended := testCase{name: lines[0]}, "", false
+	if !named.MatchString(c.name) {
+		return c, errors.New("it names no section")
+	}
 	for _, line := range lines[1:] {
 		switch mark, rest, _ := strings.Cut(line, " "); {
-		case line == "" || strings.HasPrefix(line, "#"):
-		case line == ">":
-			piece += "\r\n"
+		case line == "" || mark == "declared:" && rest != "":
 		case mark == ">":
 			piece += expand(rest) + "\r\n"
 		case strings.HasPrefix(line, `>"`):
@@ -152,18 +120,12 @@ func parseCase(text string) (c testCase, err error) {
 			last.fields = append(last.fields, [2]string{name, pattern})
 		case line == "stays", line == "closes":
 			c.closes, ended = line == "closes", true
-		case mark == "declared:":
-			c.declared = rest
 		default:
 			return c, fmt.Errorf("what is %q?", line)
 		}
 	}
-	c.pieces = append(c.pieces, piece)
-	switch {
-	case !ended:
-		return c, fmt.Errorf("%s: neither stays nor closes", c.title)
-	case c.title == "" || !strings.ContainsAny(c.section, "0123456789"):
-		return c, fmt.Errorf("%q names no section", lines[0])
+	if c.pieces = append(c.pieces, piece); !ended {
+		return c, errors.New("neither stays nor closes")
 	}
 	return c, nil
 }
@@ -174,9 +136,6 @@ func matches(pattern, value string) bool {
 	if pattern, not := strings.CutPrefix(pattern, "!"); not {
 		return !matches(pattern, value)
 	}
-	parts := strings.Split(pattern, "*")
-	for i, part := range parts {
-		parts[i] = regexp.QuoteMeta(part)
-	}
-	return regexp.MustCompile(`(?s)^` + strings.Join(parts, ".*") + `$`).MatchString(value)
+	anyText := strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*")
+	return regexp.MustCompile(`(?s)^` + anyText + `$`).MatchString(value)
 }

@@ -63,10 +63,11 @@ func TestNotUTF8(t *testing.T) {
 	}
 }
 
-// The tables of a reply are bounded, and are that reply's: an id may mean another thing on
-// the next page.
-func TestTablesOfEachPage(t *testing.T) {
+// All pages of a list are bounded together. The tables of a reply are bounded, too, and are
+// that reply's: an id may mean another thing on the next page.
+func TestPages(t *testing.T) {
 	plan := planOf(t, "fields.title: {lookup: {in: users, key: id, by: state, take: name}}")
+	plan.MaxRecords = 2
 	b := plan.NewBuilder(acme)
 	page := func(entries string) string {
 		return strings.TrimSuffix(testkit.SampleList(testkit.SampleTicket), "}") + `,"users":[` + entries + `]}`
@@ -79,8 +80,10 @@ func TestTablesOfEachPage(t *testing.T) {
 	if b.List[0].Title != "one" || b.List[1].Title != "two" {
 		t.Errorf("%+v", b.List)
 	}
-	if _, err := b.Take(page(strings.Repeat("0,", 100_000) + "0")); reasonOf(t, err) != "too_many" {
-		t.Error(err)
+	for entries, says := range map[string]string{`{"id":"N","name":"three"}`: "more than 2 records", strings.Repeat("0,", 20) + "0": "more than 20 entries"} {
+		if _, err := b.Take(page(entries)); reasonOf(t, err) != "too_many" || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %s", err, says)
+		}
 	}
 }
 

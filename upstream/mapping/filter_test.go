@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/internal/testkit"
 )
 
 // What the legacy system is asked for is what the caches are told in advance.
@@ -37,16 +36,4 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s: %s, impossible %v, query %q; want %s", at, got, impossible, query, want)
 		}
 	})
-}
-
-// Whatever the legacy system was asked for, the wanted records only are kept.
-func TestRecordsAreFiltered(t *testing.T) {
-	answered := strings.NewReplacer(`"state":"N"`, `"state":"A"`, `"delivery"`, `"refund"`).Replace(testkit.SampleTicket)
-	for want, n := range map[Request]int{{}: 2, {Status: "pending"}: 1, {InquiryType: "refund"}: 1, {Status: "pending", InquiryType: "refund"}: 0} {
-		want.Account = "acme"
-		b, err := read(planOf(t), want, testkit.SampleList(testkit.SampleTicket, answered), End{Pages: 1})
-		if err != nil || len(b.List) != n || b.Seen != 2 {
-			t.Errorf("%+v: %d records, %v", want, len(b.List), err)
-		}
-	}
 }

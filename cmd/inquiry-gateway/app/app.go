@@ -74,8 +74,8 @@ type Options struct {
 	LostRecords func() uint64
 	// Traces sends spans where the variables OTEL_* of the environment say so.
 	Traces bool
-	// Hangup has SIGHUP read all files again; otherwise the signal is the program's.
-	Hangup bool
+	// Hangup has all files read again with each signal; nil: there are none.
+	Hangup <-chan os.Signal
 	// Now is the clock of this node; nil: the system's.
 	Now func() time.Time
 	// Dial opens the connections to Redis, to the legacy system and to the

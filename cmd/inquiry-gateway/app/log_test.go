@@ -4,31 +4,46 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// writer counts its calls, and hangs while it is stuck.
+type writer struct {
+	bytes.Buffer
+	calls int
+	stuck chan struct{} // nil: it is not
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	if w.stuck != nil {
+		<-w.stuck
+	}
+	w.calls++
+	return w.Buffer.Write(p)
+}
+
+// Lines are written together; an error does not wait, and nothing is lost at the end.
 func TestLogWriterGathersLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out countingWriter
+		var out writer
 		w := NewLogWriter(&out)
 		for i := range 10 {
 			fmt.Fprintf(w, "{\"level\":\"INFO\",\"n\":%d}\n", i)
 		}
 		synctest.Wait()
-		if out.calls() != 0 {
-			t.Errorf("%d writes before the delay is over", out.calls())
+		if out.calls != 0 {
+			t.Errorf("%d writes before the delay is over", out.calls)
 		}
 		time.Sleep(logDelay + time.Millisecond)
 		synctest.Wait()
-		if out.calls() != 1 || strings.Count(out.String(), "\n") != 10 {
-			t.Errorf("%d writes, %q", out.calls(), out.String())
+		if out.calls != 1 || strings.Count(out.String(), "\n") != 10 {
+			t.Errorf("%d writes, %q", out.calls, out.String())
 		}
 		fmt.Fprintln(w, `{"time":"2026-01-01T00:00:00Z","level":"ERROR"}`)
 		synctest.Wait()
-		if out.calls() != 2 {
+		if out.calls != 2 {
 			t.Error("an error waits")
 		}
 		fmt.Fprintln(w, "the last")
@@ -38,55 +53,22 @@ func TestLogWriterGathersLines(t *testing.T) {
 	})
 }
 
-// Where nobody reads the log, requests go on and are told that lines are lost.
+// Where nobody reads the log, requests go on and are told that lines are lost, and the program
+// can stop.
 func TestLogWriterIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stuck := make(chan struct{})
-		w := NewLogWriter(writerFunc(func(p []byte) (int, error) { <-stuck; return len(p), nil }))
-		line := bytes.Repeat([]byte("x"), 1024)
+		out := writer{stuck: make(chan struct{})}
+		w := NewLogWriter(&out)
+		line, wrote := bytes.Repeat([]byte("x"), 1024), 0
 		var err error
-		for range 3 * logFull / len(line) {
-			if _, err = w.Write(line); err != nil {
-				break
-			}
+		for ; err == nil && wrote < 3*logFull; wrote += len(line) {
+			_, err = w.Write(line)
 			synctest.Wait()
 		}
-		if err != errLogFull {
-			t.Errorf("got %v", err)
+		if err != errLogFull || w.Lost() != 1 {
+			t.Errorf("after %d bytes: %v, %d lost", wrote, err, w.Lost())
 		}
-		if w.Lost() == 0 {
-			t.Error("lost lines are not counted")
-		}
-		w.Close() // returns although the reader is stuck
-		close(stuck)
+		w.Close()
+		close(out.stuck)
 	})
-}
-
-type writerFunc func(p []byte) (int, error)
-
-func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
-
-type countingWriter struct {
-	mu  sync.Mutex
-	n   int
-	buf bytes.Buffer
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-	return c.buf.Write(p)
-}
-
-func (c *countingWriter) calls() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
-}
-
-func (c *countingWriter) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.buf.String()
 }

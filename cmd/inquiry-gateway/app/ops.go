@@ -9,7 +9,6 @@ import (
 	"math"
 
 	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -21,7 +20,10 @@ import (
 // buildOps builds what people and Prometheus ask. It gets functions, as what they
 // read may be replaced by a reload.
 func (a *App) buildOps(l *front.Listener) error {
-	var err error
+	err := a.registry.Register(replaced{a})
+	if err != nil {
+		return err
+	}
 	ttl := func() any { return a.lab.Report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
 		if err := a.checkKind(kind); kind != "" && err != nil {
@@ -31,31 +33,34 @@ func (a *App) buildOps(l *front.Listener) error {
 		return ops.PurgeReply{Epoch: epoch}, err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.gatherer(), Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version,
+		Gatherer: a.registry, Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version,
 	}); err != nil {
 		return err
 	}
 	// Profiles take as long as they are asked to, so the ops listener's writes have
 	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
-		Gatherer: prometheus.Gatherers{a.gatherer(), newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
+		Gatherer: prometheus.Gatherers{a.registry, newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
 	}), 0, a.opts.Logger)
 	return nil
 }
 
-// gatherer joins the series that live as long as the program and those of parts that a
-// reload may replace, which begin at zero with the part.
-func (a *App) gatherer() prometheus.Gatherer {
-	return prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		all, l := prometheus.Gatherers{a.registry}, a.running()
-		all = append(all, l.keys.registry)
-		if l.canary != nil {
-			all = append(all, l.canary.registry)
-		}
-		return all.Gather()
-	})
+// replaced collects the series of the parts that a reload may replace, which begin at zero
+// with the part. It describes none, as they come and go.
+type replaced struct{ a *App }
+
+func (replaced) Describe(chan<- *prometheus.Desc) {}
+
+func (r replaced) Collect(to chan<- prometheus.Metric) {
+	l := r.a.running()
+	if l.keys != nil {
+		l.keys.registry.Collect(to)
+	}
+	if l.canary != nil {
+		l.canary.registry.Collect(to)
+	}
 }
 
 // facts are what the console's lines name: the files and addresses of this gateway, and

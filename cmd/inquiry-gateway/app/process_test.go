@@ -13,18 +13,13 @@ import (
 	"inquiry-gateway/cache"
 )
 
+// A process that may open few files takes fewer connections, and says so.
 func TestConnectionsFitIntoOpenFiles(t *testing.T) {
-	for _, c := range []struct {
-		want  int
-		files uint64
-		used  int
-	}{
-		{10_000, 65_536, 10_000}, {10_000, 10_512, 10_000}, {10_000, 10_511, 9_999}, {10_000, 1024, 512}, {10_000, 100, 50}, {10_000, math.MaxUint64, 10_000},
-	} {
+	for files, want := range map[uint64]int{65_536: 10_000, 10_512: 10_000, 10_511: 9_999, 1024: 512, 100: 50, math.MaxUint64: 10_000} {
 		var log bytes.Buffer
-		used := fitConnections(c.want, c.files, slog.New(slog.NewTextHandler(&log, nil)))
-		if used != c.used || strings.Contains(log.String(), "ulimit -n") != (used < c.want) {
-			t.Errorf("%+v: %d used, log: %s", c, used, &log)
+		got := fitConnections(10_000, files, slog.New(slog.NewTextHandler(&log, nil)))
+		if got != want || strings.Contains(log.String(), "ulimit -n") != (want < 10_000) {
+			t.Errorf("of %d files: %d connections, log: %s", files, got, &log)
 		}
 	}
 }
@@ -49,27 +44,14 @@ func TestLimitOfTheControlGroup(t *testing.T) {
 	}
 }
 
+// Lists may take half of the memory limit at most; less than configured is said.
 func TestTheTierFitsTheMemoryLimit(t *testing.T) {
-	for _, tt := range []struct {
-		name            string
-		limit, max, fit int64
-	}{
-		{"no limit", math.MaxInt64, 256 << 20, 256 << 20},
-		{"room enough", 1 << 30, 256 << 20, 256 << 20},
-		{"just room enough", 512 << 20, 256 << 20, 256 << 20},
-		{"too little", 200 << 20, 256 << 20, 100 << 20},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			var log bytes.Buffer
-			m := memory{limit: tt.limit, logger: slog.New(slog.NewTextHandler(&log, nil))}
-			c := cache.DefaultConfig()
-			c.MaxBytes = tt.max
-			if got := m.fit(c).MaxBytes; got != tt.fit {
-				t.Errorf("%d bytes, want %d", got, tt.fit)
-			}
-			if said := strings.Contains(log.String(), "cache.max_bytes"); said != (tt.fit < tt.max) {
-				t.Errorf("the log says %q", log.String())
-			}
-		})
+	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 512 << 20: 256 << 20, 200 << 20: 100 << 20} {
+		var log bytes.Buffer
+		m := memory{limit: limit, logger: slog.New(slog.NewTextHandler(&log, nil))}
+		got := m.fit(cache.DefaultConfig()).MaxBytes
+		if got != want || strings.Contains(log.String(), "cache.max_bytes") != (want < 256<<20) {
+			t.Errorf("of %d bytes: %d for lists, log: %s", limit, got, &log)
+		}
 	}
 }

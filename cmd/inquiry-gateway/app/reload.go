@@ -5,15 +5,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/cmd/inquiry-gateway/watch"
 	"inquiry-gateway/internal/telemetry"
 )
 
@@ -37,8 +34,8 @@ type reloader struct {
 	last  prometheus.Gauge
 
 	every   time.Duration
-	watcher *watch.Watcher
-	hangup  chan os.Signal
+	watcher *Watcher
+	hangup  <-chan os.Signal
 
 	keys    error     // why the keys file was not read
 	config  error     // why the configuration was not taken over
@@ -62,29 +59,17 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 			"Reloads of the configuration by result; after a failed one the old configuration stays in force.", "result"),
 		last: all.Gauge("last_reload_successful",
 			"1 while all that runs is what the files say, keys included; 0 after a mistake, and while a key waits for a restart."),
-		every: cmp.Or(o.PollFiles, pollFiles), watcher: watch.New(cfg.Files()), hangup: make(chan os.Signal, 1),
+		every: cmp.Or(o.PollFiles, pollFiles), watcher: NewWatcher(cfg.Files()), hangup: o.Hangup,
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
 	r.last.Set(1)
-	if o.Hangup {
-		signal.Notify(r.hangup, syscall.SIGHUP)
-	}
 	return r
-}
-
-// Reload has everything read again soon, as SIGHUP does.
-func (a *App) Reload() {
-	select {
-	case a.reloads.hangup <- syscall.SIGHUP:
-	default: // one is asked for already
-	}
 }
 
 // watch takes over what changes until ctx ends. It starts and stops the canary, too.
 func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
-	defer signal.Stop(r.hangup)
 	a.startCanary(ctx, a.running())
 	defer func() {
 		a.running().canary.stop()

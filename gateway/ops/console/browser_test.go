@@ -44,16 +44,16 @@ func serve(t *testing.T) *served {
 		defer s.mu.Unlock()
 		s.n++
 		for _, kind := range []string{"buyer", "seller"} {
-			s.count("cache_lookups_total", 900+300*math.Sin(float64(s.n)/5), kind, "hit")
-			s.count("cache_lookups_total", 60, kind, "miss")
-			s.count("upstream_requests_total", 60, kind, "ok")
-			s.gauge("upstream_breaker_state", 0, kind)
+			s.set("cache_lookups_total "+kind+" hit", 900+300*math.Sin(float64(s.n)/5))
+			s.set("cache_lookups_total "+kind+" miss", 60)
+			s.set("upstream_requests_total "+kind+" ok", 60)
+			s.set("upstream_breaker_state "+kind, 0)
 			ages.WithLabelValues(kind).Observe(float64(1 + s.n%20))
 		}
-		s.count("http_requests_total", 1900, "200")
-		s.count("auth_requests_total", 12, "unknown")
-		s.count("canary_refused_requests_total", 10)
-		s.gauge("redis_breaker_state", 0)
+		s.set("http_requests_total 200", 1900)
+		s.set("auth_requests_total unknown", 12)
+		s.set("canary_refused_requests_total", 10)
+		s.set("redis_breaker_state", 0)
 		s.clock.Add(tickEvery)
 		s.tick()
 		return facts()
@@ -193,18 +193,18 @@ func TestConsoleInABrowser(t *testing.T) {
 	t.Run("trouble", func(t *testing.T) {
 		s.mu.Lock()
 		s.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Blind, At: s.clock.Now(), Reasons: []string{"the list of canary.buyer_keys[1] is empty"}}, {Kind: "buyer", Check: "access", Result: canary.OK, At: s.clock.Now()}}
-		s.count("panics_total", 1, "cache")
+		s.set("panics_total cache", 1)
 		s.tickNow()
 		s.clock.Add(2 * time.Minute) // it is over
 		s.facts = Facts{File: "/etc/inquiry-gateway/gateway.yaml", Redis: "redis.internal:6379", Last: map[string]Failure{
 			"buyer": {Text: "legacy system: upstream (status): status 503", Account: "acme", At: s.clock.Now()}, "redis": {Text: "dial tcp 10.0.0.7:6379: connect: connection refused", At: s.clock.Now()},
 		}}
 		s.facts.Last["seller"] = Failure{Text: "legacy system: invalid (not_json): the reply is HTML", Account: "hanriver", At: s.clock.Now()}
-		s.gauge("redis_breaker_state", 2)
-		s.count("redis_operations_total", 31, "timeout")
-		s.count("upstream_requests_total", 240, "seller", "invalid")
-		s.count("http_requests_total", 400, "502")
-		s.count("http_errors_total", 400, "upstream_invalid_response")
+		s.set("redis_breaker_state", 2)
+		s.set("redis_operations_total timeout", 31)
+		s.set("upstream_requests_total seller invalid", 240)
+		s.set("http_requests_total 502", 400)
+		s.set("http_errors_total upstream_invalid_response", 400)
 		s.tickNow()
 		s.mu.Unlock()
 		var now, title, done, check string

@@ -137,8 +137,8 @@ func (c *Console) Run(ctx context.Context) {
 }
 
 func (c *Console) tick() {
-	families, err := c.opts.Gatherer.Gather()
-	now, next := c.opts.Now(), sumUp(families)
+	next, err := sumUp(c.opts.Gatherer)
+	now := c.opts.Now()
 	c.opts.TopAccounts.fade(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()

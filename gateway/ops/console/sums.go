@@ -3,7 +3,7 @@ package console
 import (
 	"strings"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 const prefix = "inquiry_gateway_"
@@ -33,7 +33,9 @@ type sum struct {
 	Counts []float64 `json:"n,omitempty"`
 }
 
-func sumUp(families []*dto.MetricFamily) sums {
+// sumUp reads the metrics. Those that can be read are there beside an error.
+func sumUp(from prometheus.Gatherer) (sums, error) {
+	families, err := from.Gather()
 	all := sums{}
 	for name := range selected {
 		all[name] = map[string]*sum{}
@@ -59,26 +61,18 @@ func sumUp(families []*dto.MetricFamily) sums {
 				s = &sum{}
 				all[name][key] = s
 			}
-			s.add(m)
+			h := m.GetHistogram()
+			// One of the three is there. All series of a family have one type and the same bounds.
+			s.Value += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(h.GetSampleCount())
+			for i, b := range h.GetBucket() {
+				if i == len(s.Bounds) {
+					s.Bounds, s.Counts = append(s.Bounds, b.GetUpperBound()), append(s.Counts, 0)
+				}
+				s.Counts[i] += float64(b.GetCumulativeCount())
+			}
 		}
 	}
-	return all
-}
-
-// add takes one more series; those of a family have one type and the same bounds.
-func (s *sum) add(m *dto.Metric) {
-	h := m.GetHistogram()
-	if h == nil {
-		s.Value += m.GetCounter().GetValue() + m.GetGauge().GetValue() // one of them is there
-		return
-	}
-	s.Value += float64(h.GetSampleCount())
-	for i, b := range h.GetBucket() {
-		if i == len(s.Bounds) {
-			s.Bounds, s.Counts = append(s.Bounds, b.GetUpperBound()), append(s.Counts, 0)
-		}
-		s.Counts[i] += float64(b.GetCumulativeCount())
-	}
+	return all, err
 }
 
 // grown is by how much each series of a family has grown since before; those that have

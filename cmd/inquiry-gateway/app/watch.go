@@ -1,5 +1,4 @@
-// Package watch polls files and tells which have changed.
-package watch
+package app
 
 import (
 	"io/fs"
@@ -20,9 +19,9 @@ type Watcher struct {
 	since time.Time              // of that change
 }
 
-// New watches files that were as given; nil: not there. What is otherwise now is told by
+// NewWatcher watches files that were as given; nil: not there. What is otherwise now is told by
 // Changed.
-func New(files map[string]fs.FileInfo) *Watcher { return &Watcher{told: files} }
+func NewWatcher(files map[string]fs.FileInfo) *Watcher { return &Watcher{told: files} }
 
 // SetFiles replaces the set of files. Those that were watched before keep what is known of
 // them: a change of theirs that was not told yet will be.
