@@ -72,7 +72,11 @@ func newKey(t *testing.T, nodes []*program, args ...string) shownKey {
 func TestLifeOfAKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for store, s := range map[string]setup{"keys file": {}, "Redis": keysInRedis(server.Addr)} {
+	file := setup{auth: "{keys_file: keys.yaml, pepper_file: pepper}", prepare: func(p *program) {
+		p.write("pepper", "a-pepper-that-is-long-enough\n")
+		p.write("keys.yaml", "accounts: []\nkeys: []\n")
+	}}
+	for store, s := range map[string]setup{"keys file": file, "Redis": keysInRedis(server.Addr)} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			nodes := []*program{start(t, s)}
