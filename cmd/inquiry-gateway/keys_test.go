@@ -112,8 +112,9 @@ func TestLifeOfAKey(t *testing.T) {
 			everywhere("k2", http.StatusOK)
 			keys("revoke", "k1")
 			everywhere("k1", http.StatusUnauthorized)
-			if x := nodes[len(nodes)-1].explained("--key-id", "k1"); x.Access.Verdict != "refused" || !strings.Contains(x.Access.Reason, auth.ReasonRevoked) {
-				t.Errorf("explain: %+v", x.Access)
+			access := nodes[len(nodes)-1].explained("--key-id", "k1").Access
+			if access.Verdict != "refused" || !strings.Contains(access.Reason, auth.ReasonRevoked) {
+				t.Errorf("explain: %+v", access)
 			}
 			newKey(t, nodes, "rotate", "k2", "--id", "k3", "--overlap", "0s")
 			everywhere("k2", http.StatusUnauthorized)
