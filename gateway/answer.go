@@ -97,7 +97,7 @@ func (x *exchange) writeList() {
 func (x *exchange) writeError(err error) {
 	p := problemOf(err)
 	x.cause, x.problem = err, p.Code
-	if len(x.gateway.endpoints) == 1 && p.Code == v1.NotFound.Problem().Code {
+	if len(x.gateway.endpoints) == 1 && p.Code == v1.NotFound.Code {
 		for path := range x.gateway.endpoints {
 			p.Detail = "Check the path: the list is " + path + "."
 		}

@@ -133,6 +133,28 @@ func TestStopOfTheFront(t *testing.T) {
 	}
 }
 
+// Who sends something else where TLS is due is answered as by net/http.
+func TestClearTextWhereTLSIsDue(t *testing.T) {
+	config := secureConfig(t)
+	for _, first := range []string{hitOf("acme", buyersList), "hello", "\x16\x03\x01\x00\x05hello", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			var answers, logs [2][]byte
+			for i, lane := range []bool{true, false} {
+				s := newStand(t, setting{tls: config, options: func(o *Options) { o.HitLane = lane }})
+				c := s.network.connect(peers[0])
+				_, _ = io.WriteString(c, first)
+				_ = c.CloseWrite()
+				answers[i], _ = io.ReadAll(c)
+				synctest.Wait()
+				logs[i] = []byte(s.logs.Take())
+			}
+			if !sameText(answers[0], answers[1]) || !sameText(logs[0], logs[1]) {
+				t.Errorf("%q: answered %q, logged %s", first, answers, logs)
+			}
+		})
+	}
+}
+
 // A panic ends its connection only.
 func TestPanicInTheLane(t *testing.T) {
 	panics := func(o *Options) { o.Lists = served{o.Lists, func() { panic("boom") }} }

@@ -44,40 +44,40 @@ func problemOf(err error) problem {
 	var failure *upstream.Error
 	switch {
 	case errors.Is(err, errNotFound):
-		return problem{Problem: v1.NotFound.Problem()}
+		return problem{Problem: v1.NotFound}
 	case errors.Is(err, errMethodNotAllowed):
-		return problem{Problem: v1.MethodNotAllowed.Problem(), header: [2]string{"Allow", "GET, HEAD"}}
+		return problem{Problem: v1.MethodNotAllowed, header: [2]string{"Allow", "GET, HEAD"}}
 	case errors.As(err, &parameter):
-		p := v1.InvalidParameter.Problem()
+		p := v1.InvalidParameter
 		p.Detail = "The query parameter " + strconv.Quote(parameter.shownName()) + " " + parameter.what + "."
 		p.Source = &v1.Source{Parameter: parameter.shownName()}
 		return problem{Problem: p}
 	case errors.As(err, &limited):
-		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(limited.wait)}
+		return problem{Problem: v1.RateLimited, header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
 		return upstreamProblem(failure)
 	case errors.Is(err, auth.ErrUnavailable): // before the deadline, which may be why
-		return problem{Problem: v1.AuthUnavailable.Problem(), header: retryAfter(authRetryAfter)}
+		return problem{Problem: v1.AuthUnavailable, header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return problem{Problem: v1.UpstreamTimeout.Problem(), header: retryAfter(upstreamRetryAfter)}
+		return problem{Problem: v1.UpstreamTimeout, header: retryAfter(upstreamRetryAfter)}
 	case errors.As(err, &attempts):
-		return problem{Problem: v1.RateLimited.Problem(), header: retryAfter(attempts.RetryAfter)}
+		return problem{Problem: v1.RateLimited, header: retryAfter(attempts.RetryAfter)}
 	case errors.Is(err, auth.ErrMissingKey):
-		return problem{Problem: v1.MissingAPIKey.Problem(), header: challenge("")}
+		return problem{Problem: v1.MissingAPIKey, header: challenge("")}
 	case errors.Is(err, auth.ErrMultipleCredentials):
-		p := v1.InvalidRequest.Problem()
+		p := v1.InvalidRequest
 		p.Source = &v1.Source{Header: "Authorization"}
 		return problem{Problem: p, header: challenge(`, error="invalid_request"`)}
 	case errors.Is(err, auth.ErrInvalidKey):
-		return problem{Problem: v1.InvalidAPIKey.Problem(), header: challenge(`, error="invalid_token"`)}
+		return problem{Problem: v1.InvalidAPIKey, header: challenge(`, error="invalid_token"`)}
 	case errors.Is(err, auth.ErrWrongKind):
-		return problem{Problem: v1.WrongKeyKind.Problem()}
+		return problem{Problem: v1.WrongKeyKind}
 	case errors.Is(err, auth.ErrInsufficientScope):
-		return problem{Problem: v1.InsufficientScope.Problem(), header: challenge(`, error="insufficient_scope", scope="` + auth.ScopeInquiriesRead + `"`)}
+		return problem{Problem: v1.InsufficientScope, header: challenge(`, error="insufficient_scope", scope="` + auth.ScopeInquiriesRead + `"`)}
 	case errors.Is(err, auth.ErrAccessRequired):
-		return problem{Problem: v1.APIAccessRequired.Problem()}
+		return problem{Problem: v1.APIAccessRequired}
 	}
-	return problem{Problem: v1.InternalError.Problem()}
+	return problem{Problem: v1.InternalError}
 }
 
 // upstreamProblem translates the failures of the legacy. One that has no code of its
@@ -85,16 +85,16 @@ func problemOf(err error) problem {
 func upstreamProblem(e *upstream.Error) problem {
 	switch e.Kind {
 	case upstream.KindTimeout:
-		return problem{Problem: v1.UpstreamTimeout.Problem(), header: retryAfter(upstreamRetryAfter)}
+		return problem{Problem: v1.UpstreamTimeout, header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindNotAsked, upstream.KindThrottled, upstream.KindOverloaded:
-		return problem{Problem: v1.UpstreamUnavailable.Problem(), header: retryAfter(e.Wait)}
+		return problem{Problem: v1.UpstreamUnavailable, header: retryAfter(e.Wait)}
 	case upstream.KindInvalid:
-		return problem{Problem: v1.UpstreamInvalidResponse.Problem(), header: retryAfter(upstreamRetryAfter)}
+		return problem{Problem: v1.UpstreamInvalidResponse, header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindFailed, upstream.KindRejected, upstream.KindUnready:
-		return problem{Problem: v1.UpstreamError.Problem(), header: retryAfter(upstreamRetryAfter)}
+		return problem{Problem: v1.UpstreamError, header: retryAfter(upstreamRetryAfter)}
 	case upstream.KindBug, upstream.KindCanceled:
 	}
-	return problem{Problem: v1.InternalError.Problem()}
+	return problem{Problem: v1.InternalError}
 }
 
 // challenge is the WWW-Authenticate of RFC 6750; params say what was wrong with

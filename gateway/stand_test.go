@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stand is a gateway of real parts behind its listener: keys in a file, lists that are made
+// stand is a gateway of real parts behind its listener: the keys of testdata, lists that are made
 // of their names, limits. The listener is in memory, so that time can be that of synctest.
 type stand struct {
 	gateway  *Gateway
@@ -55,27 +54,6 @@ type setting struct {
 
 var standTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// standKeys are the keys "key-of-" and their id. That of tight may ask five times, and again
-// every second.
-func standKeys() string {
-	text := "accounts: [{id: unpaid, api_access: none}, {id: tight, api_access: paid, plan: tight}"
-	for _, id := range []string{"acme", "globex", "vendor"} {
-		text += ", {id: " + id + ", api_access: paid}"
-	}
-	text += "]\nkeys:\n"
-	for _, k := range [][2]string{
-		{"acme", "buyer, account: acme"}, {"globex", "buyer, account: globex"}, {"vendor", "seller, account: vendor"},
-		{"tight", "buyer, account: tight"}, {"unpaid", "buyer, account: unpaid"},
-		{"revoked", "buyer, account: acme, revoked: true"}, {"scopeless", "buyer, account: acme, scopes: []"},
-	} {
-		if !strings.Contains(k[1], "scopes") {
-			k[1] += `, scopes: ["inquiries:read"]`
-		}
-		text += fmt.Sprintf("  - {id: %s, sha256: %s, kind: %s}\n", k[0], auth.Hasher{}.Hash("key-of-"+k[0]).Hex(), k[1])
-	}
-	return text
-}
-
 // bodyOf is the list of a key: its name, and as much more as its filter says.
 func bodyOf(k cache.Key) []byte {
 	size := map[string]int{"large": 20_000, "huge": 200_000}[k.InquiryType]
@@ -90,14 +68,10 @@ func newStand(tb testing.TB, c setting) *stand {
 		live: &Live{}, registry: prometheus.NewRegistry(), logs: &testkit.Log{}, clock: testkit.NewClock(standTime),
 		network: newMemoryListener(), secure: c.tls != nil,
 	}
-	path := filepath.Join(tb.TempDir(), "keys.yaml")
-	if err := os.WriteFile(path, []byte(standKeys()), 0o600); err != nil {
-		tb.Fatal(err)
-	}
 	logger := slog.New(slog.NewJSONHandler(s.logs, nil))
 	now := func() time.Time { return standTime }
 	shared := auth.Options{Now: now, Registerer: s.registry, Logger: logger}
-	store, err := keysfile.New(path, auth.Hasher{}, shared)
+	store, err := keysfile.New("testdata/keys.yaml", auth.Hasher{}, shared)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -119,13 +93,14 @@ func newStand(tb testing.TB, c setting) *stand {
 	}
 	s.gateway = New(opts)
 	s.live.Set(s.gateway, 10*time.Second, true)
+	s.server = newServer(s.live, logger)
 	s.listener = front.NewListener(s.network, front.Options{
-		Handler: s.live, ReadHeaderTimeout: 30 * time.Second, IdleTimeout: time.Minute, UnknownIdle: c.unknownIdle,
+		Handler: s.live, ReadHeaderTimeout: s.server.ReadHeaderTimeout, IdleTimeout: s.server.IdleTimeout, UnknownIdle: c.unknownIdle,
+		Log: s.server.ErrorLog,
 	})
 	if s.secure {
 		s.listener.Secure(c.tls)
 	}
-	s.server = newServer(s.live, logger)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.server.Serve(s.listener) }()
 	tb.Cleanup(func() {
@@ -292,13 +267,19 @@ func (c *caller) get(key, target string, lines ...string) (int, http.Header, str
 	return c.receive()
 }
 
-// scripted are lists whose slow way a test plays. Nothing is found without it.
+// scripted are lists of which a test plays the look-up, or the slow way where it finds nothing.
 type scripted struct {
 	Lists
-	get func(ctx context.Context, k cache.Key) (cache.Result, error)
+	found *cache.Result
+	get   func(ctx context.Context, k cache.Key) (cache.Result, error)
 }
 
-func (scripted) Lookup(cache.Key) (cache.Result, bool) { return cache.Result{}, false }
+func (s scripted) Lookup(cache.Key) (cache.Result, bool) {
+	if s.found == nil {
+		return cache.Result{}, false
+	}
+	return *s.found, true
+}
 
 func (s scripted) Get(ctx context.Context, k cache.Key) (cache.Result, error) { return s.get(ctx, k) }
 

@@ -107,7 +107,7 @@ func TestForeignTraces(t *testing.T) {
 // is its public code only.
 func TestRecordAndSpanNameEachOther(t *testing.T) {
 	s, spans := newTraced(t, sdktrace.AlwaysSample(), func(o *Options) {
-		o.Lists = scripted{o.Lists, func(context.Context, cache.Key) (cache.Result, error) {
+		o.Lists = scripted{Lists: o.Lists, get: func(context.Context, cache.Key) (cache.Result, error) {
 			return cache.Result{}, &upstream.Error{Kind: upstream.KindFailed, Reason: "status_5xx", Err: fmt.Errorf("secret")}
 		}}
 	})

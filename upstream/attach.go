@@ -42,7 +42,7 @@ func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]stri
 			}
 			m.KeepSamples = f.keepResponses
 			replies[i] = m
-			return f.newPager(s.Paging, ask, s.Format, m).read(ctx)
+			return f.newPager(s.Paging, ask, &s.Format, m).read(ctx)
 		})
 	}
 	return replies, group.Wait()

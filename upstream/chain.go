@@ -177,7 +177,7 @@ func (s *Source) repeated(next do) do {
 		for attempt := 1; ; attempt++ {
 			r, err := next(ctx, c)
 			if attempt == 1 && verdictOf(err) != unknown { // else it was not sent
-				s.budget.deposit(s.cfg.Retry.Budget)
+				s.budget.deposit()
 			}
 			if err == nil {
 				return r, nil
@@ -185,13 +185,13 @@ func (s *Source) repeated(next do) do {
 			e := asError(err)
 			s.hold.obey(c.want.Account, e, s.opts.Now())
 			reason := repeatable(r, e)
-			if reason == "" || attempt >= s.cfg.Retry.Attempts {
+			if reason == "" || attempt >= s.cfg.Attempts {
 				return r, e
 			}
 			// Full jitter, so that callers who failed together do not return together.
 			wait := e.Wait + time.Duration(rand.Int64N(int64(20*time.Millisecond)<<min(attempt, 6)))
 			// A caller is told to come back rather than kept for longer than an attempt.
-			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait || e.Wait > s.cfg.Timeout || !s.budget.withdraw(s.cfg.Retry.Budget) {
+			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait || e.Wait > s.cfg.Timeout || !s.budget.withdraw() {
 				return r, e
 			}
 			s.metrics.retries[reason].Inc()

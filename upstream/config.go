@@ -36,8 +36,9 @@ type Config struct {
 	// certificate. It counts for the token endpoint of auth, too, so ca_file must
 	// hold its authority besides where that is another one.
 	TLS secretfile.TLS `yaml:"tls"`
-	// Retry bounds the repeats.
-	Retry RetryConfig `yaml:",inline"`
+	// Attempts is how often a request is sent in all that was refused or answered with 502, 503, or a 429 that tells when to come
+	// back. One request in ten may be repeated at all. 1, for a legacy system that bears no repeat: none.
+	Attempts int `yaml:"attempts" min:"1"`
 	// Breaker is when to stop asking a legacy system that does not answer.
 	Breaker BreakerConfig `yaml:"breaker"`
 	// Buyer is how the lists of buyers are asked for and read.
@@ -93,20 +94,11 @@ func (c Config) endpoints() map[string]mapping.EndpointConfig {
 	return all
 }
 
-// RetryConfig bounds the repeats of a request that was refused or answered
-// with 502, 503, or a 429 that tells when to come back. Nothing else is ever repeated.
-type RetryConfig struct {
-	// Attempts is how often a request is sent in all that was refused or answered with 502, 503, or a 429 that tells when to come
-	// back. One request in ten may be repeated at all. 1, for a legacy system that bears no repeat: none.
-	Attempts int `yaml:"attempts" min:"1"`
-	// Budget is how many repeats there may be for each request; 3 more may come at once, none with 0. It is no key of the file.
-	Budget float64 `yaml:"-"`
-}
+// BreakerWindow is the time over which breaker.failure_ratio is taken.
+const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// Window is the time over which failure_ratio is taken. It is no key of the file.
-	Window time.Duration `yaml:"-"`
 	// MinRequests is how many fetches of a list there must be in 10 s; of fewer the ratio says nothing. Less is for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
 	// FailureRatio opens the breaker: 0.5 when half of the fetches fail.
@@ -134,12 +126,10 @@ func DefaultConfig() Config {
 		MaxRecords:       10_000,
 		MaxConcurrent:    64,
 		Auth:             AuthConfig{Type: "none"},
-		Retry:            RetryConfig{Attempts: 2, Budget: 0.1},
-		Breaker: BreakerConfig{
-			Window: 10 * time.Second, MinRequests: 20, FailureRatio: 0.5, OpenFor: 5 * time.Second,
-		},
-		Buyer:  defaultEndpoint(),
-		Seller: defaultEndpoint(),
+		Attempts:         2,
+		Breaker:          BreakerConfig{MinRequests: 20, FailureRatio: 0.5, OpenFor: 5 * time.Second},
+		Buyer:            defaultEndpoint(),
+		Seller:           defaultEndpoint(),
 	}
 }
 

@@ -95,7 +95,7 @@ type breaker struct {
 func newBreaker(kind string, cfg Config, m *metrics, opts Options) *breaker {
 	b := &breaker{redis: opts.Redis, key: cmp.Or(opts.Prefix, "iq") + ":probe:{" + kind + "}", lease: cfg.Timeout}
 	m.state.Set(0)
-	opens := breakers.Config{Window: cfg.Breaker.Window, Least: cfg.Breaker.MinRequests, Ratio: cfg.Breaker.FailureRatio, OpenFor: cfg.Breaker.OpenFor}
+	opens := breakers.Config{Window: BreakerWindow, Least: cfg.Breaker.MinRequests, Ratio: cfg.Breaker.FailureRatio, OpenFor: cfg.Breaker.OpenFor}
 	judge := func(err error) (isWell, counts bool) {
 		v := verdictOf(err)
 		return v == well, v != unknown
@@ -142,7 +142,7 @@ func (b *breaker) state() gobreaker.State { return b.cb.State() }
 // budget is a token bucket: every request puts a part of a token in, every
 // repeat takes a whole one out. So a legacy system that is down gets a tenth
 // more requests, not twice as many: over any time the repeats of an endpoint
-// are at most ratio times its requests, and budgetBurst more.
+// are at most budgetShare times its requests, and budgetBurst more.
 type budget struct {
 	mu     sync.Mutex
 	tokens float64
@@ -150,22 +150,24 @@ type budget struct {
 
 // budgetBurst is how many tokens the bucket holds. They are there from the start,
 // or the first blip after a start could not be bridged.
-const budgetBurst = 3
+const (
+	budgetShare = 0.1
+	budgetBurst = 3
+)
 
 // deposit is called once for every request that was sent, whether it is repeated or
 // not.
-func (b *budget) deposit(ratio float64) {
+func (b *budget) deposit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tokens = min(b.tokens+ratio, budgetBurst)
+	b.tokens = min(b.tokens+budgetShare, budgetBurst)
 }
 
-// withdraw takes the token for one repeat, if there is one. Without a ratio nothing is
-// ever repeated.
-func (b *budget) withdraw(ratio float64) bool {
+// withdraw takes the token for one repeat, if there is one.
+func (b *budget) withdraw() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.tokens < 1 || ratio == 0 {
+	if b.tokens < 1 {
 		return false
 	}
 	b.tokens--

@@ -58,6 +58,29 @@ func TestCallersWhoLeave(t *testing.T) {
 	})
 }
 
+// A request under way whose reply tells a shorter time does not end the longer wait.
+func TestAWaitIsNotEndedSooner(t *testing.T) {
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		told := "30"
+		if r.URL.Query().Get("state") == "A" {
+			time.Sleep(time.Second)
+			told = "5"
+		}
+		w.Header().Set("Retry-After", told)
+		status(429)(w, r)
+	}, "", func(t *testing.T, f *fixture) {
+		var both sync.WaitGroup
+		for _, state := range []string{"pending", "answered"} {
+			both.Go(func() { _, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: state}) })
+		}
+		both.Wait()
+		time.Sleep(10 * time.Second)
+		if got := buyer(t, f.Client, "acme"); got != "held_back" || f.calls.Load() != 2 {
+			t.Errorf("%s after %d requests", got, f.calls.Load())
+		}
+	})
+}
+
 // A half-open breaker lets one list through at a time, and one that nobody waits for says
 // nothing.
 func TestOneProbeAtATime(t *testing.T) {

@@ -189,7 +189,7 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	}
 	switch {
 	case err == io.EOF:
-		return jsonwalk.View(b[:n]), allowed.take(int64(n) - taken)
+		return jsonwalk.View(b[:n]), nil
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
 		return "", invalidReply("encoding", "the compressed reply is damaged")
 	}

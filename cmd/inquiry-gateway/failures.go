@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/upstream"
 )
 
 // What a gateway depends on, and how a part can fail.
@@ -100,7 +101,7 @@ func failuresOf(c config.Config) (rows []failure) {
 		says  string
 	}{
 		{stateSlow, outcomeTooSlow, fmt.Sprintf("after upstream.timeout (%s), at the latest after request_timeout (%s)", u.Timeout, c.RequestTimeout)},
-		{stateDown, outcomeFailed, fmt.Sprintf("after at most %d requests, and at the latest after request_timeout (%s)", u.Retry.Attempts, c.RequestTimeout)},
+		{stateDown, outcomeFailed, fmt.Sprintf("after at most %d requests, and at the latest after request_timeout (%s)", u.Attempts, c.RequestTimeout)},
 		{stateGarbage, outcomeInvalid, "nothing of the reply is served or stored"},
 	} {
 		warm, says := outcomeStale, "marked stale; for stale_if_error: "+strings.Join(served, ", ")
@@ -114,7 +115,7 @@ func failuresOf(c config.Config) (rows []failure) {
 		add(partLegacy, cold.state, knowsNothing, cold.o, "%s", cold.says)
 		if cold.state == stateDown {
 			add(partLegacy, cold.state, knowsBreaker, outcomeUnavailable, "when %g of at least %d requests within %s failed; then one probe every %s",
-				u.Breaker.FailureRatio, u.Breaker.MinRequests, u.Breaker.Window, u.Breaker.OpenFor)
+				u.Breaker.FailureRatio, u.Breaker.MinRequests, upstream.BreakerWindow, u.Breaker.OpenFor)
 		}
 	}
 	if len(c.Redis.Addrs) > 0 {

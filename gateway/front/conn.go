@@ -289,7 +289,7 @@ func (c *Conn) serve() {
 		case !taken:
 			c.handOver(in[:n], i > 0)
 			return
-		case c.last || l.stopping.Load():
+		case c.last:
 			c.linger(in)
 			return
 		case i == 0 || begin.Sub(armed) >= rearmAfter:

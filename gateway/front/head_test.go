@@ -22,9 +22,9 @@ var others = [][2]string{
 	{"GET", "HEAD"}, {"GET", "get"}, {"GET", "PRI"}, {"GET ", "GET  "}, {"GET ", "\r\nGET "}, {"/a", "http://x/a"}, {"/a", "//a"}, {"/a", "*"},
 	{"/a", "/%61"}, {"/a", "/a]"}, {"/a", "/a b"}, {"?b", "?b#c"}, {"/a", "/a\x7f"}, {"1.1", "1.0"}, {"1.1", "1.10"}, {" HTTP/1.1", ""},
 	{"Host: x:1\r\n", ""}, {"x:1", "x@y"}, {"x:1", ""}, {connection, "Connection: close"}, {connection, "authorization: Bearer l"},
-	{connection, "Host: x:1"}, {connection, "Content-Length: 0"}, {connection, "Content-Length : 3"}, {connection, "Transfer-Encoding: identity"},
-	{connection, "Expect: 100-continue"}, {connection, "Upgrade: h2c"}, {connection, "Trailer: A"}, {connection, " folded"}, {connection, ": b"},
-	{connection, "A"}, {connection, "A: \xc3\xa9"}, {connection, "A: \x00"}, {connection, "A: b\rc"}, {"\r\n\r\n", "\r\n"},
+	{connection, "Host: x:1"}, {connection, "Content-Length: 0"}, {connection, "Content-Length : 3"},
+	{connection, "Transfer-Encoding: identity"}, {connection, "Expect: 100-continue"}, {connection, "Upgrade: h2c"}, {connection, "Trailer: A"}, {connection, " folded"},
+	{connection, ": b"}, {connection, "A"}, {connection, "A: \xc3\xa9"}, {connection, "A: \x00"}, {connection, "A: b\rc"}, {"\r\n\r\n", "\r\n"},
 	{"\r\n\r\n", "\r\n\r\n\r\n"}, {"\r\n\r\n", "\n\n"}, {"\r\nHost", "\nHost"}, {"\r\n\r\n", "\r\n\r\nhello"},
 	{"\r\n\r\n", "\r\n\r\n" + canonical},
 }

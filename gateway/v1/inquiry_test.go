@@ -191,7 +191,7 @@ func TestGolden(t *testing.T) {
 		},
 		{Title: "bad byte \xff here", Status: "pending", CreatedAt: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)},
 	}
-	failure := InvalidParameter.Problem()
+	failure := InvalidParameter
 	failure.Source = &Source{Parameter: "status"}
 	for file, got := range map[string][]byte{
 		"testdata/buyer.json":  render(t, "buyer", list),
@@ -293,7 +293,7 @@ func TestRenderingAllocatesTheBody(t *testing.T) {
 func FuzzSelect(f *testing.F) {
 	whole := render(f, "buyer", sample(2))
 	for _, b := range [][]byte{
-		whole, render(f, "seller", sample(2)), Empty(), nil, NotFound.Problem().Render("r"), whole[:len(whole)/2],
+		whole, render(f, "seller", sample(2)), Empty(), nil, NotFound.Render("r"), whole[:len(whole)/2],
 		append(bytes.Clone(whole), ' '),
 	} {
 		f.Add(b, "answered", "delivery")

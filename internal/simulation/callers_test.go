@@ -13,10 +13,16 @@ import (
 	"time"
 )
 
+const (
+	callers = 8
+	// thinks is the mean time between two requests of a caller.
+	thinks = 500 * time.Millisecond
+)
+
 // caller sends requests to random nodes. When and what it asks depends on nothing but the
 // seed.
 type caller struct {
-	w      *world
+	env    *environment
 	name   string
 	rng    *rand.Rand
 	keep   *rand.Rand // which lists it keeps, which depends on the answers
@@ -55,25 +61,37 @@ type request struct {
 
 func (r *request) String() string {
 	return fmt.Sprintf("%s: %s %+v, status %d %s, %q, age %v, sent at %v, answered after %v", r.step, r.run.name, r.want, r.status, r.code,
-		r.outcome, r.age, r.start.Sub(r.node.w.begin), r.end.Sub(r.start))
+		r.outcome, r.age, r.start.Sub(r.node.env.begin), r.end.Sub(r.start))
 }
 
-func newCaller(w *world, name string, compressed bool) *caller {
-	return &caller{w: w, name: name, rng: rngOf(w.seed, name), keep: rngOf(w.seed, name+" keeps"), kept: map[string]cached{},
-		client: &http.Client{Transport: &http.Transport{DialContext: w.net.dialer(name), DisableCompression: !compressed}}}
+func newCaller(env *environment, name string, compressed bool) *caller {
+	transport := &http.Transport{DialContext: env.net.dialer(name), DisableCompression: !compressed}
+	return &caller{
+		env: env, name: name, rng: rngOf(env.seed, name), keep: rngOf(env.seed, name+" keeps"),
+		client: &http.Client{Transport: transport}, kept: map[string]cached{},
+	}
 }
 
-// run asks until the world ends.
-func (c *caller) run(mean time.Duration) {
+// startCallers has the callers ask until the environment ends.
+func (env *environment) startCallers() (wait func()) {
+	var all sync.WaitGroup
+	for i := range callers {
+		c := newCaller(env, fmt.Sprintf("caller %d", i), i%2 == 0)
+		all.Go(c.run)
+	}
+	return all.Wait
+}
+
+func (c *caller) run() {
 	defer c.client.CloseIdleConnections()
 	at := time.Now()
 	for n := 1; ; n++ {
-		at = at.Add(time.Duration(c.rng.ExpFloat64() * float64(mean)))
+		at = at.Add(time.Duration(c.rng.ExpFloat64() * float64(thinks)))
 		time.Sleep(time.Until(at))
-		if c.w.over() {
+		if c.env.over() {
 			return
 		}
-		k := c.w.keys.all[c.rng.IntN(len(c.w.keys.all))]
+		k := c.env.keys.all[c.rng.IntN(len(c.env.keys.all))]
 		want := listKey{kind: k.kind, account: k.account}
 		if c.rng.IntN(3) == 0 {
 			want.status = []string{"pending", "answered"}[c.rng.IntN(2)]
@@ -81,8 +99,7 @@ func (c *caller) run(mean time.Duration) {
 		if c.rng.IntN(6) == 0 {
 			want.inquiryType = []string{"delivery", "refund"}[c.rng.IntN(2)]
 		}
-		node := c.w.nodes[c.rng.IntN(len(c.w.nodes))]
-		maxWait := 2 * requestTimeout
+		node, maxWait := c.env.nodes[c.rng.IntN(nodeCount)], 2*requestTimeout
 		if c.rng.IntN(20) == 0 { // leaves early
 			maxWait = time.Duration(c.rng.IntN(int(50 * time.Millisecond)))
 		}
@@ -91,12 +108,12 @@ func (c *caller) run(mean time.Duration) {
 }
 
 // askOnce has a caller of its own ask a node for a list.
-func (w *world) askOnce(name string, n *node, want listKey) (wait func()) {
+func (env *environment) askOnce(name string, n *node, want listKey) (wait func()) {
 	var one sync.WaitGroup
-	c := newCaller(w, name, len(name)%2 == 0)
+	c := newCaller(env, name, len(name)%2 == 0)
 	one.Go(func() {
 		defer c.client.CloseIdleConnections()
-		c.ask(&request{step: name, node: n, key: w.keys.pick(want.account, 0), want: want}, 2*requestTimeout)
+		c.ask(&request{step: name, node: n, key: env.keys.pick(want.account, 0), want: want}, 2*requestTimeout)
 	})
 	return one.Wait
 }
@@ -115,11 +132,11 @@ func (c *caller) ask(r *request, maxWait time.Duration) {
 	switch {
 	case r.node.current() != r.run:
 	case err == nil:
-		c.w.checks.answered(r)
+		c.env.checks.answered(r)
 	case ctx.Err() != nil && maxWait < requestTimeout:
-		c.w.reach("caller left")
+		c.env.reach("caller left")
 	default:
-		c.w.checks.fail("no answer: %v; %v", err, r)
+		c.env.checks.fail("no answer: %v; %v", err, r)
 	}
 }
 
@@ -132,13 +149,13 @@ func (c *caller) send(ctx context.Context, r *request) error {
 		q.Set("inquiry_type", r.want.inquiryType)
 	}
 	address := "http://" + r.node.address("8080") + "/api/v1/" + r.want.kind + "/inquiries?" + q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "?"), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "?"), http.NoBody)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+r.key.secret)
-	name := r.key.secret + q.Encode()
-	before, had := c.kept[name]
+	req.Header.Set("Authorization", "Bearer "+r.key.id)
+	asked := r.key.id + q.Encode()
+	before, had := c.kept[asked]
 	if had {
 		req.Header.Set("If-None-Match", before.tag)
 	}
@@ -152,12 +169,10 @@ func (c *caller) send(ctx context.Context, r *request) error {
 		return err
 	}
 	r.status, r.outcome = res.StatusCode, res.Header.Get("Cache-Status")
-	if age, err := time.ParseDuration(res.Header.Get("Age") + "s"); err == nil {
-		r.age = age
-	}
+	r.age, _ = time.ParseDuration(res.Header.Get("Age") + "s") // 0 where there is none
 	if r.status == http.StatusNotModified {
 		r.list = before.list
-		c.w.reach("304")
+		c.env.reach("304")
 		return nil
 	}
 	var envelope struct {
@@ -169,10 +184,10 @@ func (c *caller) send(ctx context.Context, r *request) error {
 	}
 	if len(envelope.Errors) > 0 {
 		r.code = envelope.Errors[0].Code
-		c.w.reach("error " + r.code)
+		c.env.reach("error " + r.code)
 	}
 	if r.list = envelope.Data; r.status == http.StatusOK && c.keep.IntN(2) == 0 {
-		c.kept[name] = cached{res.Header.Get("Etag"), r.list}
+		c.kept[asked] = cached{res.Header.Get("Etag"), r.list}
 	}
 	return nil
 }

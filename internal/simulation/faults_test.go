@@ -3,25 +3,27 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// fault is something that goes wrong and ends. While it lasts, and for a while after it, its
-// scopes are in trouble; N among them is the node that was drawn, A the account.
-type fault struct {
-	name   string
-	scopes string
-	begin  func(d *draw) (end func())
+// event is a fault, which begins and ends, or a step that operators and callers take. While
+// it lasts, and for a while after it, its scopes are in trouble; N among them is the node
+// that was drawn, A the account.
+type event struct {
+	name, scopes string
+	begin        func(d *draw) (end func()) // end is nil where nothing lasts
 }
 
-// draw is one fault or deed, drawn with all that it may need.
+// draw is what one event was drawn with.
 type draw struct {
-	w       *world
+	env     *environment
 	rng     *rand.Rand
 	client  *http.Client // of the operator
 	node    *node
@@ -29,14 +31,14 @@ type draw struct {
 }
 
 // faults are drawn one to three at a time.
-func faults() []fault {
-	return []fault{
+func faults() []event {
+	return selected([]event{
 		{"redis dies", "shared fleet redis auth", (*draw).redisDies},
 		{"redis forgets", "fleet auth", (*draw).redisForgets},
-		{"redis stalls", "shared fleet redis", func(d *draw) func() { return d.w.redis.stall() }},
+		{"redis stalls", "shared fleet redis", func(d *draw) func() { return d.env.redis.stall() }},
 		{"redis is slow or refuses", "shared fleet redis", (*draw).redisIsBad},
 		{"messages are lost", "fleet", (*draw).messagesAreLost},
-		{"entries are damaged", "fleet", (*draw).damage},
+		{"entries are corrupted", "fleet", (*draw).corruptEntries},
 		{"the way to redis is bad", "shared fleet redis:N", func(d *draw) func() { return d.badWay("redis") }},
 		{"the way to the legacy is bad", "shared fleet way", func(d *draw) func() { return d.badWay("legacy") }},
 		{"the legacy is down", "shared fleet", (*draw).legacyIsDown},
@@ -44,128 +46,119 @@ func faults() []fault {
 		{"the lists of one account fail", "account:A", (*draw).oneAccountFails},
 		{"a node crashes", "fleet N", (*draw).nodeCrashes},
 		{"a node restarts", "fleet N", (*draw).nodeRestarts},
-	}
+	})
 }
 
-// deed is what operators and callers do, in calm or beside faults.
-type deed struct {
-	name   string
-	scopes string
-	do     func(d *draw)
-}
-
-func deeds() []deed {
-	return []deed{
-		{"purges", "", (*draw).purges},
-		{"purges during fills", "shared fleet way", (*draw).purgesDuringFills},
-		{"purges that redis forgets", "shared fleet redis:N auth", (*draw).purgesForgotten},
-		{"a key is revoked", "", (*draw).revoke},
-		{"the policy changes", "", (*draw).policyChanges},
-		{"the mapping changes", "shared fleet", (*draw).mappingChanges},
-		{"a configuration is broken", "", (*draw).brokenConfiguration},
-		{"a storm on a cold list", "", (*draw).storm},
-		{"a rush on one node", "shared fleet", (*draw).rush},
-	}
-}
-
-// event is a fault or a deed.
-type event struct {
-	name string
-	run  func(d *draw, lasts time.Duration)
-}
-
-// events are all whose names the flag selects.
-func events(faultsToo bool) (all []event) {
-	selected := regexp.MustCompile(*only)
-	add := func(name, scopes string, run func(d *draw, lasts time.Duration)) {
-		if !selected.MatchString(name) {
-			return
+// steps are taken in calm or beside faults.
+func steps() []event {
+	step := func(take func(d *draw)) func(d *draw) func() {
+		return func(d *draw) func() {
+			take(d)
+			return nil
 		}
-		all = append(all, event{name, func(d *draw, lasts time.Duration) {
-			d.w.log("%s: node %s, account %s, for %v", name, d.node.scope(), d.account, lasts)
-			d.w.reach(name)
-			defer d.w.checks.begin(strings.Fields(strings.NewReplacer("N", d.node.scope(), "A", d.account).Replace(scopes))...)()
-			run(d, lasts)
-		}})
 	}
-	if !faultsToo {
-		for _, deed := range deeds() {
-			add(deed.name, deed.scopes, func(d *draw, _ time.Duration) { deed.do(d) })
-		}
-		return all
-	}
-	for _, f := range faults() {
-		add(f.name, f.scopes, func(d *draw, lasts time.Duration) {
-			end := f.begin(d)
-			time.Sleep(lasts)
-			end()
-		})
-	}
-	return all
+	return selected([]event{
+		{"purges", "", step((*draw).purges)},
+		{"purges during fills", "shared fleet way", step((*draw).purgesDuringFills)},
+		{"purges that redis forgets", "shared fleet redis:N auth", step((*draw).purgesForgotten)},
+		{"a key is revoked", "", step((*draw).revoke)},
+		{"the policy changes", "", step((*draw).policyChanges)},
+		{"the mapping changes", "shared fleet", step((*draw).mappingChanges)},
+		{"a configuration is broken", "", step((*draw).brokenConfiguration)},
+		{"a storm on a cold list", "", step((*draw).storm)},
+		{"a rush on one node", "shared fleet", step((*draw).rush)},
+	})
 }
+
+// selected are the events whose names the flag names.
+func selected(all []event) (some []event) {
+	wanted := regexp.MustCompile(*only)
+	for _, e := range all {
+		if wanted.MatchString(e.name) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// run lets an event happen, and a fault last.
+func (d *draw) run(e event, lasts time.Duration) {
+	d.env.log("%s: node %s, account %s, for %v", e.name, d.node.scope(), d.account, lasts)
+	d.env.reach(e.name)
+	scopes := strings.NewReplacer("N", d.node.scope(), "A", d.account).Replace(e.scopes)
+	defer d.env.checks.begin(strings.Fields(scopes)...)()
+	if end := e.begin(d); end != nil {
+		time.Sleep(lasts)
+		end()
+	}
+}
+
+// nothing has to be done at the end of what heals by itself.
+func nothing() {}
 
 // draw draws a node and an account.
-func (w *world) draw(rng *rand.Rand, client *http.Client) *draw {
-	return &draw{w, rand.New(rand.NewPCG(rng.Uint64(), 0)), client, w.nodes[rng.IntN(len(w.nodes))], accounts()[rng.IntN(len(accounts()))]}
+func (env *environment) draw(rng *rand.Rand, client *http.Client) *draw {
+	accounts := accounts()
+	own := rand.New(rand.NewPCG(rng.Uint64(), 0))
+	return &draw{env, own, client, env.nodes[rng.IntN(len(env.nodes))], accounts[rng.IntN(len(accounts))]}
 }
 
-// happen lets faults and deeds happen until then, and ends in calm: one to three faults at
-// a time, each at its own moment and for its own time, with up to two deeds beside them.
-func (w *world) happen(until time.Time) {
-	rng, client := rngOf(w.seed, "events"), w.operator()
+// randomly runs faults and steps until then, and ends in calm: one to three faults at a
+// time, each at its own moment and for its own time, with up to two steps beside them.
+func (env *environment) randomly(until time.Time) {
+	rng, client := rngOf(env.seed, "events"), env.operator()
 	defer client.CloseIdleConnections()
 	var running sync.WaitGroup
-	for time.Now().Before(until) && !w.over() {
-		for _, some := range []struct {
-			of   []event
-			most int
-		}{{events(true), 1 + rng.IntN(3)}, {events(false), rng.IntN(3)}} {
-			for _, i := range rng.Perm(len(some.of))[:min(some.most, len(some.of))] {
-				d := w.draw(rng, client)
-				after, lasts := d.between(0, 6), time.Duration(rng.Float64()*float64(d.between(0.2, 15)))
-				running.Go(func() {
-					time.Sleep(after)
-					some.of[i].run(d, lasts)
-				})
-			}
+	some := func(of []event, most int) {
+		for _, i := range rng.Perm(len(of))[:min(most, len(of))] {
+			d := env.draw(rng, client)
+			after, lasts := d.between(0, 6), time.Duration(rng.Float64()*float64(d.between(0.2, 15)))
+			running.Go(func() {
+				time.Sleep(after)
+				d.run(of[i], lasts)
+			})
 		}
+	}
+	for time.Now().Before(until) && !env.over() {
+		some(faults(), 1+rng.IntN(3))
+		some(steps(), rng.IntN(3))
 		running.Wait()
-		w.calm(d0(rng))
+		env.calm(aWhile(rng))
 	}
 }
 
-// all lets one event happen after the other.
-func (w *world) all(events []event) {
-	rng, client := rngOf(w.seed, "events"), w.operator()
+// inTurn runs one event after the other.
+func (env *environment) inTurn(events []event) {
+	rng, client := rngOf(env.seed, "events"), env.operator()
 	defer client.CloseIdleConnections()
 	for _, e := range events {
-		if !w.over() {
-			e.run(w.draw(rng, client), d0(rng))
-			w.calm(d0(rng))
+		if !env.over() {
+			env.draw(rng, client).run(e, aWhile(rng))
+			env.calm(aWhile(rng))
 		}
 	}
 }
 
-// d0 is how long a fault lasts that comes alone, and how long calm is watched.
-func d0(rng *rand.Rand) time.Duration {
+// aWhile is how long a fault lasts that comes alone, and how long calm is watched.
+func aWhile(rng *rand.Rand) time.Duration {
 	return time.Duration((4 + 8*rng.Float64()) * float64(time.Second))
 }
 
-func (w *world) operator() *http.Client {
-	return &http.Client{Transport: &http.Transport{DialContext: w.net.dialer("operator")}}
+func (env *environment) operator() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: env.net.dialer("operator")}}
 }
 
 // neverCalm is longer than any trouble takes.
 const neverCalm = 10 * time.Minute
 
 // calm lets the fleet recover, and then be watched.
-func (w *world) calm(watched time.Duration) {
-	for begun := time.Now(); !w.over() && !w.checks.settled(time.Now()); time.Sleep(time.Second) {
+func (env *environment) calm(watched time.Duration) {
+	for begun := time.Now(); !env.over() && !env.checks.settled(time.Now()); time.Sleep(time.Second) {
 		if time.Since(begun) > neverCalm {
-			w.checks.fail("not well again after %v: %s", neverCalm, w.checks.troubled(time.Now()))
+			env.checks.fail("not well again after %v: %s", neverCalm, env.checks.troubled(time.Now()))
 		}
 	}
-	w.log("all is well")
+	env.log("all is well")
 	time.Sleep(watched)
 }
 
@@ -173,58 +166,69 @@ func (d *draw) between(low, high float64) time.Duration {
 	return time.Duration((low + d.rng.Float64()*(high-low)) * float64(time.Second))
 }
 
+// coin is true at random, in share of the cases.
+func (d *draw) coin(share float64) bool { return d.rng.Float64() < share }
+
 // one of several, at random.
 func one[T any](d *draw, of ...T) T { return of[d.rng.IntN(len(of))] }
 
 func (d *draw) buyer() string { return one(d, buyers()...) }
 
+func (d *draw) anyNode() *node { return one(d, d.env.nodes...) }
+
 // redisDies comes back with its data, without it, or as a replica that lags.
 func (d *draw) redisDies() func() {
-	w := d.w
-	w.net.crash("redis", d.rng.IntN(2) == 0)
-	w.redis.disconnect()
+	d.env.net.crash("redis", d.coin(0.5))
+	d.env.redis.disconnect()
 	return func() {
-		lost := d.rng.IntN(3) > 0 && d.forget()
-		w.redis.serve(w.net.listen("redis", redisAddress))
-		d.restoreKeys(lost)
+		lost := d.coin(0.67)
+		if lost {
+			d.forget()
+		}
+		d.env.redis.serve(d.env.net.listen("redis", redisAddress))
+		if lost {
+			d.restoreKeys()
+		}
 	}
 }
 
 // forget has Redis lose all of its memory, or what is younger than a moment.
-func (d *draw) forget() bool {
-	d.w.redis.with(func() {
-		if d.rng.IntN(2) == 0 {
-			d.w.redis.store.clear()
+func (d *draw) forget() {
+	d.env.redis.with(func() {
+		if d.coin(0.5) {
+			d.env.redis.store.clear()
 		} else {
-			d.w.redis.store.rollBack(d.between(0.5, 3))
+			d.env.redis.store.rollBack(d.between(0.5, 3))
 		}
-		d.w.checks.lost()
+		d.env.checks.lost()
 	})
-	return true
 }
 
 func (d *draw) redisForgets() func() {
 	d.forget()
-	return func() { d.restoreKeys(true) }
+	return d.restoreKeys
 }
 
 // restoreKeys is what an operator does some time after Redis has lost its keys.
-func (d *draw) restoreKeys(lost bool) {
-	if lost && d.w.keys.inRedis {
+func (d *draw) restoreKeys() {
+	if d.env.keys.inRedis {
 		time.Sleep(d.between(0, 3))
-		d.w.redis.with(d.w.keys.restore)
-		d.w.checks.keysRestored()
+		d.env.redis.with(d.env.keys.restore)
+		d.env.checks.keysRestored()
 	}
 }
 
 func (d *draw) redisIsBad() func() {
 	slow, text := d.between(0, 0.15), ""
-	if d.rng.IntN(2) == 0 {
+	if d.coin(0.5) {
 		slow, text = 0, one(d, "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica.",
 			"OOM command not allowed when used memory > 'maxmemory'.", "NOPERM this user has no permissions")
 	}
-	d.w.redis.with(func() { d.w.redis.slow, d.w.redis.refuse = slow, text })
-	return func() { d.w.redis.with(func() { d.w.redis.slow, d.w.redis.refuse = 0, "" }) }
+	set := func(slow time.Duration, text string) {
+		d.env.redis.with(func() { d.env.redis.slow, d.env.redis.refuse = slow, text })
+	}
+	set(slow, text)
+	return func() { set(0, "") }
 }
 
 func (d *draw) messagesAreLost() func() {
@@ -236,47 +240,48 @@ func (d *draw) messagesAreLost() func() {
 	}
 }
 
-func (d *draw) mute(share float64) { d.w.redis.with(func() { d.w.redis.mute = share }) }
+// mute loses a share of the messages of Redis.
+func (d *draw) mute(share float64) { d.env.redis.with(func() { d.env.redis.mute = share }) }
 
-// damage changes bytes of the lists in Redis.
-func (d *draw) damage() func() {
-	d.w.redis.with(func() {
-		for key, v := range d.w.redis.store.values {
+// corruptEntries changes bytes of the lists in Redis.
+func (d *draw) corruptEntries() func() {
+	d.env.redis.with(func() {
+		values := d.env.redis.store.values
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			v := values[key]
 			if b := []byte(v.text); strings.Contains(key, "{") && len(b) > 50 {
 				b[d.rng.IntN(len(b))] ^= 1 << d.rng.IntN(8)
 				v.text = string(b)
-				d.w.redis.store.values[key] = v
+				values[key] = v
 			}
 		}
 	})
-	return func() {}
+	return nothing
 }
 
 // badWay cuts the way of the node to a host, in one direction or both, or makes it slow.
 func (d *draw) badWay(host string) func() {
-	var there, back condition
+	cut := condition{cut: true}
 	switch d.rng.IntN(4) {
 	case 0:
-		there.cut = true
+		return d.way(host, cut, condition{})
 	case 1:
-		back.cut = true
+		return d.way(host, condition{}, cut)
 	case 2:
-		there.cut, back.cut = true, true
-	default:
-		there.slow = d.between(0, 0.4)
+		return d.way(host, cut, cut)
 	}
-	return d.way(host, there, back)
+	return d.way(host, condition{slow: d.between(0, 0.4)}, condition{})
 }
 
 func (d *draw) way(host string, there, back condition) (heal func()) {
 	r := d.node.current()
 	if r == nil {
-		return func() {}
+		return nothing
 	}
 	set := func(there, back condition) {
 		if d.node.current() == r {
-			d.w.net.set(way{r.name, host}, there)
-			d.w.net.set(way{host, r.name}, back)
+			d.env.net.set(way{r.name, host}, there)
+			d.env.net.set(way{host, r.name}, back)
 		}
 	}
 	set(there, back)
@@ -284,25 +289,26 @@ func (d *draw) way(host string, there, back condition) (heal func()) {
 }
 
 func (d *draw) legacyIsDown() func() {
-	d.w.net.crash("legacy", d.rng.IntN(2) == 0)
-	return func() { d.w.legacy.serve(d.w.net.listen("legacy", legacyAddress)) }
+	d.env.net.crash("legacy", d.coin(0.5))
+	return func() { d.env.legacy.serve(d.env.net.listen("legacy", legacyAddress)) }
 }
 
 func (d *draw) legacyFails() func() {
-	m := misbehaviour{name: one(d, "500", "502", "503", "429", "cut", "slow", "garbage", "foreign", "part"), rate: 0.2 + 0.8*d.rng.Float64(), delay: d.between(0, 0.2)}
-	if m.name == "slow" {
-		m.rate, m.delay = 1, d.between(0.2, 2)
+	f := failure{name: one(d, "500", "502", "503", "429", "cut", "slow", "garbage", "foreign", "part"), rate: 0.2 + 0.8*d.rng.Float64(), delay: d.between(0, 0.2)}
+	if f.name == "slow" {
+		f.rate, f.delay = 1, d.between(0.2, 2)
 	}
-	return d.w.legacy.misbehave(m)
+	return d.env.legacy.inject(f)
 }
 
 // oneAccountFails must be nobody else's trouble, however often its lists are asked for. Mostly
 // an outage of all ends meanwhile, so that probes meet these lists.
 func (d *draw) oneAccountFails() func() {
-	end := d.w.legacy.misbehave(misbehaviour{name: one(d, "404", "404", "404", "garbage", "foreign", "part"), account: d.account, rate: 1}) // 429 is for the whole fleet
-	outage, most := d.rng.IntN(4) > 0, 20
-	if outage {
-		endOutage, well := d.w.legacy.misbehave(misbehaviour{name: "500", rate: 1}), d.w.checks.begin("shared", "fleet")
+	// A 429 is for the whole fleet, so it is none of these.
+	end := d.env.legacy.inject(failure{name: one(d, "404", "404", "404", "garbage", "foreign", "part"), account: d.account, rate: 1})
+	most := 20
+	if d.coin(0.75) {
+		endOutage, well := d.env.legacy.inject(failure{name: "500", rate: 1}), d.env.checks.begin("shared", "fleet")
 		d.purge(d.node, d.account) // nothing is left to be served stale
 		time.Sleep(d.between(4, 6))
 		endOutage()
@@ -310,15 +316,15 @@ func (d *draw) oneAccountFails() func() {
 		most = 120
 	}
 	for range most {
-		want := listKey{kind: kindOf(d.account), account: d.account, status: one(d, "", "pending", "answered"), inquiryType: one(d, "", "delivery", "refund", "product")}
-		d.w.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.w.nodes[d.rng.IntN(nodeCount)], want)()
+		want := listKey{kindOf(d.account), d.account, one(d, "", "pending", "answered"), one(d, "", "delivery", "refund", "product")}
+		d.env.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.anyNode(), want)()
 		time.Sleep(d.between(0, 0.4))
 	}
 	return end
 }
 
 func (d *draw) nodeCrashes() func() {
-	d.node.crash(d.rng.IntN(2) == 0)
+	d.node.crash(d.coin(0.5))
 	return d.startNode
 }
 
@@ -331,22 +337,22 @@ func (d *draw) startNode() {
 func (d *draw) nodeRestarts() func() {
 	d.node.stop()
 	d.startNode()
-	return func() {}
+	return nothing
 }
 
 func (d *draw) purges() {
 	for range 1 + d.rng.IntN(5) {
-		if d.rng.IntN(4) == 0 {
-			d.purgeKind(d.w.nodes[d.rng.IntN(nodeCount)], kindOf(d.account))
+		if d.coin(0.25) {
+			d.purgeKind(d.anyNode(), kindOf(d.account))
 		} else {
-			d.purge(d.w.nodes[d.rng.IntN(nodeCount)], one(d, accounts()...))
+			d.purge(d.anyNode(), one(d, accounts()...))
 		}
 		time.Sleep(d.between(0, 2))
 	}
 }
 
 func (d *draw) purge(n *node, account string) {
-	if d.rng.IntN(5) == 0 { // the legacy does it, by a hint
+	if d.coin(0.2) { // the legacy does it, by a hint
 		d.post(&purge{node: n, account: account}, "/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, account))
 		return
 	}
@@ -361,10 +367,8 @@ func (d *draw) post(p *purge, path, body string) {
 	if p.run, p.begin = p.node.current(), time.Now(); p.run == nil {
 		return
 	}
-	c := d.w.checks
-	c.mu.Lock()
-	c.purges = append(c.purges, p)
-	c.mu.Unlock()
+	c := d.env.checks
+	c.with(func() { c.purges = append(c.purges, p) })
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	status := 0
@@ -377,18 +381,16 @@ func (d *draw) post(p *purge, path, body string) {
 			status, err = res.StatusCode, res.Body.Close()
 		}
 	}
-	d.w.log("%s %s by %s: %d %v", path, body, p.run.name, status, err)
-	d.w.reach(fmt.Sprintf("%s %d", path, status))
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	d.env.log("%s %s by %s: %d %v", path, body, p.run.name, status, err)
+	d.env.reach(fmt.Sprintf("%s %d", path, status))
 	if err == nil {
-		p.end, p.ok = time.Now(), status == http.StatusOK
+		c.with(func() { p.end, p.ok = time.Now(), status == http.StatusOK })
 	}
 }
 
 // ask has a caller of its own ask for a list.
 func (d *draw) ask(n *node, account string) (wait func()) {
-	return d.w.askOnce(fmt.Sprintf("asked %d", d.rng.Uint32()), n, listKey{kind: kindOf(account), account: account})
+	return d.env.askOnce(fmt.Sprintf("asked %d", d.rng.Uint32()), n, listKey{kind: kindOf(account), account: account})
 }
 
 // purgesDuringFills has answers on their way while their lists are purged.
@@ -408,41 +410,41 @@ func (d *draw) purgesDuringFills() {
 // one come before anybody can notice. The node has the purged list, and is asked for it
 // afterwards. What comes of it depends on moments, so it is done more than once.
 func (d *draw) purgesForgotten() {
-	by, other := d.w.nodes[(d.node.index+1)%nodeCount], d.w.nodes[(d.node.index+2)%nodeCount]
+	by, other := d.env.nodes[(d.node.index+1)%nodeCount], d.env.nodes[(d.node.index+2)%nodeCount]
 	for range 6 {
 		account := d.buyer()
 		d.ask(d.node, account)()
-		end := d.w.checks.begin("redis:" + d.node.scope())
-		heal := d.way("redis", condition{cut: true}, condition{cut: d.rng.IntN(2) == 0})
+		end := d.env.checks.begin("redis:" + d.node.scope())
+		heal := d.way("redis", condition{cut: true}, condition{cut: d.coin(0.5)})
 		time.Sleep(d.between(0.1, 0.3))
 		d.mute(1) // else the message arrives late
 		d.purge(by, account)
 		time.Sleep(d.between(0, 0.3))
 		d.forget()
-		if d.rng.IntN(3) > 0 {
+		if d.coin(0.67) {
 			d.purge(other, sellers()[0])
 		}
 		d.mute(0)
 		time.Sleep(d.between(0, 0.3))
 		heal()
-		d.restoreKeys(true)
+		d.restoreKeys()
 		end()
-		for time.Sleep(purgeBound + slack); d.rng.IntN(8) > 0; time.Sleep(d.between(0, 0.5)) {
+		for time.Sleep(purgeBound + slack); d.coin(0.88); time.Sleep(d.between(0, 0.5)) {
 			d.ask(d.node, account)()
 		}
 	}
 }
 
 func (d *draw) revoke() {
-	if k := d.w.keys.pick(d.account, 1+d.rng.IntN(keysOfAccount-1)); d.w.keys.revokedAt(k).IsZero() {
-		d.w.keys.revoke(k)
+	if k := d.env.keys.pick(d.account, 1+d.rng.IntN(keysOfAccount-1)); d.env.keys.revokedAt(k).IsZero() {
+		d.env.keys.revoke(k)
 	}
 }
 
 func (d *draw) policyChanges() {
 	for range 1 + d.rng.IntN(3) {
 		p := formOf(d.rng.Uint64()).policy
-		for _, n := range d.w.nodes {
+		for _, n := range d.env.nodes {
 			p.mapping = n.last().mapping
 			n.reload(p)
 			time.Sleep(d.between(0, 2))
@@ -453,9 +455,9 @@ func (d *draw) policyChanges() {
 // mappingChanges rolls another mapping out, node by node, while fills of one list are under
 // way.
 func (d *draw) mappingChanges() {
-	defer d.w.legacy.misbehave(misbehaviour{name: "slow", rate: 1, delay: d.between(0, 0.5)})()
+	defer d.env.legacy.inject(failure{name: "slow", rate: 1, delay: d.between(0, 0.5)})()
 	for range 1 + d.rng.IntN(4) {
-		for _, n := range d.w.nodes {
+		for _, n := range d.env.nodes {
 			p := n.last()
 			p.mapping = map[string]string{"m1": "m2", "m2": "m1"}[p.mapping]
 			n.reload(p)
@@ -474,11 +476,7 @@ func (d *draw) mappingChanges() {
 
 func (d *draw) brokenConfiguration() {
 	for _, text := range []string{"\nno_such_key: 1\n", ""} {
-		d.node.mu.Lock()
-		if !d.node.waiting {
-			d.node.write(d.node.policies[len(d.node.policies)-1].policy, text)
-		}
-		d.node.mu.Unlock()
+		d.node.breakFile(text)
 		time.Sleep(d.between(1, 3))
 	}
 }
@@ -488,7 +486,7 @@ func (d *draw) storm() {
 	d.purge(d.node, d.account)
 	time.Sleep(purgeBound)
 	for i := range 24 {
-		defer d.ask(d.w.nodes[i%nodeCount], d.account)()
+		defer d.ask(d.env.nodes[i%nodeCount], d.account)()
 	}
 }
 
@@ -501,7 +499,8 @@ func (d *draw) rush() {
 		for _, account := range buyers() {
 			for _, status := range []string{"", "pending", "answered"} {
 				for _, inquiryType := range []string{"", "delivery"} {
-					waits = append(waits, d.w.askOnce(fmt.Sprintf("rush %d", d.rng.Uint32()), d.node, listKey{kindBuyer, account, status, inquiryType}))
+					want := listKey{kindBuyer, account, status, inquiryType}
+					waits = append(waits, d.env.askOnce(fmt.Sprintf("rush %d", d.rng.Uint32()), d.node, want))
 				}
 			}
 		}

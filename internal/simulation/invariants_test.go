@@ -36,7 +36,7 @@ const (
 // Besides, every answer comes in time. What is promised depends on what is wrong: that is the
 // troubles.
 type checks struct {
-	w        *world
+	env      *environment
 	onAnswer func(*request) // is called with each good list
 
 	mu       sync.Mutex
@@ -68,25 +68,31 @@ type purge struct {
 
 func (p *purge) hits(k listKey) bool { return p.account == k.account || p.kind == k.kind }
 
-func newChecks(w *world) *checks {
-	return &checks{w: w, onAnswer: func(*request) {}, troubles: map[string]*trouble{}, asked: map[string]time.Time{}}
+func newChecks(env *environment) *checks {
+	return &checks{env: env, onAnswer: func(*request) {}, troubles: map[string]*trouble{}, asked: map[string]time.Time{}}
 }
 
 // fail ends the run, from any goroutine. Only the first failure counts.
 func (c *checks) fail(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	c.w.log("FAILED: %s", text)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failure == "" {
-		c.failure = fmt.Sprintf("at %v: %s", time.Since(c.w.begin), text)
-	}
+	c.env.log("FAILED: %s", text)
+	c.with(func() {
+		if c.failure == "" {
+			c.failure = fmt.Sprintf("at %v: %s", time.Since(c.env.begin), text)
+		}
+	})
 }
 
-func (c *checks) failed() bool {
+func (c *checks) failed() (failed bool) {
+	c.with(func() { failed = c.failure != "" })
+	return failed
+}
+
+// with reads or writes what mu guards.
+func (c *checks) with(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.failure != ""
+	f()
 }
 
 // begin notes a trouble in scopes until end is called.
@@ -103,7 +109,7 @@ func (c *checks) begin(scopes ...string) (end func()) {
 			t.began = time.Now()
 		}
 	}
-	return sync.OnceFunc(func() {
+	return func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		now := time.Now()
@@ -111,11 +117,9 @@ func (c *checks) begin(scopes ...string) (end func()) {
 			t := c.troubles[scope]
 			t.active--
 			t.ended = now
-			if s := now.Add(min(2*now.Sub(t.began), settleMost) + settleOf); s.After(t.settled) {
-				t.settled = s
-			}
+			t.settled = latest(t.settled, now.Add(min(2*now.Sub(t.began), settleMost)+settleOf))
 		}
-	})
+	}
 }
 
 // troubled are those of the scopes, or of all, that are not well or were not for long enough.
@@ -152,20 +156,12 @@ func (c *checks) wellSince(scopes ...string) (since time.Time) {
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // lost notes that Redis has lost some of its memory.
-func (c *checks) lost() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.losses = append(c.losses, time.Now())
-}
+func (c *checks) lost() { c.with(func() { c.losses = append(c.losses, time.Now()) }) }
 
 // lastLoss is zero where there was none. The caller holds mu.
 func (c *checks) lastLoss() time.Time { return latest(append(c.losses, time.Time{})...) }
 
-func (c *checks) keysRestored() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.restored = time.Now()
-}
+func (c *checks) keysRestored() { c.with(func() { c.restored = time.Now() }) }
 
 // answered checks one answer.
 func (c *checks) answered(r *request) {
@@ -185,13 +181,13 @@ func (c *checks) inTime(r *request) string {
 }
 
 func (c *checks) allowed(r *request) string {
-	revoked, good := c.w.keys.revokedAt(r.key), r.status == 200 || r.status == 304
+	revoked, good := c.env.keys.revokedAt(r.key), r.status == 200 || r.status == 304
 	switch {
 	case revoked.IsZero() && (r.status == 401 || r.status == 403):
 		return "a good key was refused"
 	case revoked.IsZero(), r.start.Before(revoked):
 	case r.status == 401:
-		c.w.reach("revoked key refused")
+		c.env.reach("revoked key refused")
 	case good && r.start.Sub(revoked) > c.revocationBound(r, revoked):
 		return fmt.Sprintf("a key that was revoked %v ago was good", r.start.Sub(revoked))
 	}
@@ -199,7 +195,7 @@ func (c *checks) allowed(r *request) string {
 }
 
 func (c *checks) revocationBound(r *request, revoked time.Time) time.Duration {
-	if !c.w.keys.inRedis {
+	if !c.env.keys.inRedis {
 		return keysBound + slack
 	}
 	c.mu.Lock()
@@ -226,7 +222,7 @@ func (c *checks) available(r *request) string {
 	if r.status == 401 || !c.settled(r.start, "shared", r.node.scope(), "account:"+r.want.account, "auth") {
 		return ""
 	}
-	c.w.reach("an answer in calm")
+	c.env.reach("an answer in calm")
 	switch {
 	case c.tight() && (r.status == 503 || r.status == 504 || strings.Contains(r.outcome, "stale-error")): // the ceiling
 	case r.status != 200 && r.status != 304:
@@ -288,7 +284,7 @@ func (c *checks) recognise(r *request) (a *answer, mark, problem string) {
 	if kind != r.want.kind || account != r.want.account {
 		return nil, "", fmt.Sprintf("the list is that of %s %s", kind, account)
 	}
-	if a = c.w.legacy.answer(number); a == nil || a.version != version {
+	if a = c.env.legacy.answer(number); a == nil || a.version != version {
 		return nil, "", "the legacy has never sent this list"
 	}
 	want := records(r.want, version, number)
@@ -311,7 +307,7 @@ func (c *checks) young(r *request, a *answer, policies []policy) string {
 			outcome = "answer " + name
 		}
 	}
-	c.w.reach(outcome)
+	c.env.reach(outcome)
 	for _, p := range policies {
 		switch {
 		case outcome == "answer stale-error":
@@ -345,7 +341,7 @@ func (c *checks) notPurged(r *request, a *answer) string {
 			continue
 		}
 		if since, holds := c.holdsSince(p, r); holds && r.start.After(since) {
-			return fmt.Sprintf("the list is of before the purge at %v by %s, which holds here since %v", p.begin.Sub(c.w.begin), p.run.name, since.Sub(c.w.begin))
+			return fmt.Sprintf("the list is of before the purge at %v by %s, which holds here since %v", p.begin.Sub(c.env.begin), p.run.name, since.Sub(c.env.begin))
 		}
 	}
 	return ""
@@ -370,10 +366,11 @@ func (c *checks) holdsSince(p *purge, r *request) (since time.Time, holds bool) 
 }
 
 // purgedSince tells whether a list was purged after a moment.
-func (c *checks) purgedSince(k listKey, at time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.purges, func(p *purge) bool { return p.hits(k) && (p.end.IsZero() || p.end.After(at)) })
+func (c *checks) purgedSince(k listKey, at time.Time) (purged bool) {
+	c.with(func() {
+		purged = slices.ContainsFunc(c.purges, func(p *purge) bool { return p.hits(k) && (p.end.IsZero() || p.end.After(at)) })
+	})
+	return purged
 }
 
 // fetch checks that a fetch is needed: nobody else makes it, and nobody has just made it. The
@@ -382,7 +379,7 @@ func (c *checks) fetch(a *answer, running map[int]*answer, last *answer) {
 	if c.tight() || !c.settled(a.at, "shared", "fleet", "account:"+a.key.account) || c.purgedSince(a.key, a.at.Add(-requestTimeout)) {
 		return
 	}
-	c.w.reach("a fetch in calm")
+	c.env.reach("a fetch in calm")
 	for _, other := range running {
 		if other.mapping == a.mapping {
 			c.fail("%s fetches %+v while %s fetches it since %v", a.node, a.key, other.node, a.at.Sub(other.at))
@@ -392,7 +389,7 @@ func (c *checks) fetch(a *answer, running map[int]*answer, last *answer) {
 		return
 	}
 	age := a.at.Sub(last.at)
-	for _, n := range c.w.nodes {
+	for _, n := range c.env.nodes {
 		for _, p := range n.during(last.at, a.at) {
 			if p.mapping != a.mapping || age > time.Duration(float64(p.ttl)*(1-jitter))-slack {
 				return
@@ -403,40 +400,53 @@ func (c *checks) fetch(a *answer, running map[int]*answer, last *answer) {
 }
 
 // tight tells whether the ceiling is reached although all is well.
-func (c *checks) tight() bool { return c.w.ceiling > 0 && c.w.ceiling < roomy }
+func (c *checks) tight() bool { return c.env.ceiling > 0 && c.env.ceiling < roomy }
 
-// sent counts the requests on the wire to the legacy. A request may have waited for its
-// connection, as long as a fetch may take, where the way is in trouble. A node that alone is
-// cut off from Redis adds its own part: operation.md says so.
+// sent counts the requests on the wire to the legacy.
 func (c *checks) sent(w way, data []byte) {
-	if w.to != "legacy" || c.w.ceiling == 0 || !bytes.HasPrefix(data, []byte("GET ")) {
+	if w.to != "legacy" || c.env.ceiling == 0 || !bytes.HasPrefix(data, []byte("GET ")) {
 		return
 	}
-	now, most := time.Now(), c.w.ceiling
-	c.mu.Lock()
-	if !c.wellSince("way").Add(upstreamTimeout + time.Second).Before(now) {
-		most *= 2
-	}
-	if well := c.wellSince("redis"); well.Before(now) {
-		alone, lately := 0, func(t time.Time) bool { return !t.Add(upstreamTimeout + time.Second).Before(now) }
-		for _, n := range c.w.nodes {
-			if lately(c.wellSince("redis:" + n.scope())) {
-				alone++
-			}
-		}
-		if lately(well) { // a node that has not asked meanwhile is not alone, the others are until they try again
-			alone = max(alone, nodeCount-1)
-		}
-		most += alone * ((9*c.w.ceiling + 10*nodeCount - 1) / (10 * nodeCount))
-	}
-	c.requests = slices.DeleteFunc(c.requests, func(at time.Time) bool { return now.Sub(at) >= time.Second })
-	c.requests = append(c.requests, now)
-	n := len(c.requests)
-	c.mu.Unlock()
-	if n > c.w.ceiling/2 {
-		c.w.reach("half of the ceiling")
+	var n, most int
+	c.with(func() {
+		now := time.Now()
+		c.requests = slices.DeleteFunc(c.requests, func(at time.Time) bool { return now.Sub(at) >= time.Second })
+		c.requests = append(c.requests, now)
+		n, most = len(c.requests), c.mostRequests(now)
+	})
+	if n > c.env.ceiling/2 {
+		c.env.reach("half of the ceiling")
 	}
 	if n > most {
 		c.fail("%d requests to the legacy in a second, of at most %d", n, most)
 	}
+}
+
+// mostRequests is the ceiling with what operation.md says that may come on top. A request
+// may have waited for its connection, as long as a fetch may take, where the way is in
+// trouble. The caller holds mu.
+func (c *checks) mostRequests(now time.Time) int {
+	most, lately := c.env.ceiling, func(t time.Time) bool { return !t.Add(upstreamTimeout + time.Second).Before(now) }
+	if lately(c.wellSince("way")) {
+		most *= 2
+	}
+	for _, loss := range c.losses { // a replica that lags has the bucket of before
+		if now.Sub(loss) < time.Second+100*time.Millisecond {
+			most += c.env.ceiling/20 + 1
+		}
+	}
+	well := c.wellSince("redis")
+	if !well.Before(now) { // all nodes keep to their parts
+		return most
+	}
+	alone := 0
+	for _, n := range c.env.nodes {
+		if lately(c.wellSince("redis:" + n.scope())) {
+			alone++
+		}
+	}
+	if lately(well) { // a node that has not asked meanwhile is not alone, the others are until they try again
+		alone = max(alone, nodeCount-1)
+	}
+	return most + alone*((9*c.env.ceiling+10*nodeCount-1)/(10*nodeCount))
 }

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,17 +11,19 @@ import (
 
 // key is an API key. Nobody takes a revocation back.
 type key struct {
-	secret, kind, account string
-	revokedAt             time.Time // zero: it is good
+	id, kind, account string    // the id is the secret, too
+	revokedAt         time.Time // zero: it is good
 }
+
+func (k *key) digest() string { return fmt.Sprintf("%x", sha256.Sum256([]byte(k.id))) }
 
 // keyring is the store of keys: a file, or records in Redis.
 type keyring struct {
-	w       *world
+	env     *environment
 	inRedis bool
-
-	mu      sync.Mutex
 	all     []*key
+
+	mu      sync.Mutex // guards revokedAt of all keys, and version
 	version int
 }
 
@@ -36,15 +37,15 @@ func kindOf(account string) string {
 
 const keysOfAccount = 3 // of which the first is never revoked
 
-func newKeyring(w *world, inRedis bool) *keyring {
-	k := &keyring{w: w, inRedis: inRedis}
+func newKeyring(env *environment, inRedis bool) *keyring {
+	k := &keyring{env: env, inRedis: inRedis}
 	for _, account := range accounts() {
 		for i := range keysOfAccount {
-			k.all = append(k.all, &key{secret: fmt.Sprintf("key-%s-%d", account, i), kind: kindOf(account), account: account})
+			k.all = append(k.all, &key{id: fmt.Sprintf("key-%s-%d", account, i), kind: kindOf(account), account: account})
 		}
 	}
 	if inRedis {
-		w.redis.with(k.restore)
+		env.redis.with(k.restore)
 	} else {
 		k.save()
 	}
@@ -59,12 +60,7 @@ func (k *keyring) section() string {
 	return fmt.Sprintf("{keys_file: %q}", k.file())
 }
 
-func (k *keyring) file() string { return filepath.Join(k.w.dir, "keys.yaml") }
-
-func digest(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
-}
+func (k *keyring) file() string { return filepath.Join(k.env.dir, "keys.yaml") }
 
 // save writes the keys file.
 func (k *keyring) save() {
@@ -76,9 +72,9 @@ func (k *keyring) save() {
 	b.WriteString("keys:\n")
 	for _, key := range k.all {
 		fmt.Fprintf(&b, "  - {id: %s, sha256: %s, kind: %s, account: %s, scopes: [\"inquiries:read\"], revoked: %v}\n",
-			key.secret, digest(key.secret), key.kind, key.account, !key.revokedAt.IsZero())
+			key.id, key.digest(), key.kind, key.account, !key.revokedAt.IsZero())
 	}
-	k.w.write(k.file(), b.String())
+	k.env.write(k.file(), b.String())
 }
 
 // restore puts all records into Redis at once, as an operator does after Redis has lost
@@ -87,58 +83,50 @@ func (k *keyring) restore() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, account := range accounts() {
-		k.w.redis.store.do([]string{"HSET", "iq:{auth}:accounts", account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account)})
+		k.env.redis.do("HSET", "iq:{auth}:accounts", account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
 	}
-	for _, key := range k.all {
-		k.put(key)
-	}
-	k.count()
+	k.put(k.all...)
 }
 
-// put writes the record of a key into Redis, and count the version of all.
-func (k *keyring) put(key *key) {
-	record := fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`, key.secret, key.kind, key.account, !key.revokedAt.IsZero())
-	k.w.redis.store.do([]string{"HSET", "iq:{auth}:sha256", digest(key.secret), record})
-	k.w.redis.store.do([]string{"HSET", "iq:{auth}:ids", key.secret, digest(key.secret)})
-}
-
-func (k *keyring) count() {
+// put writes the records of keys into Redis, and the version of the store after that.
+func (k *keyring) put(some ...*key) {
+	for _, key := range some {
+		record := fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`,
+			key.id, key.kind, key.account, !key.revokedAt.IsZero())
+		k.env.redis.do("HSET", "iq:{auth}:sha256", key.digest(), record)
+		k.env.redis.do("HSET", "iq:{auth}:ids", key.id, key.digest())
+	}
 	k.version++
-	k.w.redis.store.do([]string{"SET", "iq:{auth}:version", fmt.Sprint(k.version)})
+	k.env.redis.do("SET", "iq:{auth}:version", fmt.Sprint(k.version))
 }
 
 // revoke revokes a key in the store. The command that does so fails where Redis has lost the
 // key.
 func (k *keyring) revoke(key *key) {
-	k.w.log("key %s is revoked", key.secret)
-	if k.inRedis {
-		k.w.redis.with(func() {
-			if k.w.redis.store.do([]string{"HGET", "iq:{auth}:sha256", digest(key.secret)}) == nil {
-				return
-			}
-			k.mu.Lock()
-			defer k.mu.Unlock()
-			key.revokedAt = time.Now()
-			k.put(key)
-			k.count()
-			k.w.redis.do([]string{"PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%d key %s", k.version, digest(key.secret))})
-		})
+	k.env.log("key %s is revoked", key.id)
+	revoke := func(write func()) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		key.revokedAt = time.Now()
+		write()
+	}
+	if !k.inRedis {
+		revoke(k.save)
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	key.revokedAt = time.Now()
-	k.save()
+	k.env.redis.with(func() {
+		if k.env.redis.do("HGET", "iq:{auth}:sha256", key.digest()) != nil {
+			revoke(func() { k.put(key) })
+			k.env.redis.do("PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%d key %s", k.version, key.digest()))
+		}
+	})
 }
 
 // pick gives the i-th key of an account.
 func (k *keyring) pick(account string, i int) *key {
-	for _, found := range k.all {
-		if found.account == account {
-			if i == 0 {
-				return found
-			}
-			i--
+	for j, key := range k.all {
+		if key.account == account {
+			return k.all[j+i]
 		}
 	}
 	panic("no such account: " + account)

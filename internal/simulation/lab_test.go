@@ -3,7 +3,6 @@ package simulation
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"net/http"
 	"strings"
@@ -26,11 +25,11 @@ func TestTheLabKnowsTheFleet(t *testing.T) {
 	seed := cmp.Or(*from, 3)
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed, form{policy: policy{mapping: "m1", ttl: 5 * time.Second}})
-		defer w.close()
+		env := newEnvironment(t, seed, form{policy: policy{mapping: "m1", ttl: 5 * time.Second}})
+		defer env.close()
 		var mu sync.Mutex
 		var lookups, hits float64
-		w.checks.onAnswer = func(r *request) {
+		env.checks.onAnswer = func(r *request) {
 			mu.Lock()
 			defer mu.Unlock()
 			lookups++
@@ -38,28 +37,23 @@ func TestTheLabKnowsTheFleet(t *testing.T) {
 				hits++
 			}
 		}
-		var actors sync.WaitGroup
-		defer actors.Wait()
-		defer close(w.ended)
-		for i := range callers {
-			c := newCaller(w, fmt.Sprintf("caller %d", i), false)
-			actors.Go(func() { c.run(thinks) })
-		}
+		defer env.startCallers()()
+		defer close(env.ended)
 		const settling, lasting = time.Minute, 6 * time.Minute
 		time.Sleep(settling + lasting)
-		predicted := w.nodes[0].report(t)
+		predicted := env.nodes[0].report(t)
 		for _, ttl := range []time.Duration{2 * time.Second, 30 * time.Second} {
-			for _, n := range w.nodes {
+			for _, n := range env.nodes {
 				n.reload(policy{mapping: "m1", ttl: ttl})
 			}
 			time.Sleep(settling)
 			mu.Lock()
 			lookups, hits = 0, 0
 			mu.Unlock()
-			fetches := w.legacy.fetches()
+			fetches := env.legacy.fetches()
 			time.Sleep(lasting)
 			mu.Lock()
-			was, load := hits/lookups, float64(w.legacy.fetches()-fetches)/lasting.Seconds()
+			was, load := hits/lookups, float64(env.legacy.fetches()-fetches)/lasting.Seconds()
 			mu.Unlock()
 			ratio, perSecond := predictionOf(predicted, ttl)
 			t.Logf("ttl %v: %.2f %% hits, %.2f %% predicted; %.3f requests per second, %.3f predicted", ttl, 100*was, 100*ratio, load, perSecond)
@@ -67,8 +61,8 @@ func TestTheLabKnowsTheFleet(t *testing.T) {
 				t.Errorf("ttl %v: too far off", ttl)
 			}
 		}
-		if w.checks.failed() {
-			t.Error(w.checks.failure)
+		if env.checks.failed() {
+			t.Error(env.checks.failure)
 		}
 	})
 }
@@ -90,7 +84,7 @@ func predictionOf(r ttllab.Report, ttl time.Duration) (ratio, perSecond float64)
 
 // report is what the node's lab says.
 func (n *node) report(t *testing.T) (report ttllab.Report) {
-	client := &http.Client{Transport: &http.Transport{DialContext: n.w.net.dialer("operator"), DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{DialContext: n.env.net.dialer("operator"), DisableKeepAlives: true}}
 	r, err := http.NewRequest(http.MethodGet, "http://"+n.address("9090")+"/ops/ttl", http.NoBody)
 	if err != nil {
 		t.Fatal(err)

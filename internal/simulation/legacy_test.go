@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,37 +52,40 @@ func records(k listKey, version, number int) (all []record) {
 	return all
 }
 
-// misbehaviour is one way in which the legacy answers wrongly. Its name is a status; slow;
-// cut, a body that ends early; garbage; foreign, another account's records; or part, which
-// says that there is more and gives no way to it.
-type misbehaviour struct {
+// failure is one way in which the legacy answers wrongly. Its name is a status; slow; cut, a
+// body that ends early; garbage; foreign, another account's records; or part, which says that
+// there is more and gives no way to it.
+type failure struct {
 	name    string
-	account string // empty: all
-	rate    float64
+	account string  // empty: all
+	rate    float64 // the share of the answers
 	delay   time.Duration
 }
 
 // legacySystem answers from a small model.
 type legacySystem struct {
-	w      *world
+	env    *environment
 	server *http.Server
 
 	mu       sync.Mutex
-	rng      interface{ Float64() float64 }
+	rng      *rand.Rand
 	versions map[string]int // by account
 	answers  []*answer      // by number
-	faults   []*misbehaviour
+	failures []*failure
 	running  map[listKey]map[int]*answer
 	done     map[listKey]*answer // the last good one
 }
 
-func newLegacy(w *world) *legacySystem {
-	s := &legacySystem{w: w, rng: rngOf(w.seed, "legacy"), versions: map[string]int{}, running: map[listKey]map[int]*answer{}, done: map[listKey]*answer{}}
+func newLegacy(env *environment) *legacySystem {
+	s := &legacySystem{
+		env: env, rng: rngOf(env.seed, "legacy"),
+		versions: map[string]int{}, running: map[listKey]map[int]*answer{}, done: map[listKey]*answer{},
+	}
 	s.server = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
 	return s
 }
 
-func (s *legacySystem) serve(l net.Listener) { s.w.wg.Go(func() { _ = s.server.Serve(l) }) }
+func (s *legacySystem) serve(l net.Listener) { s.env.wg.Go(func() { _ = s.server.Serve(l) }) }
 
 // change makes a new version of an account's lists.
 func (s *legacySystem) change(account string) {
@@ -89,31 +94,34 @@ func (s *legacySystem) change(account string) {
 	s.versions[account]++
 }
 
-// misbehave lasts until end is called. Of several ways the one of an account goes first.
-func (s *legacySystem) misbehave(m misbehaviour) (end func()) {
+// inject makes answers fail until end is called. The failure of one account goes before those
+// of all.
+func (s *legacySystem) inject(f failure) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.faults = append(s.faults, &m); m.account != "" {
-		s.faults[0], s.faults[len(s.faults)-1] = &m, s.faults[0]
+	if f.account != "" {
+		s.failures = slices.Insert(s.failures, 0, &f)
+	} else {
+		s.failures = append(s.failures, &f)
 	}
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		m.rate = -1
+		s.failures = slices.DeleteFunc(s.failures, func(o *failure) bool { return o == &f })
 	}
 }
 
-// draw gives how long an answer takes, and what is wrong with it, if anything is.
-func (s *legacySystem) draw(account string) (time.Duration, *misbehaviour) {
+// draw gives how long an answer takes, and the name of its failure, if it fails.
+func (s *legacySystem) draw(account string) (latency time.Duration, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	latency := 5*time.Millisecond + time.Duration(s.rng.Float64()*float64(40*time.Millisecond))
-	for _, f := range s.faults {
+	latency = 5*time.Millisecond + time.Duration(s.rng.Float64()*float64(40*time.Millisecond))
+	for _, f := range s.failures {
 		if (f.account == "" || f.account == account) && s.rng.Float64() < f.rate {
-			return latency + f.delay, f
+			return latency + f.delay, f.name
 		}
 	}
-	return latency, nil
+	return latency, ""
 }
 
 // ServeHTTP answers /m1/tickets?customer=..&state=..&category=.. for buyers and
@@ -127,14 +135,12 @@ func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	number, offset := s.page(k, r.UserAgent(), parts[0], q.Get("cursor"))
 	defer s.end(k, number)
-	delay, fault := s.draw(k.account)
+	delay, name := s.draw(k.account)
 	if sleep(r.Context(), delay) != nil {
 		return
 	}
-	name := ""
-	if fault != nil {
-		name = fault.name
-		s.w.reach("legacy " + name)
+	if name != "" {
+		s.env.reach("legacy " + name)
 	}
 	switch code, _ := strconv.Atoi(name); {
 	case code != 0:
@@ -162,7 +168,7 @@ func (s *legacySystem) page(k listKey, node, mapping, cursor string) (number, of
 		s.running[k] = map[int]*answer{}
 	}
 	a := &answer{key: k, version: s.versions[k.account], at: time.Now(), node: node, mapping: mapping}
-	s.w.checks.fetch(a, s.running[k], s.done[k])
+	s.env.checks.fetch(a, s.running[k], s.done[k])
 	number = len(s.answers)
 	s.running[k][number] = a
 	s.answers = append(s.answers, a)

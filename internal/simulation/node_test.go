@@ -12,7 +12,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
-// Settings of every node that nothing changes.
+// Settings of every node that nothing changes: see testdata/node.yaml.
 const (
 	requestTimeout  = 3 * time.Second
 	upstreamTimeout = time.Second
@@ -34,7 +34,7 @@ type inForce struct {
 // node is one gateway. It lives on when the process of it has crashed and another one takes
 // its place.
 type node struct {
-	w     *world
+	env   *environment
 	index int
 	skew  time.Duration
 	file  string
@@ -42,8 +42,8 @@ type node struct {
 	mu       sync.Mutex
 	run      *running // nil: down
 	starts   int
-	policies []inForce
-	waiting  bool // for a reload
+	policies []inForce // newest last
+	waiting  bool      // for a reload
 }
 
 // running is one process of a node.
@@ -54,8 +54,11 @@ type running struct {
 	done  chan struct{}
 }
 
-func newNode(w *world, index int, skew time.Duration) *node {
-	return &node{w: w, index: index, skew: skew, file: filepath.Join(w.dir, fmt.Sprintf("n%d.yaml", index))}
+func newNode(env *environment, index int, skew time.Duration, p policy) *node {
+	n := &node{env: env, index: index, skew: skew, policies: []inForce{{policy: p}}}
+	n.file = filepath.Join(env.dir, n.scope()+".yaml")
+	env.write(n.file, env.config(p))
+	return n
 }
 
 // scope is the name of the node among the scopes of trouble.
@@ -63,9 +66,6 @@ func (n *node) scope() string { return fmt.Sprintf("n%d", n.index) }
 
 // address is where the node's callers and operators find it.
 func (n *node) address(port string) string { return n.scope() + ":" + port }
-
-// write puts a configuration into the node's file.
-func (n *node) write(p policy, broken string) { n.w.write(n.file, n.w.config(p)+broken) }
 
 // start runs the program on the node, with the configuration that is in its file. While
 // somebody has broken that, it is tried again.
@@ -76,29 +76,28 @@ func (n *node) start() {
 		loaded, err = config.Load(n.file, config.Options{})
 	}
 	if err != nil {
-		n.w.checks.fail("the simulation itself: %v", err)
-		return
-	}
-	n.mu.Lock()
-	n.starts++
-	r := &running{name: fmt.Sprintf("n%d.%d", n.index, n.starts), since: time.Now(), done: make(chan struct{})}
-	n.policies, n.waiting = []inForce{{policy: n.policies[len(n.policies)-1].policy, since: time.Now()}}, false
-	n.mu.Unlock()
-	listeners := app.Listeners{Public: n.w.net.listen(r.name, n.address("8080")), Ops: n.w.net.listen(r.name, n.address("9090"))}
-	a, err := app.New(loaded.Config, listeners, app.Options{
-		Logger: slog.New(nodeLog{n, r.name}), Dial: n.w.net.dialer(r.name), Version: r.name,
-		Now: func() time.Time { return time.Now().Add(n.skew) },
-	})
-	if err != nil {
-		n.w.checks.fail("%s does not start: %v", r.name, err)
+		n.env.checks.fail("the simulation itself: %v", err)
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.end = cancel
-	n.w.apps.Go(func() {
+	n.mu.Lock()
+	n.starts++
+	r := &running{name: fmt.Sprintf("n%d.%d", n.index, n.starts), since: time.Now(), end: cancel, done: make(chan struct{})}
+	n.policies, n.waiting = []inForce{{policy: n.policies[len(n.policies)-1].policy, since: r.since}}, false
+	n.mu.Unlock()
+	listeners := app.Listeners{Public: n.env.net.listen(r.name, n.address("8080")), Ops: n.env.net.listen(r.name, n.address("9090"))}
+	a, err := app.New(loaded.Config, listeners, app.Options{
+		Logger: slog.New(nodeLog{n, r.name}), Dial: n.env.net.dialer(r.name), Version: r.name,
+		Now: func() time.Time { return time.Now().Add(n.skew) },
+	})
+	if err != nil {
+		n.env.checks.fail("%s does not start: %v", r.name, err)
+		return
+	}
+	n.env.apps.Go(func() {
 		defer close(r.done)
 		if err := a.Run(ctx); err != nil && n.current() == r {
-			n.w.checks.fail("%s ended: %v", r.name, err)
+			n.env.checks.fail("%s ended: %v", r.name, err)
 		}
 	})
 	n.mu.Lock()
@@ -129,10 +128,10 @@ func (n *node) crash(silently bool) {
 		return
 	}
 	for _, other := range []string{"redis", "legacy"} {
-		n.w.net.set(way{r.name, other}, condition{cut: true})
-		n.w.net.set(way{other, r.name}, condition{cut: true})
+		n.env.net.set(way{r.name, other}, condition{cut: true})
+		n.env.net.set(way{other, r.name}, condition{cut: true})
 	}
-	n.w.net.crash(r.name, silently)
+	n.env.net.crash(r.name, silently)
 	r.end()
 }
 
@@ -153,7 +152,16 @@ func (n *node) reload(p policy) {
 	}
 	n.waiting = true
 	n.policies = append(n.policies, inForce{policy: p, since: time.Now()})
-	n.write(p, "")
+	n.env.write(n.file, n.env.config(p))
+}
+
+// breakFile adds a mistake to the node's file; an empty one mends it.
+func (n *node) breakFile(mistake string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.waiting {
+		n.env.write(n.file, n.env.config(n.policies[len(n.policies)-1].policy)+mistake)
+	}
 }
 
 // reloaded is called by the node's log.
@@ -190,19 +198,7 @@ func (n *node) last() policy {
 	return n.policies[len(n.policies)-1].policy
 }
 
-// logged is a record as a text.
-type logged slog.Record
-
-func (l logged) String() string {
-	text := l.Message
-	slog.Record(l).Attrs(func(a slog.Attr) bool {
-		text += " " + a.String()
-		return true
-	})
-	return text
-}
-
-// nodeLog hears of reloads, and keeps the records for a failure's report.
+// nodeLog notices reloads, and keeps the records for a failure's report.
 type nodeLog struct {
 	node *node
 	name string
@@ -213,10 +209,22 @@ func (l nodeLog) WithAttrs([]slog.Attr) slog.Handler         { return l }
 func (l nodeLog) WithGroup(string) slog.Handler              { return l }
 
 func (l nodeLog) Handle(_ context.Context, r slog.Record) error {
-	l.node.w.log("%s: %v", l.name, logged(r.Clone()))
-	l.node.w.reach("log: " + r.Message)
+	l.node.env.log("%s: %v", l.name, logged(r.Clone()))
+	l.node.env.reach("log: " + r.Message)
 	if r.Message == "configuration reloaded" {
 		l.node.reloaded(l.name)
 	}
 	return nil
+}
+
+// logged is a record as text.
+type logged slog.Record
+
+func (l logged) String() string {
+	text := l.Message
+	slog.Record(l).Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	return text
 }

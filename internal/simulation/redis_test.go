@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -38,7 +39,7 @@ type redisServer struct {
 
 func newRedisServer(now func() time.Time, rng *rand.Rand) *redisServer {
 	r := &redisServer{turn: make(chan struct{}, 1), rng: rng, subs: map[string][]*session{}, store: newStore(now)}
-	r.scripts = newScripts(r)
+	r.scripts = newScripts(r.do)
 	return r
 }
 
@@ -52,16 +53,16 @@ func (r *redisServer) with(change func()) {
 // stall lets nothing be answered until resume is called.
 func (r *redisServer) stall() (resume func()) {
 	stopped := make(chan struct{})
-	r.stalled(true)
+	r.refuseSubscribers(true)
 	r.with(func() { r.stopped = stopped })
 	return func() {
 		r.with(func() { r.stopped = nil })
 		close(stopped)
-		r.stalled(false)
+		r.refuseSubscribers(false)
 	}
 }
 
-func (r *redisServer) stalled(on bool) {
+func (r *redisServer) refuseSubscribers(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listener.net.mu.Lock()
@@ -100,18 +101,16 @@ func (r *redisServer) disconnect() {
 }
 
 // do runs a command of the store, or PUBLISH, also for a script.
-func (r *redisServer) do(args []string) any {
-	if upper(args[0]) != "PUBLISH" || len(args) != 3 {
-		return r.store.do(args)
+func (r *redisServer) do(args ...string) any {
+	if strings.ToUpper(args[0]) != "PUBLISH" {
+		return r.store.do(args...)
 	}
-	var n int64
 	for _, s := range r.subs[args[1]] {
-		n++
 		if r.mute == 0 || r.rng.Float64() >= r.mute {
 			_, _ = s.conn.Write(encode(nil, push{"message", args[1], args[2]})) // one that has left gets nothing
 		}
 	}
-	return n
+	return int64(len(r.subs[args[1]]))
 }
 
 // session is one connection.
@@ -123,18 +122,23 @@ type session struct {
 }
 
 func (s *session) run() {
-	defer s.leave()
+	r := s.server
 	for {
 		args, err := readCommand(s.in)
 		if err != nil || s.answer(args) != nil {
-			return
+			break
 		}
 	}
+	_ = s.conn.Close()
+	r.with(func() { s.subscribe(false, s.channels) })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sessions = slices.DeleteFunc(r.sessions, func(o *session) bool { return o == s })
 }
 
 func (s *session) answer(args []string) (err error) {
 	r := s.server
-	if upper(args[0]) == "HELLO" { // waits for nobody: see fromPubSub
+	if strings.ToUpper(args[0]) == "HELLO" { // waits for nobody: see fromPubSub
 		_, err = s.conn.Write(encode(nil, pairs{"server", "redis", "version", "7.0.15", "proto", int64(3)}))
 		return err
 	}
@@ -153,19 +157,10 @@ func (s *session) answer(args []string) (err error) {
 	return err
 }
 
-func (s *session) leave() {
-	_ = s.conn.Close()
-	r := s.server
-	r.with(func() { s.subscribe(false, s.channels) })
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.sessions = slices.DeleteFunc(r.sessions, func(o *session) bool { return o == s })
-}
-
 // execute runs what belongs to the connection here, and the rest in the store.
 func (s *session) execute(args []string) []byte {
 	r := s.server
-	switch name := upper(args[0]); {
+	switch name := strings.ToUpper(args[0]); {
 	case name == "SUBSCRIBE":
 		return s.subscribe(true, args[1:])
 	case name == "UNSUBSCRIBE" && len(args) == 1:
@@ -174,12 +169,12 @@ func (s *session) execute(args []string) []byte {
 		return s.subscribe(false, args[1:])
 	case r.refuse != "":
 		return encode(nil, errors.New(r.refuse))
-	case name == "CLIENT", name == "SELECT":
+	case name == "CLIENT":
 		return encode(nil, status("OK"))
 	case name == "EVAL", name == "EVALSHA":
 		return encode(nil, r.scripts.eval(name == "EVAL", args[1], args[2:]))
 	}
-	return encode(nil, r.do(args))
+	return encode(nil, r.do(args...))
 }
 
 func (s *session) subscribe(begin bool, channels []string) (out []byte) {
@@ -220,7 +215,7 @@ func encode(b []byte, v any) []byte {
 	case status:
 		b = fmt.Appendf(b, "+%s\r\n", v)
 	case error:
-		b = fmt.Appendf(b, "-%s\r\n", v)
+		b = fmt.Appendf(b, "-%s\r\n", strings.ReplaceAll(v.Error(), "\n", " "))
 	case int64:
 		head(':', v)
 	case string:
@@ -238,17 +233,17 @@ func encode(b []byte, v any) []byte {
 	return b
 }
 
-// readCommand reads an array of bulk strings.
+// readCommand reads an array of bulk strings, as clients send them.
 func readCommand(r *bufio.Reader) ([]string, error) {
-	n, err := readHead(r, '*')
-	if err != nil || n < 1 || n > 1024 {
-		return nil, errors.Join(err, io.EOF)
+	n, err := readHead(r)
+	if err != nil {
+		return nil, err
 	}
 	args := make([]string, n)
 	for i := range args {
-		size, err := readHead(r, '$')
-		if err != nil || size < 0 || size > 1<<24 {
-			return nil, errors.Join(err, io.EOF)
+		size, err := readHead(r)
+		if err != nil {
+			return nil, err
 		}
 		b := make([]byte, size+2)
 		if _, err := io.ReadFull(r, b); err != nil {
@@ -259,10 +254,11 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return args, nil
 }
 
-func readHead(r *bufio.Reader, mark byte) (int, error) {
+// readHead reads the mark of an array or a string, and the length of it.
+func readHead(r *bufio.Reader) (int, error) {
 	line, err := r.ReadSlice('\n')
-	if err != nil || len(line) < 4 || line[0] != mark {
-		return 0, errors.Join(err, io.EOF)
+	if err != nil {
+		return 0, err
 	}
 	return strconv.Atoi(string(line[1 : len(line)-2]))
 }

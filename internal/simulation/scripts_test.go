@@ -13,13 +13,13 @@ import (
 
 // scripts run as Redis runs them: one after the other, each whole.
 type scripts struct {
-	server *redisServer
+	do     func(args ...string) any // runs a command
 	state  *lua.LState
-	known  map[string]*lua.LFunction // by SHA-1
+	loaded map[string]*lua.LFunction // by SHA-1
 }
 
-func newScripts(r *redisServer) *scripts {
-	s := &scripts{server: r, state: lua.NewState(), known: map[string]*lua.LFunction{}}
+func newScripts(do func(args ...string) any) *scripts {
+	s := &scripts{do: do, state: lua.NewState(), loaded: map[string]*lua.LFunction{}}
 	redis := s.state.NewTable()
 	redis.RawSetString("call", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, true) }))
 	redis.RawSetString("pcall", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, false) }))
@@ -27,39 +27,31 @@ func newScripts(r *redisServer) *scripts {
 	return s
 }
 
-// eval runs a script by its text, which it then knows, or by the sum of a text.
+// eval runs a script by its text, which is loaded then, or by the sum of a loaded text. args
+// are "<number of keys> key... argument...".
 func (s *scripts) eval(byText bool, script string, args []string) any {
 	name := script
 	if byText {
 		sum := sha1.Sum([]byte(script))
 		name = hex.EncodeToString(sum[:])
 	}
-	if s.known[name] == nil {
+	if s.loaded[name] == nil {
 		if !byText {
 			return errors.New("NOSCRIPT No matching script. Please use EVAL.")
 		}
-		compiled, err := s.state.Load(strings.NewReader(script), name)
+		f, err := s.state.Load(strings.NewReader(script), name)
 		if err != nil {
 			return fmt.Errorf("ERR Error compiling script: %w", err)
 		}
-		s.known[name] = compiled
+		s.loaded[name] = f
 	}
-	return s.run(s.known[name], args)
-}
-
-// run runs a script with "<number of keys> key... argument...".
-func (s *scripts) run(script *lua.LFunction, args []string) any {
-	n, err := strconv.Atoi(args[0])
-	if err != nil || n < 0 || n > len(args)-1 {
-		return errNoInteger
-	}
-	s.state.SetGlobal("KEYS", s.strings(args[1:1+n]))
-	s.state.SetGlobal("ARGV", s.strings(args[1+n:]))
-	s.state.Push(script)
+	keys := number(args[0])
+	s.state.SetGlobal("KEYS", s.strings(args[1:1+keys]))
+	s.state.SetGlobal("ARGV", s.strings(args[1+keys:]))
+	s.state.Push(s.loaded[name])
 	if err := s.state.PCall(0, 1, nil); err != nil {
-		var thrown *lua.ApiError
-		if errors.As(err, &thrown) {
-			return errors.New(strings.ReplaceAll(thrown.Object.String(), "\n", " "))
+		if thrown, ok := errors.AsType[*lua.ApiError](err); ok {
+			return errors.New(thrown.Object.String())
 		}
 		return fmt.Errorf("ERR %w", err)
 	}
@@ -84,7 +76,7 @@ func (s *scripts) call(l *lua.LState, throw bool) int {
 			args[i] = strconv.FormatFloat(float64(n), 'g', 17, 64)
 		}
 	}
-	v := s.server.do(args)
+	v := s.do(args...)
 	if err, ok := v.(error); ok && throw {
 		l.Error(lua.LString(err.Error()), 0)
 	}
@@ -93,6 +85,11 @@ func (s *scripts) call(l *lua.LState, throw bool) int {
 }
 
 func (s *scripts) toLua(v any) lua.LValue {
+	one := func(field, text string) lua.LValue {
+		t := s.state.CreateTable(0, 1)
+		t.RawSetString(field, lua.LString(text))
+		return t
+	}
 	switch v := v.(type) {
 	case nil:
 		return lua.LFalse
@@ -101,13 +98,9 @@ func (s *scripts) toLua(v any) lua.LValue {
 	case int64:
 		return lua.LNumber(v)
 	case status:
-		t := s.state.CreateTable(0, 1)
-		t.RawSetString("ok", lua.LString(v))
-		return t
+		return one("ok", string(v))
 	case error:
-		t := s.state.CreateTable(0, 1)
-		t.RawSetString("err", lua.LString(v.Error()))
-		return t
+		return one("err", v.Error())
 	case []any:
 		t := s.state.CreateTable(len(v), 0)
 		for _, e := range v {
@@ -129,7 +122,6 @@ func fromLua(v lua.LValue) any {
 		if v {
 			return int64(1)
 		}
-		return nil
 	case *lua.LTable:
 		if ok := v.RawGetString("ok"); ok != lua.LNil {
 			return status(ok.String())

@@ -1,3 +1,5 @@
+// Package simulation runs a fleet of three gateways with faults in virtual time and holds
+// every answer against the promises. docs/developing.md says how to use it.
 package simulation
 
 import (
@@ -27,9 +29,9 @@ import (
 
 var (
 	from    = flag.Uint64("from", 0, "the first seed; 0: a new one")
-	number  = flag.Uint64("seeds", 0, "run so many seeds, and go on after one that fails")
+	seeds   = flag.Uint64("seeds", 0, "run so many seeds, and go on after one that fails")
 	runFor  = flag.Duration("for", 0, "run seeds for so much of a processor's time, at most three times as long by the clock, or until one fails")
-	only    = flag.String("events", "", "only faults and deeds whose names this matches; empty: all")
+	only    = flag.String("events", "", "only faults and steps whose names this matches; empty: all")
 	verbose = flag.Bool("history", false, "show everything that happens")
 )
 
@@ -46,126 +48,133 @@ func TestMain(m *testing.M) {
 
 const (
 	// lasts is how much virtual time one seed takes, and a little more.
-	lasts   = 2 * time.Minute
-	callers = 8
-	// thinks is the mean time between two requests of a caller.
-	thinks = 500 * time.Millisecond
-	// fixedSeeds is how many seeds run where nobody asks for new ones, and racySeeds how many
-	// do under the race detector, which makes each ten times as long.
+	lasts = 2 * time.Minute
+	// fixedSeeds run where nobody asks for others, and racySeeds under the race detector, which
+	// makes each ten times as long.
 	fixedSeeds = 10
 	racySeeds  = 3
 )
 
 // outcome is what one seed came to.
 type outcome struct {
+	seed    uint64
 	failure string // empty: none
-	history []string
+	history []happening
 	reached map[string]int
 	lasted  time.Duration
 }
 
-// simulate runs one seed. Without events the seed decides what happens.
+// simulate runs one seed: the given events, or those that the seed draws.
 func simulate(t *testing.T, seed uint64, f form, events []event) (o outcome) {
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, seed, f)
-		var actors sync.WaitGroup
-		for i := range callers {
-			c := newCaller(w, fmt.Sprintf("caller %d", i), i%2 == 0)
-			actors.Go(func() { c.run(thinks) })
-		}
-		actors.Go(w.changes)
-		w.calm(5 * time.Second)
+		env := newEnvironment(t, seed, f)
+		wait := env.startCallers()
+		var changes sync.WaitGroup
+		changes.Go(env.changes)
+		env.calm(5 * time.Second)
 		if events == nil {
-			w.happen(w.begin.Add(lasts))
+			env.randomly(env.begin.Add(lasts))
 		} else {
-			w.all(events)
+			env.inTurn(events)
 		}
-		close(w.ended)
-		actors.Wait()
-		w.close()
-		o = outcome{w.checks.failure, w.lines(), w.reached, time.Since(w.begin)}
+		close(env.ended)
+		wait()
+		changes.Wait()
+		env.close()
+		o = outcome{seed, env.checks.failure, env.history, env.reached, time.Since(env.begin)}
 	})
 	return o
 }
 
 // changes is what goes on anyway: the legacy's lists change, and now and then a key is revoked.
-func (w *world) changes() {
-	for rng := rngOf(w.seed, "changes"); !w.over(); {
+func (env *environment) changes() {
+	for rng := rngOf(env.seed, "changes"); !env.over(); {
 		time.Sleep(time.Duration(rng.ExpFloat64() * float64(time.Second)))
-		d := w.draw(rng, nil)
-		w.legacy.change(d.account)
+		d := env.draw(rng, nil)
+		env.legacy.change(d.account)
 		if d.rng.IntN(40) == 0 {
 			d.revoke()
 		}
 	}
 }
 
-// TestSeeds runs the same few seeds, new ones for a while, or the one that is asked for.
-func TestSeeds(t *testing.T) {
-	testkit.Slow(t)
-	begin, before, seeds, lived, reached := time.Now(), processorTime(t), 0, time.Duration(0), map[string]int{}
-	count := func(t *testing.T, seed uint64, o outcome) {
-		seeds++
-		lived += o.lasted
+// runner counts what seeds came to.
+type runner struct {
+	begin   time.Time
+	before  time.Duration // of the processor's time
+	seeds   int
+	lived   time.Duration
+	reached map[string]int
+}
+
+func (r *runner) run(t *testing.T, name string, simulate func(t *testing.T) outcome) {
+	t.Run(name, func(t *testing.T) {
+		o := simulate(t)
+		r.seeds++
+		r.lived += o.lasted
 		for name, n := range o.reached {
-			reached[name] += n
+			r.reached[name] += n
 		}
 		if o.failure != "" {
-			t.Log(strings.Join(o.history, "\n"))
-			t.Errorf("seed %d: %s\nmake simulate SEED=%d runs it again", seed, o.failure, seed)
+			for _, h := range o.history {
+				t.Log(h)
+			}
+			t.Errorf("seed %d: %s\nmake simulate SEED=%d runs it again", o.seed, o.failure, o.seed)
 		}
-	}
-	first := cmp.Or(*from, uint64(begin.UnixMilli()))
-	more := func(seed uint64) bool { return seed-first < *number }
+	})
+}
+
+func (r *runner) String() string {
+	return fmt.Sprintf("%d seeds, %v of a fleet's life in %v, %v of a processor's time",
+		r.seeds, r.lived.Round(time.Second), time.Since(r.begin).Round(time.Second), r.used().Round(time.Second))
+}
+
+// used is the processor's time. Other programs do not count, however busy the machine is.
+func (r *runner) used() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // of this process it does not fail
+	return time.Duration(u.Utime.Nano()+u.Stime.Nano()) - r.before
+}
+
+// TestSeeds runs the same few seeds, or those that are asked for.
+func TestSeeds(t *testing.T) {
+	testkit.Slow(t)
+	r := &runner{begin: time.Now(), reached: map[string]int{}}
+	r.before = r.used()
+	first, fixed := cmp.Or(*from, uint64(r.begin.UnixMilli())), false
+	more := func(seed uint64) bool { return seed-first < *seeds }
 	switch {
-	case *number > 0:
+	case *seeds > 0:
 	case *runFor > 0:
-		more = func(uint64) bool {
-			return processorTime(t)-before < *runFor && time.Since(begin) < 3**runFor && !t.Failed()
-		}
-	default: // the same few seeds in each run
-		first, more = 1, func(seed uint64) bool {
-			return seed <= fixedSeeds && (seed <= racySeeds || !testkit.Race) && !t.Failed()
-		}
-		if !testkit.Race {
-			everyEvent(t, count)
-		}
+		more = func(uint64) bool { return r.used() < *runFor && time.Since(r.begin) < 3**runFor && !t.Failed() }
+	default:
+		first, fixed = 1, !testkit.Race
+		more = func(seed uint64) bool { return seed <= racySeeds || seed <= fixedSeeds && fixed }
 	}
-	soFar := func() string {
-		return fmt.Sprintf("%d seeds, %v of a fleet's life in %v, %v of a processor's time", seeds, lived.Round(time.Second),
-			time.Since(begin).Round(time.Second), (processorTime(t) - before).Round(time.Second))
+	if fixed {
+		everyEvent(t, r)
 	}
 	for seed := first; more(seed); seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) { count(t, seed, simulate(t, seed, formOf(seed), nil)) })
-		if seeds%500 == 0 {
-			fmt.Printf("up to seed %d: %s\n", seed, soFar())
+		r.run(t, strconv.FormatUint(seed, 10), func(t *testing.T) outcome { return simulate(t, seed, formOf(seed), nil) })
+		if r.seeds%500 == 0 {
+			fmt.Printf("up to seed %d: %v\n", seed, r)
 		}
 	}
-	t.Log(soFar())
-	for _, name := range slices.Sorted(maps.Keys(reached)) {
-		t.Logf("%7d %s", reached[name], name)
+	t.Log(r)
+	for _, name := range slices.Sorted(maps.Keys(r.reached)) {
+		t.Logf("%7d %s", r.reached[name], name)
 	}
 	for _, name := range wanted() {
-		if reached[name] == 0 && seeds > fixedSeeds && *runFor == 0 && *number == 0 {
+		if fixed && r.reached[name] == 0 {
 			t.Errorf("%q has never happened", name)
 		}
 	}
 }
 
-// processorTime is what this process has used. Other programs do not count, however busy the
-// machine is.
-func processorTime(t *testing.T) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// everyEvent lets every fault and deed happen once, each by itself.
-func everyEvent(t *testing.T, count func(t *testing.T, seed uint64, o outcome)) {
-	all := append(events(true), events(false)...)
+// everyEvent lets every fault and step happen once, each by itself.
+func everyEvent(t *testing.T, r *runner) {
+	all := append(faults(), steps()...)
 	for i, f := range []form{
 		{false, 12, policy{"m1", 5 * time.Second, 3 * time.Second, 20 * time.Second}},
 		{true, roomy, policy{"m1", 2 * time.Second, 3 * time.Second, 60 * time.Second}},
@@ -176,7 +185,7 @@ func everyEvent(t *testing.T, count func(t *testing.T, seed uint64, o outcome)) 
 				some = append(some, e)
 			}
 		}
-		t.Run(fmt.Sprint("every event, ceiling ", f.ceiling), func(t *testing.T) { count(t, 1, simulate(t, 1, f, some)) })
+		r.run(t, fmt.Sprint("every event, ceiling ", f.ceiling), func(t *testing.T) outcome { return simulate(t, 1, f, some) })
 	}
 }
 
@@ -189,7 +198,7 @@ func wanted() []string {
 		"log: circuit breaker changed", "log: the breaker of Redis changed", "log: configuration reloaded", "an answer in calm", "a fetch in calm",
 		"half of the ceiling", "/ops/purge 200", "/ops/purge 502", "/ops/changed 200", "revoked key refused",
 	}
-	for _, e := range append(events(true), events(false)...) {
+	for _, e := range append(faults(), steps()...) {
 		all = append(all, e.name)
 	}
 	return all

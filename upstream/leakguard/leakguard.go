@@ -112,16 +112,12 @@ func (set *Set) Clean(s string) (string, int) {
 	return set.texts.Keep(append(b, s[at:]...)), len(spans)
 }
 
-// Sort is by which means an id is found.
-type Sort struct{ UUID, Pattern, Word bool }
-
-// Sorts tells by which means ids are found in a text.
-func (set *Set) Sorts(s string) Sort {
-	return Sort{
-		UUID:    set.uuids && len(uuidSpans(s, nil)) > 0,
-		Pattern: slices.ContainsFunc(set.Patterns, func(p *regexp.Regexp) bool { return len(matches(p, s, nil)) > 0 }),
-		Word:    set.words != nil && len(set.words.find(s, nil)) > 0,
-	}
+// Means tells by which means ids are found in a text.
+func (set *Set) Means(s string) (uuid, pattern, word bool) {
+	uuid = set.uuids && len(uuidSpans(s, nil)) > 0
+	pattern = slices.ContainsFunc(set.Patterns, func(p *regexp.Regexp) bool { return len(matches(p, s, nil)) > 0 })
+	word = set.words != nil && len(set.words.find(s, nil)) > 0
+	return uuid, pattern, word
 }
 
 // span is a part of a text, from its first byte to the one after its last.

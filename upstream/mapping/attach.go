@@ -16,16 +16,13 @@ import (
 // Second is how the responses to a list's inquiries, or the details of its records,
 // are asked for by further requests. It is read-only and safe for concurrent use.
 type Second struct {
-	Paging      PagingConfig // with its defaults
-	Concurrency int          // requests at a time
-	Format      *Format      // of the replies
+	*Plan           // of the request and its replies
+	Concurrency int // requests at a time
 
-	request address.Plan
-	id      identity // of a record
-	idPath  string   // as it was written
-	batch   int      // records per request; 0: one
-	join    string   // between the ids of a batch
-	plan    *Plan    // of a reply
+	id     identity // of a record
+	idPath string   // as it was written
+	batch  int      // records per request; 0: one
+	join   string   // between the ids of a batch
 }
 
 // identity is what a further request is made with: values of a record by their
@@ -71,7 +68,6 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	if invalid.Says(f.Reply) {
 		plan.Format = c.format(field+".reply", f.Reply)
 	}
-	c.expect(field+".expect", f.Expect, plan)
 	name := address.ID
 	if f.Batch > 0 {
 		name = address.IDs
@@ -84,13 +80,8 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	}
 	names := slices.Sorted(maps.Keys(paths))
 	known := append([]string{address.Account}, names...)
-	s := &Second{
-		Format: &plan.Format, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, join: f.Join, plan: plan,
-		request: address.Spec{
-			Path: f.Path, Query: f.Query, Sending: f.Sending, InPath: known, InQuery: append(known, f.Paging.placeholders()...),
-		}.Compile(c.base, field, c.Problems),
-	}
-	s.Paging = c.paging(field+".paging", f.Paging, &s.request)
+	c.request(plan, field, f.RequestConfig, f.Paging, known, known)
+	s := &Second{Plan: plan, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, join: f.Join}
 	if s.join == "" && s.request.InLists(name) {
 		s.join = repeatValues
 	}
@@ -146,7 +137,7 @@ func (s *Second) Request(account string, ids []string) (ask Asking, sub *Builder
 			}
 		}
 	}
-	return Asking{&s.request, values, true}, s.plan.NewBuilder(Request{Account: account}), nil
+	return Asking{&s.request, values, true}, s.NewBuilder(Request{Account: account}), nil
 }
 
 // batches are the ids of some records, as many together as one request asks for.

@@ -371,15 +371,13 @@ func kindAt(raw, path string) jsonwalk.Kind {
 // texts quote ids, what no path looks at. It is called once, after the last reply; only
 // then are the ids of all records known.
 func (x *Explainer) Finish() {
-	some := map[string]bool{} // keys of which one path at least was found
 	for _, raw := range x.raw {
 		x.look("records", raw)
 	}
-	for _, p := range x.Paths {
-		some[p.Key] = some[p.Key] || p.Found > 0
-	}
 	for i := range x.Paths {
-		if p := &x.Paths[i]; p.Of > 0 && !some[p.Key] {
+		p := &x.Paths[i]
+		found := slices.ContainsFunc(x.Paths, func(other PathFound) bool { return other.Key == p.Key && other.Found > 0 })
+		if p.Of > 0 && !found {
 			p.Doubt = p.hides
 		}
 	}

@@ -26,8 +26,7 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 		}
 		p, err := regexp.Compile(text)
 		if err != nil {
-			c.Add(at, "no regular expression of RE2: %v", err)
-			continue
+			continue // the tag form has told it
 		}
 		c.AddIf(repeatsGroup(text), at, "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
 		// \b matches nothing in an empty text, but between characters.
@@ -40,18 +39,15 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 // repeatsGroup tells whether a group that captures stands under a repetition.
 func repeatsGroup(pattern string) bool {
 	tree, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return false // which is told already
+	return err == nil && capturesWithin(tree, false)
+}
+
+func capturesWithin(re *syntax.Regexp, repeated bool) bool {
+	if re.Op == syntax.OpCapture && repeated {
+		return true
 	}
-	var within func(re *syntax.Regexp, repeated bool) bool
-	within = func(re *syntax.Regexp, repeated bool) bool {
-		if re.Op == syntax.OpCapture && repeated {
-			return true
-		}
-		repeated = repeated || re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
-		return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return within(inner, repeated) })
-	}
-	return within(tree, false)
+	repeated = repeated || re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
+	return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return capturesWithin(inner, repeated) })
 }
 
 // internalIDs puts the simple paths into the tree and gives the others back, which are

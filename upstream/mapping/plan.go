@@ -108,13 +108,8 @@ type compiler struct {
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
 	p := &Plan{Kind: kind, MaxRecords: maxRecords, root: jsonwalk.NewNode(frameReply), skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
 	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: p, frame: frameReply, root: p.root, uses: &p.uses}
-	p.request = address.Spec{
-		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending,
-		InPath: []string{address.Account}, InQuery: append([]string{address.Account, address.Status, address.Type}, cfg.Paging.placeholders()...),
-	}.Compile(baseURL, kind, problems)
-	p.Paging = c.paging(kind+".paging", cfg.Paging, &p.request)
 	p.Format = c.format(kind+".reply", cfg.Reply)
-	c.expect(kind+".expect", cfg.Expect, p)
+	c.request(p, kind, cfg.RequestConfig, cfg.Paging, []string{address.Account}, []string{address.Account, address.Status, address.Type})
 
 	if cfg.Items == "" {
 		c.Add(kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
@@ -136,6 +131,16 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.filters(cfg)
 	c.holder()
 	return p
+}
+
+// request compiles what a plan asks for, with the placeholders that its path and its query or
+// body may hold besides those of pages, and what each reply must be.
+func (c *compiler) request(p *Plan, field string, r RequestConfig, paging PagingConfig, inPath, inQuery []string) {
+	p.request = address.Spec{
+		Path: r.Path, Query: r.Query, Sending: r.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
+	}.Compile(c.base, field, c.Problems)
+	p.Paging = c.paging(field+".paging", paging, &p.request)
+	c.expect(field+".expect", r.Expect, p)
 }
 
 // index names an item of a list in messages.

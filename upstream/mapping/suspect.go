@@ -52,8 +52,8 @@ func (x *Explainer) removeIDs() {
 			return
 		}
 		r.Texts++
-		by := x.ids.Sorts(before)
-		for count, found := range map[*int]bool{&r.ID: by.Word, &r.Pattern: by.Pattern, &r.UUID: by.UUID} {
+		uuid, pattern, word := x.ids.Means(before)
+		for count, found := range map[*int]bool{&r.ID: word, &r.Pattern: pattern, &r.UUID: uuid} {
 			if found {
 				*count++
 			}
