@@ -13,26 +13,28 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math/bits"
 	"strings"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
 )
 
-// An encoded entry is
-//
-//	"IQE" version | CRC-32C of all after (4) | kind, account, status, inquiry type, fingerprint |
-//	answered at (8, Unix ns on the clock of Redis) | kind epoch (8) | account epoch (8) | sum (16) |
-//	body
-//
-// Strings and the body are a uvarint length and bytes, the rest is big endian.
+// An encoded entry is "IQE" version | CRC-32C of all after | entryHead | the strings and the body
+// one after the other. All numbers are big endian.
 const (
-	entryMagic  = "IQE\x03"
-	maxKeyPart  = 1 << 12
-	headSize    = len(entryMagic) + 4
-	fixedFields = 8 + 8 + 8 + sumSize
+	entryMagic = "IQE\x04"
+	headSize   = len(entryMagic) + 4
+	maxKeyPart = 1 << 12 // of an id in a hint
 )
+
+// entryHead is what comes before the strings and the body.
+type entryHead struct {
+	AnsweredAt   int64 // Unix ns on the clock of Redis
+	KindEpoch    uint64
+	AccountEpoch uint64
+	Sum          [sumSize]byte // of the body
+	Lengths      [6]uint32     // of kind, account, status, inquiry type, fingerprint and body
+}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -66,35 +68,36 @@ type origin struct {
 	sum         [sumSize]byte // of the body
 }
 
-// parts are what comes first in the encoded form.
+// parts are what comes after the head, but for the body.
 func (e *Entry) parts() [5]string {
 	return [...]string{e.Kind, e.Account, e.Status, e.InquiryType, e.fingerprint}
 }
 
+var entryHeadSize = binary.Size(entryHead{})
+
 // Size is what the entry takes in Redis, in bytes, before sealing.
 func (e *Entry) Size() int {
-	size := headSize + fixedFields + prefixedSize(len(e.Identity.Body))
+	size := headSize + entryHeadSize + len(e.Identity.Body)
 	for _, s := range e.parts() {
-		size += prefixedSize(len(s))
+		size += len(s)
 	}
 	return size
 }
 
-// prefixedSize is the size of n bytes with their length.
-func prefixedSize(n int) int { return (max(bits.Len(uint(n)), 1)+6)/7 + n }
-
 // encode builds the stored form in one allocation of the exact size.
 func (e *Entry) encode() []byte {
+	h := entryHead{AnsweredAt: e.stamp, KindEpoch: e.tag.kind, AccountEpoch: e.tag.account, Sum: e.sum}
+	for i, s := range e.parts() {
+		h.Lengths[i] = uint32(len(s))
+	}
+	h.Lengths[5] = uint32(len(e.Identity.Body))
 	raw := make([]byte, headSize, e.Size())
 	copy(raw, entryMagic)
+	raw, _ = binary.Append(raw, binary.BigEndian, h) // of a fixed size, which cannot fail
 	for _, s := range e.parts() {
-		raw = append(binary.AppendUvarint(raw, uint64(len(s))), s...)
+		raw = append(raw, s...)
 	}
-	raw = binary.BigEndian.AppendUint64(raw, uint64(e.stamp))
-	raw = binary.BigEndian.AppendUint64(raw, e.tag.kind)
-	raw = binary.BigEndian.AppendUint64(raw, e.tag.account)
-	raw = append(raw, e.sum[:]...)
-	raw = append(binary.AppendUvarint(raw, uint64(len(e.Identity.Body))), e.Identity.Body...)
+	raw = append(raw, e.Identity.Body...)
 	binary.BigEndian.PutUint32(raw[len(entryMagic):], crc32.Checksum(raw[headSize:], castagnoli))
 	return raw
 }
@@ -110,67 +113,30 @@ func decode(raw []byte) (*Entry, error) {
 	case binary.BigEndian.Uint32(raw[len(entryMagic):]) != crc32.Checksum(raw[headSize:], castagnoli):
 		return nil, errChecksum
 	}
-	r := reader{rest: raw[headSize:]}
-	var o origin
-	for _, s := range [...]*string{&o.key.Kind, &o.key.Account, &o.key.Status, &o.key.InquiryType, &o.fingerprint} {
-		*s = string(r.prefixed(maxKeyPart))
-	}
-	o.stamp = int64(r.uint64())
-	o.answeredAt = time.Unix(0, o.stamp)
-	o.tag = tag{r.uint64(), r.uint64()}
-	copy(o.sum[:], r.take(sumSize))
-	body := r.prefixed(len(raw))
-	if r.bad || len(r.rest) != 0 {
+	var h entryHead
+	n, err := binary.Decode(raw[headSize:], binary.BigEndian, &h)
+	if err != nil {
 		return nil, errTruncated
 	}
-	return newEntry(o, body, cap(raw)), nil
-}
-
-// reader takes fields off the front of an encoded entry. After the first field
-// that is not there all others are empty and bad is set.
-type reader struct {
-	rest []byte
-	bad  bool
-}
-
-// take gives the next n bytes, which are raw's own.
-func (r *reader) take(n int) []byte {
-	if r.bad || n < 0 || n > len(r.rest) {
-		r.bad = true
-		return nil
+	rest := raw[headSize+n:]
+	var parts [len(h.Lengths)][]byte
+	for i, length := range h.Lengths {
+		if uint64(length) > uint64(len(rest)) {
+			return nil, errTruncated
+		}
+		parts[i], rest = rest[:length], rest[length:]
 	}
-	b := r.rest[:n]
-	r.rest = r.rest[n:]
-	return b
-}
-
-func (r *reader) uint64() uint64 {
-	b := r.take(8)
-	if b == nil {
-		return 0
+	if len(rest) != 0 {
+		return nil, errTruncated
 	}
-	return binary.BigEndian.Uint64(b)
-}
-
-// length gives the uvarint before a field. One that is longer than the rest is bad, so that
-// nobody allocates by it.
-func (r *reader) length() int {
-	n, used := binary.Uvarint(r.rest)
-	if r.bad || used <= 0 || n > uint64(len(r.rest)) {
-		r.bad = true
-		return 0
-	}
-	r.rest = r.rest[used:]
-	return int(n)
-}
-
-// prefixed gives a field with its length, of most bytes at most.
-func (r *reader) prefixed(most int) []byte {
-	n := r.length()
-	if n > most {
-		r.bad = true
-	}
-	return r.take(n)
+	return newEntry(origin{
+		key:         Key{string(parts[0]), string(parts[1]), string(parts[2]), string(parts[3])},
+		fingerprint: string(parts[4]),
+		answeredAt:  time.Unix(0, h.AnsweredAt),
+		stamp:       h.AnsweredAt,
+		tag:         tag{h.KindEpoch, h.AccountEpoch},
+		sum:         h.Sum,
+	}, parts[5], cap(raw)), nil
 }
 
 // A sealed entry is "IQS" version | key id (8) | nonce (12) | AES-256-GCM of the

@@ -185,10 +185,7 @@ func compile(c Config, fills Fills) (*policy, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	r, err := c.sealing()
-	if err != nil {
-		return nil, err
-	}
+	r, _ := c.sealing() // Validate has read it without an error
 	p := &policy{
 		ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes),
 		kinds: [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
@@ -144,23 +145,10 @@ func etagOf(sum [sumSize]byte) string {
 	return string(append(b, '"'))
 }
 
-// spreadOf turns key and fill into a number in [0,1) that is the same on every
-// node.
+// spreadOf turns key and fill into a number in [0,1) that is the same on every node.
 func spreadOf(k Key, answered int64) float64 {
-	const prime = 1099511628211
-	h := uint64(14695981039346656037)
-	for _, s := range [...]string{k.Kind, k.Account, k.Status, k.InquiryType} {
-		for i := range len(s) {
-			h = (h ^ uint64(s[i])) * prime
-		}
-		h = (h ^ 0xff) * prime
-	}
-	h ^= uint64(answered)
-	// The finalizer of MurmurHash3: FNV alone leaves the high bits poor.
-	h ^= h >> 33
-	h *= 0xff51afd7ed558ccd
-	h ^= h >> 33
-	h *= 0xc4ceb9fe1a85ec53
-	h ^= h >> 33
-	return float64(h>>11) / (1 << 53)
+	var b [16]byte
+	binary.LittleEndian.PutUint64(b[:], k.Hash())
+	binary.LittleEndian.PutUint64(b[8:], uint64(answered))
+	return float64(xxh3.Hash(b[:])>>11) / (1 << 53)
 }

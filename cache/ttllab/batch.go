@@ -161,12 +161,13 @@ const readAtMost = 1024
 func Stream(client redis.Cmdable, key string) Exchange {
 	last := ""
 	return func(ctx context.Context, message []byte, nodes int) ([]Message, error) {
-		var added, came *redis.Cmd
+		var added *redis.StringCmd
+		var came *redis.XMessageSliceCmd
 		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			// Each node reads once a second, and may miss some seconds.
-			added = p.Do(ctx, "XADD", key, "MAXLEN", "~", max(64, 16*nodes), "*", "b", message)
+			added = p.XAdd(ctx, &redis.XAddArgs{Stream: key, MaxLen: int64(max(64, 16*nodes)), Approx: true, Values: []any{"b", message}})
 			if last != "" {
-				came = p.Do(ctx, "XRANGE", key, "("+last, "+", "COUNT", readAtMost)
+				came = p.XRangeN(ctx, key, "("+last, "+", readAtMost)
 			}
 			p.PExpire(ctx, key, time.Hour)
 			return nil
@@ -174,44 +175,21 @@ func Stream(client redis.Cmdable, key string) Exchange {
 		if err != nil {
 			return nil, err
 		}
-		id, err := added.Text()
-		if err != nil {
-			return nil, err
-		}
-		var entries []any
-		if came != nil {
-			if entries, err = came.Slice(); err != nil {
-				return nil, err
-			}
-		}
 		var all []Message
-		found := false
-		for _, e := range entries {
-			next, body, ok := entryOf(e)
-			if !ok {
-				return all, errForeign
+		found, id := false, added.Val()
+		if came != nil {
+			for _, m := range came.Val() {
+				body, _ := m.Values["b"].(string)
+				last, found = m.ID, found || m.ID == id
+				all = append(all, Message{momentOf(m.ID), []byte(body)})
 			}
-			last, found = next, found || next == id
-			all = append(all, Message{momentOf(next), []byte(body)})
 		}
-		if !found && len(entries) < readAtMost { // the first call, or a Redis that has lost the stream and is at smaller ids
+		if !found && len(all) < readAtMost { // the first call, or a Redis that has lost the stream and is at smaller ids
 			last = id
 			all = append(all, Message{momentOf(id), message})
 		}
 		return all, nil
 	}
-}
-
-// entryOf takes apart [id [b message]].
-func entryOf(e any) (id, body string, ok bool) {
-	if pair, is := e.([]any); is && len(pair) == 2 {
-		id, ok = pair[0].(string)
-		if fields, is := pair[1].([]any); is && ok && len(fields) == 2 {
-			body, ok = fields[1].(string)
-			return id, body, ok
-		}
-	}
-	return "", "", false
 }
 
 // momentOf is the time of a stream's id, Unix ns.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -89,6 +90,18 @@ func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 			}
 		}
 	})
+}
+
+// While a fill runs whoever comes waits for it, too, and no other begins.
+func TestWhoComesDuringAFillWaits(t *testing.T) {
+	var k list
+	var ages histogram
+	for _, now := range []time.Duration{0, 999 * time.Millisecond, time.Second, 11 * time.Second, 11500 * time.Millisecond} {
+		k.simulate(newRules(Policy{TTL: 10 * time.Second}), at(now).UnixNano(), int64(time.Second), &ages)
+	}
+	if c := k.cells[slices.Index(candidates[:], 10*time.Second)]; c.waits != 4 || c.fetches != 2 {
+		t.Errorf("%v of 5 look-ups waited for %v fetches, want 4 for 2", c.waits, c.fetches)
+	}
 }
 
 // Over many samples of one trace the estimates scatter around the truth by what their

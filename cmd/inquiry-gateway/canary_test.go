@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -212,15 +211,6 @@ func TestTheConsoleTellsTheCause(t *testing.T) {
 	if !strings.Contains(line.Text, "requests for buyer lists failed") || !strings.HasSuffix(line.Cause, " (buyer list of "+legacy.BuyerOther+")") ||
 		!strings.Contains(line.Do, "`inquiry-gateway check -c "+p.file()+" --live --buyer "+legacy.BuyerOther+"`") {
 		t.Errorf("%+v", line)
-	}
-	for want, fault := range map[string]legacy.Fault{
-		"text/html": {Name: legacy.FaultHTML}, "EOF": {Name: legacy.FaultRefuse}, "deadline exceeded": {Name: legacy.FaultDelay, Delay: time.Minute},
-	} {
-		p.system.ClearFaults("")
-		p.fault(fault)
-		stop := p.background(1, func(_, _ int) error { p.get(sellerList, "seller"); return nil })
-		p.consoleSays("legacy", want)
-		_, _ = stop()
 	}
 	server.Kill()
 	p.get(buyerList, "buyer")

@@ -101,8 +101,8 @@ func check(ctx context.Context, c *cli.Command) error {
 		found.Live, err = checkLive(ctx, c, loaded.Config)
 		errs = append(errs, err)
 	}
-	if address := c.String("against"); address != "" {
-		found.Differences, err = checkAgainst(ctx, address, c.String("token-file"), loaded.Config)
+	if c.String("against") != "" {
+		found.Differences, err = checkAgainst(ctx, c, loaded.Config)
 		errs = append(errs, err)
 	}
 	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, loaded.Config, c.String("against")) }))
@@ -227,18 +227,19 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*p
 
 // checkAgainst gives the keys whose values differ from what runs; never nil without an
 // error of asking. Values that are hidden on either side cannot be compared.
-func checkAgainst(ctx context.Context, address, tokenFile string, cfg config.Config) ([]config.Change, error) {
-	gateway, err := openOps(address, tokenFile)
+func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) ([]config.Change, error) {
+	address := c.String("against")
+	token, err := readToken(c)
 	if err != nil {
 		return nil, err
 	}
-	running, err := gateway.do(ctx, "/ops/config", nil)
+	running, err := opsListener{address, token}.ask(ctx, "/ops/config", nil)
 	if err != nil {
 		return nil, err
 	}
 	changes := append([]config.Change{}, config.Diff(string(running), cfg.Redacted())...)
 	if len(changes) > 0 {
-		err = fmt.Errorf("%s runs something else: %s, hidden values not compared", gateway.base, plural(len(changes), "difference"))
+		err = fmt.Errorf("%s runs something else: %s, hidden values not compared", address, plural(len(changes), "difference"))
 	}
 	return changes, err
 }

@@ -155,6 +155,13 @@ func checkRefusal(t *testing.T, p *program, row refusal, a answer) {
 	if id := idFinder(p.system)(a); id != "" {
 		t.Errorf("%q of the legacy is in the reply", id)
 	}
+	// explain says of a key what a request with that key gets.
+	if row.key != "" && row.target == "" && a.status/100 == 4 && row.method == "" {
+		x := p.explained("--key-id", row.key, "--kind", "buyer")
+		if refused := row.code != "rate_limited"; refused && (x.Access.Code != row.code || x.Access.HTTPStatus != a.status || x.Prediction.Code != row.code) {
+			t.Errorf("explained %+v %+v", x.Access, x.Prediction)
+		}
+	}
 	if key := p.keys[row.key]; key != "" && strings.Contains(string(a.body)+p.logs.String(), key) {
 		t.Error("the key is in the reply or in the log")
 	}

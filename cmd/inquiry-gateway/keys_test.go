@@ -26,7 +26,7 @@ import (
 // change that the node hears of can be why one is noticed.
 func keysInRedis(address string) setup {
 	return setup{
-		onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q]}", address),
+		onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q], %s}", address, relaxedTimeout),
 		auth: "{redis: {}, cache_ttl: 10m}", yaml: "rate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
 	}
 }
@@ -72,7 +72,11 @@ func newKey(t *testing.T, nodes []*program, args ...string) shownKey {
 func TestLifeOfAKey(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	for store, s := range map[string]setup{"keys file": {}, "Redis": keysInRedis(server.Addr)} {
+	file := setup{auth: "{keys_file: keys.yaml, pepper_file: pepper}", prepare: func(p *program) {
+		p.write("pepper", "a-pepper-that-is-long-enough\n")
+		p.write("keys.yaml", "accounts: []\nkeys: []\n")
+	}}
+	for store, s := range map[string]setup{"keys file": file, "Redis": keysInRedis(server.Addr)} {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			nodes := []*program{start(t, s)}

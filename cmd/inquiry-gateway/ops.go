@@ -180,97 +180,30 @@ func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
 	return report, err
 }
 
-// opsClient asks one ops listener. Each question has a connection of its own, and
-// opsTimeout from the dialling to the last byte.
-type opsClient struct {
-	base, token string // without a token none is sent
-	http        *http.Client
-}
-
-// askOps asks the ops listener that the flags mean, as opsClient.ask does. With -c the
-// address and the token are those of the file, whether or not the gateway that runs has
-// read it since.
+// askOps asks the ops listener that the flags mean: it sends want as JSON, or with nil nothing
+// but a GET, and reads the answer into reply. With -c the address and the token are those of the
+// file, whether or not the gateway that runs has read it since.
 func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
-	file, address, token := c.String("config"), c.String("ops"), c.String("token-file")
-	var o *opsClient
+	file, listener := c.String("config"), opsListener{address: c.String("ops")}
 	var err error
 	switch {
-	case (file == "") == (address == ""):
+	case (file == "") == (listener.address == ""):
 		return usagef("which gateway? give -c CONFIGURATION or --ops URL")
-	case file != "" && token != "":
+	case file != "" && c.String("token-file") != "":
 		return usagef("--token-file goes with --ops; -c takes ops.token_file of the configuration")
-	case address != "":
-		o, err = openOps(address, token)
+	case file == "":
+		listener.token, err = readToken(c)
 	default:
-		var loaded config.Loaded
-		if loaded, err = config.Load(file, mappingOnly()); err != nil {
-			return err
-		}
-		if address, err = opsAddress(loaded.Config.Ops.Listen); err != nil {
-			return err
-		}
-		token, _ = loaded.Config.Ops.Tokens()
-		o, err = newOpsClient(address, token)
+		listener, err = listenerOf(file)
+	}
+	var body []byte
+	if err == nil && want != nil {
+		body, err = json.Marshal(want)
 	}
 	if err != nil {
 		return err
 	}
-	return o.ask(ctx, path, want, reply)
-}
-
-// opsAddress is where a program on the same machine reaches ops.listen: a listener on
-// all addresses is asked on loopback.
-func opsAddress(listen string) (string, error) {
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", err
-	}
-	if port == "0" {
-		return "", fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", listen)
-	}
-	switch host {
-	case "", "0.0.0.0":
-		host = "127.0.0.1"
-	case "::":
-		host = "::1"
-	}
-	return "http://" + net.JoinHostPort(host, port), nil
-}
-
-// openOps takes the token from a file; no file is no token.
-func openOps(address, tokenFile string) (*opsClient, error) {
-	file, err := config.ReadFile(tokenFile)
-	if err != nil {
-		return nil, err
-	}
-	return newOpsClient(address, strings.TrimSpace(file.Text()))
-}
-
-// newOpsClient asks nothing yet.
-func newOpsClient(address, token string) (*opsClient, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", address)
-	}
-	return &opsClient{strings.TrimRight(address, "/"), token, &http.Client{
-		Timeout: opsTimeout,
-		// The token is for this listener only, and one connection is enough.
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
-}
-
-// ask sends want as JSON, or with nil nothing but a GET, and reads the answer, which is
-// JSON too, into reply.
-func (o *opsClient) ask(ctx context.Context, path string, want, reply any) error {
-	var body []byte
-	if want != nil {
-		var err error
-		if body, err = json.Marshal(want); err != nil {
-			return err
-		}
-	}
-	answer, err := o.do(ctx, path, body)
+	answer, err := listener.ask(ctx, path, body)
 	if err != nil {
 		return err
 	}
@@ -280,21 +213,70 @@ func (o *opsClient) ask(ctx context.Context, path string, want, reply any) error
 	return nil
 }
 
-// do sends a GET, or with a body a POST, and returns the body of a 200. A 400 is wrong
+// readToken takes the token from --token-file; no file is no token.
+func readToken(c *cli.Command) (string, error) {
+	file, err := config.ReadFile(c.String("token-file"))
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(file.Text()), nil
+}
+
+// opsListener is where a gateway is asked, and the token for it; without one none is sent.
+type opsListener struct{ address, token string }
+
+// listenerOf is where a program on the same machine reaches ops.listen of a configuration: a
+// listener on all addresses is asked on loopback.
+func listenerOf(file string) (o opsListener, err error) {
+	loaded, err := config.Load(file, mappingOnly())
+	if err != nil {
+		return o, err
+	}
+	listen := loaded.Config.Ops.Listen
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return o, err
+	}
+	switch {
+	case port == "0":
+		return o, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", listen)
+	case host == "" || host == "0.0.0.0":
+		host = "127.0.0.1"
+	case host == "::":
+		host = "::1"
+	}
+	o.address = "http://" + net.JoinHostPort(host, port)
+	o.token, _ = loaded.Config.Ops.Tokens()
+	return o, nil
+}
+
+// opsHTTP sends the token to the listener alone, over a connection of its own for each question,
+// and has opsTimeout from the dialling to the last byte.
+var opsHTTP = &http.Client{
+	Timeout:       opsTimeout,
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// ask sends a GET, or with a body a POST, and returns the body of a 200. A 400 is wrong
 // use: the listener says of what.
-func (o *opsClient) do(ctx context.Context, path string, body []byte) ([]byte, error) {
-	method := http.MethodGet
+func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte, error) {
+	u, err := url.Parse(o.address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", o.address)
+	}
+	base, method := strings.TrimRight(o.address, "/"), http.MethodGet
 	if body != nil {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(ctx, method, o.base+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if o.token != "" {
 		r.Header.Set("Authorization", "Bearer "+o.token)
 	}
-	res, err := o.http.Do(r)
+	res, err := opsHTTP.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("the gateway's ops listener does not answer: %w", err)
 	}
@@ -302,15 +284,15 @@ func (o *opsClient) do(ctx context.Context, path string, body []byte) ([]byte, e
 	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
 	switch text := printable(cutAt(strings.TrimSpace(string(reply)), 500)); {
 	case err != nil:
-		return nil, fmt.Errorf("%s%s: %w", o.base, path, err)
+		return nil, fmt.Errorf("%s%s: %w", base, path, err)
 	case res.StatusCode == http.StatusBadRequest:
 		return nil, usageError{errors.New(text)}
 	case res.StatusCode == http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", o.base)
+		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", base)
 	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %s: %s", o.base, res.Status, text)
+		return nil, fmt.Errorf("%s answers %s: %s", base, res.Status, text)
 	case len(reply) > maxOpsReply:
-		return nil, fmt.Errorf("%s%s answers more than %d bytes", o.base, path, maxOpsReply)
+		return nil, fmt.Errorf("%s%s answers more than %d bytes", base, path, maxOpsReply)
 	}
 	return reply, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/probe"
 )
 
@@ -95,11 +96,15 @@ func writeReply(out io.Writer, p *probe.Probe) {
 	fmt.Fprintf(out, "  reply     %s\n", printable(cutAt(text, maxShownReply)))
 }
 
-// writeSection prints a table under a line of its own, or nothing where there are no rows
-// below its heading.
-func writeSection(out io.Writer, line string, rows [][]string) {
-	if len(rows) < 2 {
+// writeSection prints a row for each value of a list, under a line of its own and a heading; or
+// nothing where the list is empty.
+func writeSection[T any](out io.Writer, line string, list []T, heading []string, row func(T) []string) {
+	if len(list) == 0 {
 		return
+	}
+	rows := [][]string{heading}
+	for _, value := range list {
+		rows = append(rows, row(value))
 	}
 	fmt.Fprint(out, "\n", line)
 	writeTable(out, rows)
@@ -116,51 +121,38 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 	default:
 		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, numbers(o.Foreign), numbers(o.Missing))
 	}
-	rows := [][]string{{"INTERNAL IDS", "FOUND", "CUT OUT OF"}}
-	for _, id := range p.InternalIDs {
-		rows = append(rows, []string{id.Path, strconv.Itoa(id.Found), quoted(id.Quoted)})
-	}
-	writeSection(out, "", rows)
-
-	rows = [][]string{{"RECORD", "FIELD", "BEFORE", "AFTER"}}
-	for _, c := range p.Removed.Cuts {
-		rows = append(rows, []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)})
-	}
+	writeSection(out, "", p.InternalIDs, []string{"INTERNAL IDS", "FOUND", "CUT OUT OF"}, func(id mapping.QuotedIDs) []string {
+		return []string{id.Path, strconv.Itoa(id.Found), quoted(id.Quoted)}
+	})
 	r := p.Removed
-	writeSection(out, fmt.Sprintf("removed in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID), rows)
-
-	rows = [][]string{{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}}
-	for _, u := range p.Uncovered {
-		rows = append(rows, []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key})
-	}
-	writeSection(out, "! not removed, but it looks like an internal id; if it is one, name it in the key\n", rows)
-
-	rows = [][]string{{"CONFIGURED", "PATH", "FOUND IN"}}
-	for _, f := range p.Paths {
+	removed := fmt.Sprintf("removed in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID)
+	writeSection(out, removed, r.Cuts, []string{"RECORD", "FIELD", "BEFORE", "AFTER"}, func(c mapping.Cut) []string {
+		return []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)}
+	})
+	const uncovered = "! not removed, but it looks like an internal id; if it is one, name it in the key\n"
+	writeSection(out, uncovered, p.Uncovered, []string{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}, func(u mapping.Uncovered) []string {
+		return []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key}
+	})
+	writeSection(out, "", p.Paths, []string{"CONFIGURED", "PATH", "FOUND IN"}, func(f mapping.PathFound) []string {
 		share := f.Share()
 		if f.Doubt != "" {
 			share = "! " + share + ": " + f.Doubt
 		}
-		rows = append(rows, []string{f.Key, f.Path, share})
-	}
-	writeSection(out, "", rows)
-
-	rows = [][]string{{"NOT MAPPED", "TYPES"}}
-	for _, u := range p.Unused {
-		rows = append(rows, []string{u.Path, strings.Join(u.Types, ", ")})
-	}
-	writeSection(out, "", rows)
+		return []string{f.Key, f.Path, share}
+	})
+	writeSection(out, "", p.Unused, []string{"NOT MAPPED", "TYPES"}, func(u mapping.UnusedPath) []string {
+		return []string{u.Path, strings.Join(u.Types, ", ")}
+	})
 }
 
 // writeViolations prints the first of them; a wrong path breaks every record in the
 // same way.
 func writeViolations(out io.Writer, list []probe.Violation) {
-	rows := [][]string{{"RECORD", "FIELD", "RAW", "PROBLEM"}}
-	for _, v := range list[:min(len(list), maxShownViolations)] {
-		rows = append(rows, []string{strconv.Itoa(v.Record), v.Field, cmp.Or(cut(v.Raw), "-"), v.Problem})
-	}
-	writeSection(out, "", rows)
-	if more := len(list) - maxShownViolations; more > 0 {
+	shown := list[:min(len(list), maxShownViolations)]
+	writeSection(out, "", shown, []string{"RECORD", "FIELD", "RAW", "PROBLEM"}, func(v probe.Violation) []string {
+		return []string{strconv.Itoa(v.Record), v.Field, cmp.Or(cut(v.Raw), "-"), v.Problem}
+	})
+	if more := len(list) - len(shown); more > 0 {
 		fmt.Fprintf(out, "and %d more; --json shows all\n", more)
 	}
 }

@@ -88,9 +88,8 @@ func (b *balancer) do() error {
 }
 
 // Two nodes are restarted in turn under load, behind a balancer that asks for
-// their readiness: no request fails.
+// their readiness: no request fails. It is alone, because the balancer must poll in time.
 func TestRollingRestart(t *testing.T) {
-	t.Parallel()
 	settings := setup{yaml: "shutdown_delay: 400ms"}
 	first := start(t, settings)
 	settings.joins = first

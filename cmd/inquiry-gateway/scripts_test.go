@@ -120,6 +120,7 @@ func TestCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			s.legacy.Inquiries = 300 // short lists, for a busy machine
 			p := start(t, s)
 			p.script(t, name, map[string]string{})
 			if n := p.system.Requests(); name == "usage.txt" && n.Buyer+n.Seller > 0 {

@@ -106,31 +106,26 @@ func healthCommand() *cli.Command {
 			}
 			ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 			defer cancel()
-			return health(ctx, url, c.Root().Writer)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+			if err != nil {
+				return usageError{err}
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return err
+			}
+			defer res.Body.Close()
+			// What the listener says, whatever its status: an orchestrator shows it where a check fails.
+			if _, err := io.Copy(c.Root().Writer, io.LimitReader(res.Body, maxHealthBytes)); err != nil {
+				return err
+			}
+			if res.StatusCode/100 != 2 {
+				return fmt.Errorf("%s answers %s", url, res.Status)
+			}
+			return nil
 		},
 	}
 }
 
 // maxHealthBytes bounds what is shown of an answer.
 const maxHealthBytes = 4 << 10
-
-// health prints what the listener says, whatever its status: an orchestrator shows
-// it where a check fails. ctx bounds the whole answer.
-func health(ctx context.Context, url string, out io.Writer) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return usageError{err}
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if _, err := io.Copy(out, io.LimitReader(res.Body, maxHealthBytes)); err != nil {
-		return err
-	}
-	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("%s answers %s", url, res.Status)
-	}
-	return nil
-}

@@ -247,11 +247,14 @@ func (h measure) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
+// DialHook returns a connection that fails on use instead of an error, because go-redis backs
+// off for 1 s after as many failed dials as its pool is large. A node whose Redis is back must
+// not wait for that.
 func (protect) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if err != nil {
-			return brokenConn{err: err}, nil // no sentinel knows the master, for one
+			return brokenConn{err: err}, nil
 		}
 		return conn, nil
 	}

@@ -105,7 +105,7 @@ func Open(c Config, o Options) (*Client, error) {
 	if own.TLSConfig != nil {
 		o.Dial = o.Dial.overTLS(own.TLSConfig)
 	}
-	own.Dialer = o.Dial.orBroken(own.DialTimeout)
+	own.Dialer = o.Dial
 	rdb := redis.NewUniversalClient(own)
 	client := &Client{
 		Cmdable: rdb, client: rdb, timeout: c.Timeout, probed: cmp.Or(c.Prefix, defaultPrefix) + ":probe",
@@ -248,21 +248,6 @@ func (d Dial) overTLS(config *tls.Config) Dial {
 		conn := tls.Client(raw, own)
 		if err := conn.HandshakeContext(ctx); err != nil {
 			return nil, errors.Join(err, raw.Close())
-		}
-		return conn, nil
-	}
-}
-
-// orBroken returns a connection that fails on use instead of an error, because go-redis
-// backs off for 1 s after as many failed dials as its pool is large. A node whose Redis is
-// back must not wait for that.
-func (d Dial) orBroken(timeout time.Duration) Dial {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, timeout)
-		defer cancel()
-		conn, err := d(ctx, network, addr)
-		if err != nil {
-			return brokenConn{err: err}, nil
 		}
 		return conn, nil
 	}

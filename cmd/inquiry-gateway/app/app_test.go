@@ -149,6 +149,17 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
+// What a reload has replaced is closed once its last request must be over, and not before.
+func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
+	closed, over := 0, time.Now()
+	r := reloader{retired: []retired{{&live{keys: &keyring{close: func() { closed++ }}}, &live{}, over}}}
+	for after, want := range []int{0, 1, 1} {
+		if r.closeRetired(over.Add(time.Duration(after) * time.Second)); closed != want {
+			t.Errorf("closed %d times %d s after its time", closed, after)
+		}
+	}
+}
+
 // A file that changes after it was read counts as changed, at the start too.
 func TestAChangeAfterTheReadingIsNoticed(t *testing.T) {
 	a, _ := build(t, "")

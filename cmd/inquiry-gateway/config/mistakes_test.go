@@ -128,6 +128,8 @@ func TestMessagesNameVariables(t *testing.T) {
 		{"mode: auto", `mode: "${WORD}"`, "got the value of ${WORD}", `"x"`},
 		{"  timeout: 2s", "  timeout: ${SLOW}", "upstream.timeout: ${SLOW} is more than request_timeout", "6s"},
 		{"request_timeout: 5s", "request_timeout: ${QUICK}\nshutdown_delay: ${USER}", "got the value of ${USER}", `"u"`},
+		{"  timeout: 2s", "  timeout: ${SHORT}s", "upstream.timeout: ${SHORT}s is more than request_timeout", "7s"},
+		{`customer: "{account}"`, `customer: "a${BRACED}b"`, "unknown placeholder ${BRACED}", "{hunter}"},
 		{"zone: Asia/Seoul}   #", `zone: "${ZONE}"}   #`, "upstream.buyer.fields.created_at.zone: ", `"Q"`},
 	} {
 		_, err := parsed(example(t, tt.old, tt.new))
