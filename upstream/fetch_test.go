@@ -12,6 +12,8 @@ import (
 	"testing/iotest"
 	"time"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -214,4 +216,20 @@ func TestOneListOnly(t *testing.T) {
 	if err != nil || both.BreakerState("seller") != "closed" || one.BreakerState("seller") != "" {
 		t.Errorf("with both: %v", err)
 	}
+}
+
+// A trace that is not recorded goes on at the legacy as one that is not. What is sent of
+// others is a test of the program.
+func TestTraceOfWhatIsNotRecorded(t *testing.T) {
+	var sent string
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		sent = r.Header.Get("traceparent")
+		serveJSON(rows(""))(w, r)
+	}, "", func(t *testing.T, f *fixture) {
+		never := sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample()))
+		c := f.another(t, f.cfg, func(o *Options) { o.Traces = never })
+		if got := buyer(t, c, "acme"); got != "ok" || len(sent) != 55 || sent[52:] != "-00" {
+			t.Errorf("%s, sent %q", got, sent)
+		}
+	})
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
 // talk is a conversation of the gateway with a legacy system, from a file of testdata/talks:
@@ -33,6 +35,7 @@ import (
 //	wait 1m                       time passes
 //	metric retries_total x = 1    a series whose labels have these values
 //	log 1 text                    so many records of the log have the text
+//	spans a > b(why) ...          the spans so far, each below its parent, and why it failed; +event: something happened in it
 //	explain first|each|whole acme a list is looked at, to such a depth
 //	~ text                        what is shown has the text
 //
@@ -142,6 +145,10 @@ func (c *talk) step(line string, follow []string) {
 		if n := strings.Count(c.log.String(), text); fmt.Sprint(n) != want {
 			c.Errorf("%d times %q in the log, want %s: %s", n, text, want, c.log.String())
 		}
+	case word == "spans":
+		if got := c.tree(); got != rest {
+			c.Errorf("the spans are\n%s, want\n%s", got, rest)
+		}
 	case word == "~" && !strings.Contains(c.shown, rest):
 		c.Errorf("%q is missing in\n%s", rest, c.shown)
 	case !verb(line, "=", "!", "~", "took"):
@@ -201,6 +208,27 @@ func titles(list List) string {
 		shown = append(shown, title)
 	}
 	return strings.Join(shown, " ")
+}
+
+// tree names the spans that have ended, sorted.
+func (c *talk) tree() string {
+	names := map[trace.SpanID]string{}
+	for _, s := range c.spans.Ended() {
+		names[s.SpanContext().SpanID()] = strings.TrimPrefix(s.Name(), "upstream.")
+	}
+	var all []string
+	for _, s := range c.spans.Ended() {
+		text := strings.TrimPrefix(names[s.Parent().SpanID()]+">"+names[s.SpanContext().SpanID()], ">")
+		if why := s.Status().Description; why != "" {
+			text += "(" + why + ")"
+		}
+		for _, e := range s.Events() {
+			text += "+" + e.Name
+		}
+		all = append(all, text)
+	}
+	slices.Sort(all)
+	return strings.Join(all, " ")
 }
 
 // explain looks at a list.

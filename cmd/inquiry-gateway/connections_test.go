@@ -154,7 +154,7 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 // gets all answers, those that are fetched first too, and those to what it sent behind.
 func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
 	t.Parallel()
-	slow := setup{legacy: legacy.Options{Latency: 50 * time.Millisecond}}
+	slow := setup{legacy: legacy.Options{Latency: 50 * time.Millisecond, Inquiries: 300}}
 	noLane := slow
 	noLane.yaml = "gateway: {hit_lane: off}"
 	for name, s := range map[string]setup{"clear": slow, "TLS": overTLS(slow), "without the hit lane": noLane, "TLS without it": overTLS(noLane)} {

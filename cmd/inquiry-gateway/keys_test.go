@@ -26,7 +26,7 @@ import (
 // change that the node hears of can be why one is noticed.
 func keysInRedis(address string) setup {
 	return setup{
-		onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q]}", address),
+		onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q], %s}", address, relaxedTimeout),
 		auth: "{redis: {}, cache_ttl: 10m}", yaml: "rate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
 	}
 }
