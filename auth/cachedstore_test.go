@@ -358,7 +358,8 @@ func TestGuessesAreLimited(t *testing.T) {
 		try("192.0.2.2", "guess8", auth.ErrInvalidKey)
 		try("2001:db8:1:2::9%eth0", "guess7", auth.ErrTooManyAttempts) // the same /64
 		try("2001:db8:1:3::9", "guess6", auth.ErrInvalidKey)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) // for one guess
 		try(v4, "guess5", auth.ErrInvalidKey)
+		try(v4, "guess4", auth.ErrTooManyAttempts)
 	})
 }

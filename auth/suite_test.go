@@ -99,7 +99,7 @@ func openRedis(t *testing.T, s *testStore, opts auth.Options) {
 	server := redistest.Start(t)
 	client := server.Client()
 	cfg := auth.DefaultRedisConfig()
-	cfg.Poll = 20 * time.Millisecond
+	cfg.Poll, cfg.Timeout = 20*time.Millisecond, time.Second
 	store := keysredis.New(client, "iq", auth.Hasher{}, cfg, auth.Config{Redis: &cfg}.CachePolicy(), opts)
 	t.Cleanup(store.Close)
 	editor := keysredis.NewEditor(client, "iq", auth.Hasher{})
@@ -156,7 +156,7 @@ func openIntrospection(t *testing.T, s *testStore, opts auth.Options) {
 	}))
 	t.Cleanup(server.Close)
 	cfg := auth.DefaultIntrospectionConfig()
-	cfg.URL, cfg.Timeout = server.URL, 300*time.Millisecond
+	cfg.URL, cfg.Timeout = server.URL, time.Second
 	store := introspect.New(cfg, auth.Config{Introspection: &cfg}.CachePolicy(), opts)
 	t.Cleanup(store.Close)
 	s.Store, s.forget = store, store.ForgetAll

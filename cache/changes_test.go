@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -104,6 +105,29 @@ func TestAPurgeDuringAFailingFillLeavesNothingToServe(t *testing.T) {
 	if err := <-failed; !errors.Is(err, errLegacy) {
 		t.Errorf("error %v; the purged list was served", err)
 	}
+}
+
+// Without Redis nothing says that a purge was missed, so lists are served as always; a purge
+// holds on this node, and says that the others may not know of it.
+func TestPurgesWhileRedisIsAway(t *testing.T) {
+	f := newFleet(t, 1)
+	f.warm(t, otherKey)
+	f.srv.Kill()
+	l := f.nodes[0]
+	mustGet(t, l, aKey)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	for _, served := range []bool{true, false} {
+		_, purged := l.Lookup(aKey)
+		_, other := l.Lookup(otherKey)
+		if purged != served || !other {
+			t.Errorf("acme's list is served %t, want %t; another's %t", purged, served, other)
+		}
+		if _, err := l.Purge(ctx, Scope{Account: "acme"}); err == nil {
+			t.Error("no error, and the fleet does not know")
+		}
+	}
+	settled(l)
 }
 
 // A replica that had not taken the purge became the master: it has the list of before, and

@@ -258,6 +258,26 @@ func TestStrangersAreIdleForShorter(t *testing.T) {
 	}
 }
 
+// Where as many connections are open as may be, idle ones give way: those of strangers, and
+// of these the one that has been idle for longest.
+func TestStrangersGiveWay(t *testing.T) {
+	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+		s.listener.SetMax(3)
+		c.get("acme", buyersList)
+		var strangers []*caller
+		for range 9 {
+			time.Sleep(2 * time.Second)
+			one := s.call(t)
+			one.get("nobody", buyersList)
+			strangers = append(strangers, one)
+		}
+		c.get("acme", buyersList)
+		for _, one := range strangers[len(strangers)-2:] {
+			one.get("nobody", buyersList)
+		}
+	})
+}
+
 // Over HTTP/2, too, which is net/http's from the first byte.
 func TestStrangersOverHTTP2(t *testing.T) {
 	inBubble(t, setting{unknownIdle: 5 * time.Second}, func(t *testing.T, s *stand, _ *caller) {

@@ -35,8 +35,8 @@ func newFleet(t *testing.T, poll time.Duration) *fleet {
 	f.client = f.server.Client()
 	f.editor = NewEditor(f.client, "iq", auth.Hasher{})
 	cfg := auth.DefaultRedisConfig()
-	cfg.Poll = poll
-	policy := auth.CachePolicy{TTL: 30 * time.Second, MaxKeys: 1000, Timeout: time.Second}
+	cfg.Poll, cfg.Timeout = poll, 10*time.Second // however busy the machine is
+	policy := auth.CachePolicy{TTL: 30 * time.Second, MaxKeys: 1000, Timeout: cfg.Timeout}
 	f.Store = New(f.client, "iq", auth.Hasher{}, cfg, policy, auth.Options{})
 	t.Cleanup(f.Close)
 	f.refuses("before anything is stored", "k1")

@@ -30,6 +30,13 @@ func newLimiter(t testing.TB, cfg Config, opts Options) *Limiter {
 	return l
 }
 
+// patient starts a Redis and gives its client and options that wait for it, however busy the machine is.
+func patient(t *testing.T) Options {
+	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ReadTimeout: time.Minute, ContextTimeoutEnabled: true})
+	t.Cleanup(func() { _ = client.Close() })
+	return Options{Redis: client, Timeout: time.Minute, Prefix: "iq"}
+}
+
 func newClock() *testkit.Clock {
 	return testkit.NewClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC))
 }
@@ -125,7 +132,7 @@ func TestAlone(t *testing.T) {
 
 // A change of the limit counts at once, and what was spent stays spent.
 func TestSetConfig(t *testing.T) {
-	for name, opts := range map[string]Options{"alone": {}, "fleet": {Redis: redistest.Start(t).Client()}} {
+	for name, opts := range map[string]Options{"alone": {}, "fleet": patient(t)} {
 		l := newLimiter(t, burst(1), opts)
 		if n := passed(l, 2); n != 1 {
 			t.Errorf("%s: %d requests pass a burst of 1", name, n)
@@ -145,11 +152,11 @@ func TestSetConfig(t *testing.T) {
 // rate, too, internal/simulation shows in virtual time.
 func TestFleetSharesOneBurst(t *testing.T) {
 	const nodes, most = 3, 300
-	server := redistest.Start(t)
+	opts := patient(t)
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
 	for range nodes {
-		l := newLimiter(t, burst(most), Options{Redis: server.Client(), Prefix: "iq"})
+		l := newLimiter(t, burst(most), opts)
 		for range 4 {
 			wg.Go(func() {
 				for {
@@ -169,7 +176,7 @@ func TestFleetSharesOneBurst(t *testing.T) {
 	if n := allowed.Load(); n != most {
 		t.Errorf("%d requests passed a burst of %d", n, most)
 	}
-	if ttl := server.Client().PTTL(t.Context(), "iq:rate:acme").Val(); ttl < 299_000*time.Second || ttl > 300_001*time.Second {
+	if ttl := opts.Redis.(*redis.Client).PTTL(t.Context(), "iq:rate:acme").Val(); ttl < 299_000*time.Second || ttl > 300_001*time.Second {
 		t.Errorf("the bucket is stored for %v", ttl)
 	}
 }
@@ -177,10 +184,10 @@ func TestFleetSharesOneBurst(t *testing.T) {
 // A node takes ahead at most a block, an eighth of the burst, and for a second only: what one has
 // not spent, the other gets but for that.
 func TestANodeHasAtMostABlock(t *testing.T) {
-	client := redistest.Start(t).Client()
+	opts := patient(t)
 	for spent := range 50 {
 		c := newClock()
-		opts := Options{Redis: client, Prefix: fmt.Sprint(spent), Now: c.Now}
+		opts.Prefix, opts.Now = fmt.Sprint(spent), c.Now
 		one, other := newLimiter(t, burst(80), opts), newLimiter(t, burst(80), opts)
 		if n := passed(one, spent); n != spent {
 			t.Errorf("%d of %d passed", n, spent)
@@ -198,18 +205,20 @@ func TestANodeHasAtMostABlock(t *testing.T) {
 // A node asks Redis seldom: while there are enough tokens, when there are none, and for many
 // callers at once.
 func TestMostRequestsAskNobody(t *testing.T) {
-	client := redistest.Start(t).Client()
-	l := newLimiter(t, burst(10_000), Options{Redis: client})
+	opts := patient(t)
+	l := newLimiter(t, burst(10_000), opts)
 	// Blocks of 1,250 after a start from 1, the next one at half use. The lower half of the
 	// bucket is given as it is needed.
 	if n := passed(l, 5000); n != 5000 || calls(l) > 30 {
 		t.Errorf("%d of 5000 passed with %v calls", n, calls(l))
 	}
-	l = newLimiter(t, burst(1), Options{Redis: client, Prefix: "none left"})
+	opts.Prefix = "none left"
+	l = newLimiter(t, burst(1), opts)
 	if n := passed(l, 1000); n != 1 || calls(l) != 2 {
 		t.Errorf("%d of 1000 passed with %v calls", n, calls(l))
 	}
-	l = newLimiter(t, burst(1000), Options{Redis: client, Prefix: "many callers"})
+	opts.Prefix = "many callers"
+	l = newLimiter(t, burst(1000), opts)
 	var wg sync.WaitGroup
 	for range 500 {
 		wg.Go(func() {
@@ -272,10 +281,9 @@ func TestRedisSlow(t *testing.T) {
 	}
 	server.Resume()
 
-	patient := redis.NewClient(&redis.Options{Addr: server.Addr, ReadTimeout: time.Minute, ContextTimeoutEnabled: true})
-	defer patient.Close()
-	l = newLimiter(t, burst(10), Options{Redis: patient, Timeout: time.Minute})
-	if err := patient.Do(t.Context(), "CLIENT", "PAUSE", (2 * callTimeout).Milliseconds()).Err(); err != nil {
+	opts := patient(t)
+	l = newLimiter(t, burst(10), opts)
+	if err := opts.Redis.(*redis.Client).Do(t.Context(), "CLIENT", "PAUSE", (2 * callTimeout).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || testutil.ToFloat64(l.metrics.leases[leaseFull]) != 1 {

@@ -59,7 +59,7 @@ func TestCanaryOfAGoodGateway(t *testing.T) {
 	for name, s := range map[string]setup{
 		"all addresses": {yaml: "listen: '[::]:0'"},
 		"TLS":           {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}"},
-		"Redis":         {redis: fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr), yaml: "cache: {seller: {ttl: 2s, stale_while_revalidate: 1s}}"},
+		"Redis":         {redis: fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr), yaml: "cache: {seller: {ttl: 2s}}"},
 		"no cache":      {yaml: "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 1s}}"},
 		"limited":       {yaml: "rate_limit: {per_second: 100, burst: 200}\nlog: {sample_hits: 100}"},
 	} {
@@ -164,7 +164,8 @@ func TestCanaryFindsACrossRead(t *testing.T) {
 	}
 	line := p.consoleSays("canary", "records that are in the lists of both canary.buyer_keys[0] (key buyer of account "+one+
 		") and canary.buyer_keys[1] (key other-buyer of account "+two+"): ")
-	if !strings.Contains(line.Cause, "the first is record 1 of the one list, record 1 of the other") || !strings.Contains(line.Do, "[purge](#purge)") {
+	if !strings.Contains(line.Cause, "the first is record 1 of the one list, record 1 of the other") ||
+		!strings.Contains(line.Do, "[purge](#purge)") {
 		t.Errorf("%+v", line)
 	}
 	for _, key := range p.keys {
@@ -181,7 +182,8 @@ func TestCanaryFindsACrossRead(t *testing.T) {
 // The console reads series that the program has: a family that is renamed fails here.
 func TestTheConsoleReadsSeriesThatAreThere(t *testing.T) {
 	t.Parallel()
-	p := start(t, setup{yaml: canarySection + "\nrate_limit: {per_second: 100, burst: 200}", redis: fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr),
+	p := start(t, setup{yaml: canarySection + "\nrate_limit: {per_second: 100, burst: 200}",
+		redis:   fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr),
 		prepare: canaryKeys})
 	p.gets(http.StatusOK, buyerList, "buyer")
 	p.get(buyerList, "")
@@ -208,7 +210,8 @@ func TestTheConsoleTellsTheCause(t *testing.T) {
 	p.fault(legacy.Fault{Name: legacy.FaultStatus, Code: http.StatusServiceUnavailable})
 	p.get(buyerList, "other-buyer")
 	line := p.consoleSays("legacy", "503")
-	if !strings.Contains(line.Text, "requests for buyer lists failed") || !strings.HasSuffix(line.Cause, " (buyer list of "+legacy.BuyerOther+")") ||
+	if !strings.Contains(line.Text, "requests for buyer lists failed") ||
+		!strings.HasSuffix(line.Cause, " (buyer list of "+legacy.BuyerOther+")") ||
 		!strings.Contains(line.Do, "`inquiry-gateway check -c "+p.file()+" --live --buyer "+legacy.BuyerOther+"`") {
 		t.Errorf("%+v", line)
 	}

@@ -96,7 +96,8 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 			}
 		}
 	}
-	if open, evicted, limit := p.connections(""), p.connections("_evicted_total"), p.connections("_limit"); open > most || evicted < 2*most || limit != most {
+	open, evicted, limit := p.connections(""), p.connections("_evicted_total"), p.connections("_limit")
+	if open > most || evicted < 2*most || limit != most {
 		t.Errorf("%v connections are open, %v were closed to make room, the limit is shown as %v", open, evicted, limit)
 	}
 	if got := p.dial().ask(buyerList, key); got != http.StatusOK {
@@ -154,14 +155,18 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 // gets all answers, those that are fetched first too, and those to what it sent behind.
 func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
 	t.Parallel()
-	slow := setup{legacy: legacy.Options{Latency: 50 * time.Millisecond}}
+	slow := setup{legacy: legacy.Options{Latency: 50 * time.Millisecond, Inquiries: 300}}
 	noLane := slow
 	noLane.yaml = "gateway: {hit_lane: off}"
-	for name, s := range map[string]setup{"clear": slow, "TLS": overTLS(slow), "without the hit lane": noLane, "TLS without it": overTLS(noLane)} {
+	for name, s := range map[string]setup{
+		"clear": slow, "TLS": overTLS(slow), "without the hit lane": noLane, "TLS without it": overTLS(noLane),
+	} {
 		p := start(t, s)
 		c := p.dial()
 		var requests strings.Builder
-		for _, request := range [][2]string{{buyerList, "buyer"}, {buyerList + "?status=pending", "buyer"}, {sellerList, "seller"}, {buyerList, "buyer"}} {
+		for _, request := range [][2]string{
+			{buyerList, "buyer"}, {buyerList + "?status=pending", "buyer"}, {sellerList, "seller"}, {buyerList, "buyer"},
+		} {
 			fmt.Fprintf(&requests, "GET %s HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\n\r\n", request[0], p.keys[request[1]])
 		}
 		if _, err := io.WriteString(c, requests.String()); err != nil {

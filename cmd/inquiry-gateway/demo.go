@@ -244,7 +244,7 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 		if err != nil {
 			return nil, cfg, err
 		}
-		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q}\n", o.Addr, o.Username, file)
+		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q, tls: {enabled: %t}}\n", o.Addr, o.Username, file, o.TLS)
 	}
 	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", redis,
 		"{{upstream}}\n", strings.ReplaceAll(string(legacy.Mapping()), demoLegacyURL, "http://"+backend)).Replace(demoConfig)

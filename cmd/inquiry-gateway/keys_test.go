@@ -26,7 +26,7 @@ import (
 // change that the node hears of can be why one is noticed.
 func keysInRedis(address string) setup {
 	return setup{
-		onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q]}", address),
+		onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q], %s}", address, relaxedTimeout),
 		auth: "{redis: {}, cache_ttl: 10m}", yaml: "rate_limit: {per_second: 1000, plans: {pro: {per_second: 2000}}}",
 	}
 }
@@ -112,8 +112,9 @@ func TestLifeOfAKey(t *testing.T) {
 			everywhere("k2", http.StatusOK)
 			keys("revoke", "k1")
 			everywhere("k1", http.StatusUnauthorized)
-			if x := nodes[len(nodes)-1].explained("--key-id", "k1"); x.Access.Verdict != "refused" || !strings.Contains(x.Access.Reason, auth.ReasonRevoked) {
-				t.Errorf("explain: %+v", x.Access)
+			access := nodes[len(nodes)-1].explained("--key-id", "k1").Access
+			if access.Verdict != "refused" || !strings.Contains(access.Reason, auth.ReasonRevoked) {
+				t.Errorf("explain: %+v", access)
 			}
 			newKey(t, nodes, "rotate", "k2", "--id", "k3", "--overlap", "0s")
 			everywhere("k2", http.StatusUnauthorized)

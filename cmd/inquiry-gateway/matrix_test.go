@@ -93,8 +93,9 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 		policy = "ttl: 1ms, stale_while_revalidate: 0s" // lists must be stale when it fails
 	}
 	c.setup = setup{
-		redis: fmt.Sprintf("{addrs: [%q], prefix: %q, timeout: %s}", c.cable.Addr, c.prefix, timeout(partRedis, "1s")),
-		yaml:  fmt.Sprintf("cache: {buyer: {%s, stale_if_error: 10m}}", policy), upstream: []string{"timeout: 2s", "timeout: " + timeout(partLegacy, "1s")},
+		redis:    fmt.Sprintf("{addrs: [%q], prefix: %q, timeout: %s}", c.cable.Addr, c.prefix, timeout(partRedis, "1s")),
+		yaml:     fmt.Sprintf("cache: {buyer: {%s, stale_if_error: 10m}}", policy),
+		upstream: []string{"timeout: 2s", "timeout: " + timeout(partLegacy, "1s")},
 	}
 	switch source {
 	case "introspection":
@@ -157,7 +158,9 @@ func (c *cell) run() int64 {
 
 // lists are the keys of lists in Redis.
 func (c *cell) lists() []string {
-	return slices.DeleteFunc(c.stored(), func(key string) bool { return !strings.Contains(key, ":buyer:") || strings.HasSuffix(key, ":lease") })
+	return slices.DeleteFunc(c.stored(), func(key string) bool {
+		return !strings.Contains(key, ":buyer:") || strings.HasSuffix(key, ":lease")
+	})
 }
 
 // stored is all that the gateway has in Redis.

@@ -52,19 +52,22 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 		x.Cache.Left < 3000 || x.Cache.AnsweredAt.IsZero() || x.RateLimit.From != "rate_limit" {
 		t.Errorf("warm: %+v", x)
 	}
-	person := `^hit: 200\nserved from the cache(.*\n)*cache\n  key\n    kind: buyer\n    account: acme\n(.*\n)*  policy: cache\.buyer\n  ttl_seconds: 3600\n`
+	person := `^hit: 200\nserved from the cache(.*\n)*cache\n  key\n    kind: buyer\n    account: acme\n` +
+		`(.*\n)*  policy: cache\.buyer\n  ttl_seconds: 3600\n`
 	said := commandSays(t, 0, "hit: 200", "explain", "--ops", p.app.OpsURL(), "--key-id", "buyer")
 	if !regexp.MustCompile(person).MatchString(said) || strings.Contains(said, p.keys["buyer"]) || strings.Contains(said, "sha256") {
 		t.Errorf("for a person: %s", said)
 	}
 	pending := append(list, "--status", "pending")
-	if x = foretells("?status=pending", pending...); x.Cache.Policy != "cache.buyer.by_status.pending" || x.Cache.TTL != 10 || x.Cache.Key.Status != "pending" {
+	if x = foretells("?status=pending", pending...); x.Cache.Policy != "cache.buyer.by_status.pending" || x.Cache.TTL != 10 ||
+		x.Cache.Key.Status != "pending" {
 		t.Errorf("filtered: %+v", x)
 	}
 	asked := p.system.Requests().Buyer
 	x = p.explained(append(list, "--status", "unheard-of")...)
 	p.gets(http.StatusOK, buyerList+"?status=unheard-of", "buyer")
-	if x.Prediction.HTTPStatus != http.StatusOK || !strings.Contains(x.Prediction.Text, "without asking") || p.system.Requests().Buyer != asked {
+	if x.Prediction.HTTPStatus != http.StatusOK || !strings.Contains(x.Prediction.Text, "without asking") ||
+		p.system.Requests().Buyer != asked {
 		t.Errorf("a value that cannot be: %+v", x.Prediction)
 	}
 	commandSays(t, 0, "epoch 1", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
@@ -86,7 +89,9 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 	p := start(t, setup{})
 	type page struct{ method, path, host, origin string }
 	pages := map[page]int{}
-	for _, host := range []string{"evil.example:9090", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[2001:db8::1]:9090", "127.1"} {
+	for _, host := range []string{
+		"evil.example:9090", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[2001:db8::1]:9090", "127.1",
+	} {
 		for _, path := range []string{"/ops/config", "/", "/readyz"} {
 			pages[page{"GET", path, host, ""}] = http.StatusMisdirectedRequest // a browser names no origin to its own
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -42,6 +43,41 @@ func TestCheckLive(t *testing.T) {
 	}
 }
 
+// Of a list with pages check --live reads the first one, and says so; with --all it reads the
+// whole list.
+func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
+	t.Parallel()
+	const record = `{"subject":"s","text":"t","state":"N","at":"2026-01-01T00:00:00Z","replies":[]}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next := map[string]string{"": `"?page=2"`, "2": "null"}[r.URL.Query().Get("page")]
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"next":%s,"data":[%s]}`, next, record)
+	}))
+	t.Cleanup(server.Close)
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	writeFile(t, filepath.Join(filepath.Dir(file), "keys.yaml"), "accounts: []\nkeys: []\n")
+	writeFile(t, file, `upstream:
+  base_url: `+server.URL+`
+  buyer:
+    path: /buyer/{account}
+    filtering: gateway
+    items: data
+    paging: {style: next_url, next: next}
+    fields:
+      {title: subject, content: text, status: {path: state, values: {N: pending}}, inquiry_type: {path: kind, default: null}, created_at: at,
+       responses: {items: replies, fields: {content: text, responder_type: {path: by, default: null}, created_at: at}}}
+`)
+	args := []string{"check", "-c", file, "--live", "--buyer", "acme"}
+	said := commandSays(t, 0, "buyer acme: good, 1 record in", args...)
+	if !strings.Contains(said, "this is the first page only, give --all for the whole list") {
+		t.Errorf("check --live: %s", said)
+	}
+	said = commandSays(t, 0, "buyer acme: good, 2 records in", append(args, "--all", "--may-miss", "kind")...)
+	if !strings.Contains(said, ", on 2 pages") {
+		t.Errorf("check --live --all: %s", said)
+	}
+}
+
 // What draft leaves to a person is refused line by line, until it is written.
 func TestDraftIsToBeCompleted(t *testing.T) {
 	t.Parallel()
@@ -49,7 +85,8 @@ func TestDraftIsToBeCompleted(t *testing.T) {
 	draft := commandSays(t, 0, "title: subject", "draft", "--sample", samples+"nested.json", "--account", "acme", "--kind", "buyer")
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	writeFile(t, file, draft)
-	commandSays(t, 0, "has upstream.seller now", "draft", "--sample", samples+"hal.json", "--account", "hanriver", "--kind", "seller", "--into", file)
+	commandSays(t, 0, "has upstream.seller now",
+		"draft", "--sample", samples+"hal.json", "--account", "hanriver", "--kind", "seller", "--into", file)
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +98,8 @@ func TestDraftIsToBeCompleted(t *testing.T) {
 		}
 	}
 	writeFile(t, file, strings.ReplaceAll(string(text), "COMPLETE_ME", "x"))
-	if _, errOut, _ := command(t, "check", "-c", file); strings.Contains(errOut, "upstream.buyer") || strings.Contains(errOut, "upstream.seller") {
+	_, errOut, _ := command(t, "check", "-c", file)
+	if strings.Contains(errOut, "upstream.buyer") || strings.Contains(errOut, "upstream.seller") {
 		t.Errorf("completed, the section is wrong: %s", errOut)
 	}
 }

@@ -105,7 +105,10 @@ func sampleKeys() []caller {
 func start(t *testing.T, s setup) *program {
 	t.Helper()
 	testkit.Slow(t)
-	p := &program{t: t, dir: t.TempDir(), poll: 25 * time.Millisecond, logs: &testkit.Log{}, keys: map[string]string{}, hangup: make(chan os.Signal, 1)}
+	p := &program{
+		t: t, dir: t.TempDir(), poll: 25 * time.Millisecond, logs: &testkit.Log{}, keys: map[string]string{},
+		hangup: make(chan os.Signal, 1),
+	}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
 	}
@@ -139,7 +142,8 @@ func start(t *testing.T, s setup) *program {
 func (s setup) configuration(base string) string {
 	texts := append([]string{demoLegacyURL, base}, s.upstream...)
 	mapping := strings.NewReplacer(append(texts, "timeout: 2s", "timeout: 4s")...).Replace(string(legacy.Mapping()))
-	text := "listen: 127.0.0.1:0\nops: " + cmp.Or(s.ops, "{listen: 127.0.0.1:0}") + "\nauth: " + cmp.Or(s.auth, "{keys_file: keys.yaml}") + "\n" + s.yaml + "\n"
+	text := "listen: 127.0.0.1:0\nops: " + cmp.Or(s.ops, "{listen: 127.0.0.1:0}") +
+		"\nauth: " + cmp.Or(s.auth, "{keys_file: keys.yaml}") + "\n" + s.yaml + "\n"
 	if s.redis != "" {
 		text += "redis: " + s.redis + "\n"
 	}

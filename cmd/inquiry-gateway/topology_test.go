@@ -53,7 +53,8 @@ func clusterPair(t *testing.T, cluster *redistest.Cluster) pair {
 	for _, master := range cluster.Masters {
 		addrs = append(addrs, fmt.Sprintf("%q", master.Addr))
 	}
-	nodes := newPair(t, fmt.Sprintf("addrs: [%s], %s, %s", strings.Join(addrs, ", "), relaxedTimeout, user), setup{auth: keysInFleet, yaml: slowPlan})
+	nodes := newPair(t, fmt.Sprintf("addrs: [%s], %s, %s", strings.Join(addrs, ", "), relaxedTimeout, user),
+		setup{auth: keysInFleet, yaml: slowPlan})
 	nodes.makeKeys()
 	return nodes
 }

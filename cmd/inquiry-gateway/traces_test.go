@@ -246,7 +246,9 @@ func TestNothingSecretInAnySpan(t *testing.T) {
 		r.Host = "host-" + strings.ReplaceAll(key, "_", "-")
 		p.do(r)
 	}
-	for _, name := range []legacy.FaultName{legacy.FaultStatus, legacy.FaultHTML, legacy.FaultRefuse, legacy.FaultWrongOwner, legacy.FaultTruncate} {
+	for _, name := range []legacy.FaultName{
+		legacy.FaultStatus, legacy.FaultHTML, legacy.FaultRefuse, legacy.FaultWrongOwner, legacy.FaultTruncate,
+	} {
 		p.fault(legacy.Fault{Name: name})
 		p.get(buyerList+"?inquiry_type=delivery&status=closed", "other-buyer")
 	}

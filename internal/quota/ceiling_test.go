@@ -160,9 +160,11 @@ func withFleet(t *testing.T, nodes, n int, do func(t *testing.T, f *fleet)) {
 	})
 }
 
-// ask makes one request.
+// ask makes one request, which ends after a minute where nothing else ends it.
 func (f *fleet) ask(t *testing.T, node int, account string, class Class) (sent bool) {
-	err := f.nodes[node].Wait(t.Context(), account, class)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := f.nodes[node].Wait(ctx, account, class)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil {

@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"cmp"
+	_ "embed"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -18,10 +20,15 @@ var (
 	within = flag.Duration("within", time.Minute, "how much of a processor's time each bug may stay hidden for")
 )
 
-// bug is one of testdata/planted: edits of the sources, and the package whose tests find it.
+//go:embed testdata/planted
+var planted string
+
+// bug is one of testdata/planted.
 type bug struct {
-	name, finder string
-	edits        []edit
+	name   string
+	finder string // the package whose tests find it; empty: the simulation
+	events string // of the simulation; empty: all
+	edits  []edit
 }
 
 // edit replaces a text that stands in a file once.
@@ -34,21 +41,13 @@ func TestMutants(t *testing.T) {
 	if *plant == "" {
 		t.Skip("make simulate-mutants runs it")
 	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("testdata/planted")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, b := range append([]bug{{name: "none"}}, parseBugs(t, string(text))...) {
+	for _, b := range append([]bug{{name: "none"}}, parseBugs(t)...) {
 		if !regexp.MustCompile(*plant).MatchString(b.name) {
 			continue
 		}
 		t.Run(b.name, func(t *testing.T) {
 			begin := time.Now()
-			found, by := b.run(t, root)
+			found, by := b.run(t)
 			if found != (b.name != "none") {
 				t.Errorf("found: %t\n%s", found, by)
 			}
@@ -57,46 +56,51 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// parseBugs reads "== name", or "== name @package", then for each edit "file: path" and the
-// lines that go ("-") and come ("+").
-func parseBugs(t *testing.T, text string) (all []bug) {
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		if name, ok := strings.CutPrefix(line, "== "); ok {
-			name, finder, _ := strings.Cut(name, " @")
+func parseBugs(t *testing.T) (all []bug) {
+	for line := range strings.Lines(planted) {
+		mark, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch {
+		case mark == "==":
+			name, finder, _ := strings.Cut(text, " @")
 			all = append(all, bug{name: name, finder: finder})
-			continue
-		}
-		if strings.HasPrefix(line, "#") || line == "" {
-			continue
-		}
-		b := &all[len(all)-1]
-		if file, ok := strings.CutPrefix(line, "file: "); ok {
-			b.edits = append(b.edits, edit{file: file})
-			continue
-		}
-		e := &b.edits[len(b.edits)-1]
-		switch line[0] {
-		case '-':
-			e.old += line[1:] + "\n"
-		case '+':
-			e.new += line[1:] + "\n"
+		case mark == "events:":
+			all[len(all)-1].events = text
+		case mark == "file:":
+			b := &all[len(all)-1]
+			b.edits = append(b.edits, edit{file: text})
+		case mark == "#", line == "\n":
 		default:
-			t.Fatalf("testdata/planted: what is %q?", line)
+			b := &all[len(all)-1]
+			e := &b.edits[len(b.edits)-1]
+			if old, ok := strings.CutPrefix(line, "-"); ok {
+				e.old += old
+			} else if put, ok := strings.CutPrefix(line, "+"); ok {
+				e.new += put
+			} else {
+				t.Fatalf("testdata/planted: what is %q?", line)
+			}
 		}
 	}
 	return all
 }
 
 // run builds the finder's tests with the bug, and runs them; by is what has found it.
-func (b bug) run(t *testing.T, root string) (found bool, by string) {
+func (b bug) run(t *testing.T) (found bool, by string) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir, replace := t.TempDir(), map[string]string{}
+	save := func(name string, text []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	for i, e := range b.edits {
 		path := filepath.Join(root, e.file)
-		if replace[path] == "" {
-			replace[path] = path
-		}
-		text, err := os.ReadFile(replace[path])
+		text, err := os.ReadFile(cmp.Or(replace[path], path))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,26 +108,27 @@ func (b bug) run(t *testing.T, root string) (found bool, by string) {
 		if n := strings.Count(string(text), old); n != 1 {
 			t.Fatalf("%s has the text %q %d times instead of once; bring testdata/planted up to date", e.file, old, n)
 		}
-		replace[path] = save(t, dir, fmt.Sprintf("%d.go", i), []byte(strings.Replace(string(text), old, put, 1)))
+		replace[path] = save(fmt.Sprintf("%d.go", i), []byte(strings.Replace(string(text), old, put, 1)))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
-	finder, args := "./internal/simulation", []string{"-test.run", "^TestSeeds$", "-test.failfast", "-for", within.String(), "-events", *only}
+	most := *within
 	if b.name == "none" {
-		args[4] = (*within / 4).String()
+		most /= 4
 	}
-	if b.finder != "" {
-		finder, args = "./"+b.finder, nil
+	args := []string{"-test.timeout", (4**within + time.Minute).String()}
+	if b.finder == "" {
+		args = append(args, "-test.run", "^TestSeeds$", "-for", most.String(), "-events", b.events)
 	}
-	binary := filepath.Join(dir, "finder.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", save(t, dir, "overlay.json", overlay), "-o", binary, finder)
+	finder, binary := "./"+cmp.Or(b.finder, "internal/simulation"), filepath.Join(dir, "finder.test")
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", save("overlay.json", overlay), "-o", binary, finder)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	run := exec.Command(binary, append(args, "-test.timeout", (4**within+time.Minute).String())...)
+	run := exec.Command(binary, args...)
 	run.Dir = filepath.Join(root, finder)
 	out, err := run.CombinedOutput()
 	return err != nil, reason(string(out))
@@ -138,13 +143,4 @@ func reason(out string) string {
 		return text
 	}
 	return regexp.MustCompile(`panic: .*|_test\.go:\d+: .*`).FindString(out)
-}
-
-func save(t *testing.T, dir, name string, text []byte) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -176,14 +176,8 @@ func (all sources) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
 }
 
 // legacy gives the field as the legacy has it. found is false for a missing value,
-// which is no mistake yet: there may be a default. Most fields are plain and most values
-// strings: these take the first branch and no other.
+// which is no mistake yet: there may be a default.
 func (d *field) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
-	if d.plain {
-		if v := f.Value(d.slot); v.Kind == jsonwalk.Text {
-			return v.In(f.Texts), true, ""
-		}
-	}
 	if d.join.Set {
 		return d.joined(f)
 	}
@@ -229,8 +223,15 @@ func (d *field) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
 }
 
 // text maps the field of one record. why is empty when it can be accepted; found is
-// false for a default, or for null where nothing is.
+// false for a default, or for null where nothing is. Most fields are plain and most
+// values strings: these take the first branch and no other.
 func (d *field) text(f *jsonwalk.Frame) (s NullString, found bool, why string) {
+	if d.plain {
+		if v := f.Value(d.slot); v.Kind == jsonwalk.Text {
+			s, why = d.public(v.In(f.Texts))
+			return s, true, why
+		}
+	}
 	if d.fixed.Set {
 		return NullString{d.fixed.Value, !d.fixed.Null}, true, ""
 	}
@@ -285,9 +286,16 @@ func (d *field) guarded() bool { return !d.fixed.Set && (d.values == nil || d.ke
 
 // moment maps the time of one record. why is empty when it can be accepted.
 func (d *field) moment(f *jsonwalk.Frame) (at time.Time, why string) {
-	text, found, why := d.legacy(f)
-	if why == "" && !found {
-		why = whyMissing
+	text, found := "", false
+	if d.plain {
+		if v := f.Value(d.slot); v.Kind == jsonwalk.Text {
+			text, found = v.In(f.Texts), true
+		}
+	}
+	if !found {
+		if text, found, why = d.legacy(f); why == "" && !found {
+			why = whyMissing
+		}
 	}
 	if why != "" {
 		return at, why

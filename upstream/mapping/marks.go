@@ -206,39 +206,36 @@ func (m *marks) namesNext(path, how string) {
 
 // link looks at an element of an array of links: one with relation next names a next page.
 func (m *marks) link(path string, link jsonwalk.Value) {
-	isNext, target := false, ""
-	link.Members(func(key string, value jsonwalk.Value) {
-		switch key {
-		case "rel", "relation":
-			isNext = isNext || strings.EqualFold(value.Plain(), "next")
-		case "href", "url", "uri":
-			target = value.Plain()
-		}
-	})
-	if isNext && target != "" && !m.here(target) {
+	is := func(key string) bool { return strings.EqualFold(jsonwalk.Lookup(link.Raw, key).Plain(), "next") }
+	if to := target(link); (is("rel") || is("relation")) && to.Scalar() && to.Plain() != "" && !m.here(to.Plain()) {
 		m.namesNext(path, "has a link to a next page")
 	}
+}
+
+// target is where an object such as {"href": "..."} leads; any other value is its own.
+func target(v jsonwalk.Value) jsonwalk.Value {
+	to := v
+	v.Members(func(key string, value jsonwalk.Value) {
+		if k := strings.ToLower(key); k == "href" || k == "url" || k == "uri" {
+			to = value
+		}
+	})
+	return to
 }
 
 // follows tells whether the value at a path names a page other than this one. Zero,
 // false and an empty text are how systems say that there is none.
 func (m *marks) follows(path string, v jsonwalk.Value) bool {
-	if v.Kind == jsonwalk.Object { // {"href": "..."}
-		target := v
-		v.Members(func(key string, value jsonwalk.Value) {
-			if k := strings.ToLower(key); k == "href" || k == "url" || k == "uri" {
-				target = value
-			}
-		})
-		if target.Kind == jsonwalk.Object {
-			return !m.paging.knows(path) && strings.Trim(target.Raw, "{} \t\r\n") != ""
-		}
-		v = target
+	switch v = target(v); {
+	case m.paging.knows(path):
+		return false
+	case v.Kind == jsonwalk.Object:
+		return strings.Trim(v.Raw, "{} \t\r\n") != ""
 	}
 	text := strings.TrimSpace(v.Plain())
 	n, err := strconv.ParseInt(text, 10, 64)
 	none := text == "" || text == "false" || text == "null" || err == nil && n <= 0
-	return v.Scalar() && !none && !m.paging.knows(path) && !m.here(text)
+	return v.Scalar() && !none && !m.here(text)
 }
 
 // value looks at one value that may be a mark. Only the first mark is kept; one that
