@@ -6,8 +6,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth/rate"
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // Config is the `auth:` section: where keys come from, exactly one of the three.
@@ -19,7 +18,7 @@ type Config struct {
 	// Introspection asks an authorization server about each key (RFC 7662).
 	Introspection *IntrospectionConfig `yaml:"introspection"`
 	// PepperFile holds a secret that makes digests of keys HMAC-SHA-256. Empty: SHA-256.
-	PepperFile secretfile.File `yaml:"pepper_file"`
+	PepperFile setting.File `yaml:"pepper_file"`
 	// CacheTTL is how long a key in Redis or at an authorization server is good that cannot be looked up again, never past its
 	// end: so long may a revoked one be used. Left out: 30s with redis, 10s with introspection.
 	CacheTTL *time.Duration `yaml:"cache_ttl" min:"0s" max:"10m"`
@@ -48,10 +47,10 @@ type IntrospectionConfig struct {
 	// URL is that of the introspection endpoint: https, or http on loopback.
 	URL string `yaml:"url" required:"the introspection endpoint, such as https://id.example.com/oauth2/introspect"`
 	// Without a client the gateway does not sign in.
-	secretfile.Client `yaml:",inline"`
+	setting.Client `yaml:",inline"`
 	// ClientAuth is how the gateway sends client_id and secret: basic (default) or post (RFC 6749, 2.3.1).
-	ClientAuth    string `yaml:"client_auth" enum:"basic,post"`
-	secretfile.CA `yaml:",inline"`
+	ClientAuth string `yaml:"client_auth" enum:"basic,post"`
+	setting.CA `yaml:",inline"`
 	// Timeout is how long the server may take to answer.
 	Timeout time.Duration `yaml:"timeout" min:"10ms" max:"10s"`
 	// Claims names the members of the server's answer. A name that is no member is read as a GJSON path.
@@ -130,7 +129,7 @@ func (c *IntrospectionConfig) SetDefaults() { *c = DefaultIntrospectionConfig() 
 // Validate reports all contradictions; each joined error has a method Field() with the
 // key's path. That each value keeps the bounds of its tag is for the reader of the file to check.
 func (c Config) Validate() error {
-	var errs invalid.Problems
+	var errs setting.Problems
 	sources := 0
 	for _, set := range []bool{c.KeysFile != "", c.Redis != nil, c.Introspection != nil} {
 		if set {
@@ -155,16 +154,16 @@ func (c Config) Validate() error {
 
 // validate reports what is wrong with the section. The files that it names have been read
 // already.
-func (c IntrospectionConfig) validate(errs *invalid.Problems) {
+func (c IntrospectionConfig) validate(errs *setting.Problems) {
 	c.validateURL(errs)
 	if (c.ClientID != "") != c.ClientSecretFile.Set() {
 		errs.Add("introspection.client_id", "and client_secret_file belong together: set both or none")
 	}
-	secretfile.TLS{CA: c.CA}.Config("introspection", errs)
+	setting.TLS{CA: c.CA}.Config("introspection", errs)
 }
 
 // validateURL insists on an encrypted way, since keys travel it.
-func (c IntrospectionConfig) validateURL(errs *invalid.Problems) {
+func (c IntrospectionConfig) validateURL(errs *setting.Problems) {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil || u.Host == "":

@@ -7,8 +7,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // A key that cannot be looked up again is good for 30 s from Redis and for 10 s from an
@@ -54,12 +53,12 @@ func TestConfigValidate(t *testing.T) {
 		"file":    {auth.DefaultConfig(), nil},
 		"nothing": {with(func(c *auth.Config) { c.KeysFile = "" }), []string{"keys_file"}},
 		"all, no URL": {with(func(c *auth.Config) {
-			c.Redis, c.Introspection, c.PepperFile = &redis, &introspection, secretfile.New("p", testPepper)
+			c.Redis, c.Introspection, c.PepperFile = &redis, &introspection, setting.NewFile("p", testPepper)
 		}), []string{"keys_file", "introspection.url", "pepper_file"}},
-		"short pepper": {with(func(c *auth.Config) { c.PepperFile = secretfile.New("p", "short") }), []string{"pepper_file"}},
+		"short pepper": {with(func(c *auth.Config) { c.PepperFile = setting.NewFile("p", "short") }), []string{"pepper_file"}},
 		"half a client": {introspecting(func(c *auth.IntrospectionConfig) { c.ClientID = "x" }),
 			[]string{"introspection.client_id"}},
-		"no certificate": {introspecting(func(c *auth.IntrospectionConfig) { c.CAFile = secretfile.New("ca.pem", "no PEM") }),
+		"no certificate": {introspecting(func(c *auth.IntrospectionConfig) { c.CAFile = setting.NewFile("ca.pem", "no PEM") }),
 			[]string{"introspection.ca_file"}},
 	}
 	for _, url := range []string{"https://id.example.com/", "http://127.0.0.1:9/", "http://[::1]:9/", "http://localhost:9/"} {
@@ -72,7 +71,7 @@ func TestConfigValidate(t *testing.T) {
 		var got []string
 		if joined, ok := tt.cfg.Validate().(interface{ Unwrap() []error }); ok {
 			for _, err := range joined.Unwrap() {
-				if problem, ok := errors.AsType[*invalid.Error](err); ok {
+				if problem, ok := errors.AsType[*setting.Error](err); ok {
 					got = append(got, problem.Field())
 				}
 			}

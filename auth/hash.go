@@ -9,7 +9,7 @@ import (
 	"hash"
 	"sync"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // MinPepperLength is the shortest pepper that is accepted, in bytes.
@@ -82,7 +82,7 @@ func NewHasher(pepper []byte) (Hasher, error) {
 
 // HasherOf returns a Hasher with the pepper in a file, without line ends at its
 // end. No file means no pepper; a file without one is an error.
-func HasherOf(pepper secretfile.File) (Hasher, error) {
+func HasherOf(pepper setting.File) (Hasher, error) {
 	if pepper.Set() && pepper.Secret() == "" {
 		return Hasher{}, fmt.Errorf("%s: the pepper file is empty", pepper.Path())
 	}

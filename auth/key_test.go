@@ -19,7 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 const testPepper = "0123456789abcdef-pepper"
@@ -193,7 +193,7 @@ func TestHasherOfAFile(t *testing.T) {
 	for text, says := range map[string]string{
 		testPepper: "", testPepper + "\n": "", testPepper + "\r\n": "", "\n": "pepper: the pepper file is empty", "secret\n": "at least 16",
 	} {
-		h, err := auth.HasherOf(secretfile.New("pepper", text))
+		h, err := auth.HasherOf(setting.NewFile("pepper", text))
 		if says == "" && (err != nil || h.Hash("k") != want || h.Field() != "hmac_sha256") {
 			t.Errorf("%q: another digest, %v", text, err)
 		}
@@ -201,7 +201,7 @@ func TestHasherOfAFile(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, says)
 		}
 	}
-	if h, err := auth.HasherOf(secretfile.File{}); err != nil || h.Field() != "sha256" {
+	if h, err := auth.HasherOf(setting.File{}); err != nil || h.Field() != "sha256" {
 		t.Error("no file must mean no pepper")
 	}
 }

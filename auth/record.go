@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 // What an account has paid for.
@@ -108,8 +108,8 @@ func (l Listing) Account(id string) *Account {
 
 // Problems says what is wrong with a record, each at the name that its field has
 // in stores. The digest is not checked.
-func (r KeyRecord) Problems() invalid.Problems {
-	var p invalid.Problems
+func (r KeyRecord) Problems() setting.Problems {
+	var p setting.Problems
 	checkID(&p, "id", r.ID)
 	p.AddIf(!ValidKind(r.Kind), "kind", "is %q: use %s or %s", Clip(r.Kind), KindBuyer, KindSeller)
 	checkID(&p, "account", r.Account)
@@ -130,8 +130,8 @@ func (r KeyRecord) Problems() invalid.Problems {
 
 // Problems says what is wrong with an account, each at the name that its field
 // has in stores.
-func (a Account) Problems() invalid.Problems {
-	var p invalid.Problems
+func (a Account) Problems() setting.Problems {
+	var p setting.Problems
 	checkID(&p, "id", a.ID)
 	if a.APIAccess != AccessPaid && a.APIAccess != AccessNone {
 		p.Add("api_access", "is %q: use %s or %s", Clip(a.APIAccess), AccessPaid, AccessNone)
@@ -151,8 +151,8 @@ func (r KeyRecord) Validate() error { return first("key", r.Problems()) }
 func (a Account) Validate() error { return first("account", a.Problems()) }
 
 // first makes the first problem a sentence about a key or an account.
-func first(thing string, p invalid.Problems) error {
-	problem, ok := errors.AsType[*invalid.Error](p.Err())
+func first(thing string, p setting.Problems) error {
+	problem, ok := errors.AsType[*setting.Error](p.Err())
 	if !ok {
 		return nil
 	}
@@ -171,7 +171,7 @@ func ValidKind(kind string) bool { return kind == KindBuyer || kind == KindSelle
 
 const maxIDLength = 128
 
-func checkID(p *invalid.Problems, field, id string) {
+func checkID(p *setting.Problems, field, id string) {
 	if text := idProblem(id); text != "" {
 		p.Add(field, "%s", text)
 	}

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/cache/redistier"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 func entryOf(k Key, text string) *Entry {
@@ -95,12 +95,12 @@ func FuzzDecode(f *testing.F) {
 }
 
 // keyFile holds a ring of keys made of the given bytes.
-func keyFile(keys ...byte) secretfile.File {
+func keyFile(keys ...byte) setting.File {
 	text := "# sealing keys, newest first\n\n"
 	for _, b := range keys {
 		text += base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, sealKeySize)) + "\n"
 	}
-	return secretfile.New("ring", text)
+	return setting.NewFile("ring", text)
 }
 
 func mustRing(t testing.TB, keys ...byte) *ring {
@@ -211,7 +211,7 @@ func TestKeyFilesAreCheckedAndNeverShown(t *testing.T) {
 		good + "\n" + good[:62]: "line 2",
 	} {
 		c := testConfig()
-		c.SealingKeysFile = secretfile.New("ring", text)
+		c.SealingKeysFile = setting.NewFile("ring", text)
 		err := c.Validate()
 		if want == "" {
 			if err != nil {

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 const (
@@ -39,7 +38,7 @@ type Config struct {
 	// SealingKeysFile holds AES-256 keys, one per line in base64 or hex. Set:
 	// entries in Redis are sealed by the first key and opened by any. A key may
 	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
-	SealingKeysFile secretfile.File `yaml:"sealing_keys_file"`
+	SealingKeysFile setting.File `yaml:"sealing_keys_file"`
 	// RechecksPerSecond is how many cached lists per second, over all kinds, the TTL lab may
 	// compare with the legacy. 0: none; more than 1000 would be no sample.
 	RechecksPerSecond float64 `yaml:"rechecks_per_second" min:"0" max:"1000"`
@@ -102,7 +101,7 @@ func DefaultConfig() Config {
 // with the path of the key inside the section. That each value keeps the bounds of its tag is for the reader of the
 // file to check.
 func (c Config) Validate() error {
-	var p invalid.Problems
+	var p setting.Problems
 	p.AddIf(c.MaxEntryBytes > c.MaxBytes, "max_entry_bytes", "must not be above max_bytes")
 	if _, err := c.sealing(); err != nil {
 		p.Add("sealing_keys_file", "%v", err)
@@ -121,7 +120,7 @@ func (c Config) sealing() (*ring, error) {
 }
 
 // validate checks the kind's times, and those that each status has by its overrides.
-func (c KindConfig) validate(path string, p *invalid.Problems) {
+func (c KindConfig) validate(path string, p *setting.Problems) {
 	c.terms().validate(path, p)
 	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
 		field := path + ".by_status." + status
@@ -134,7 +133,7 @@ func (c KindConfig) validate(path string, p *invalid.Problems) {
 }
 
 // validate bounds the times: an entry must not outlive what Redis remembers of purges.
-func (t terms) validate(path string, p *invalid.Problems) {
+func (t terms) validate(path string, p *setting.Problems) {
 	p.AddIf(t.lifetime() > maxLifetime, path+".ttl", "together with its stale window it must not be above 168h")
 }
 

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -25,15 +24,15 @@ type AuthConfig struct {
 	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, oauth2_client_credentials and session get one first. none is the default.
 	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"`
 
-	secretfile.User `yaml:",inline" with:"type=basic,session"`
+	setting.User `yaml:",inline" with:"type=basic,session"`
 	// TokenFile holds the bearer token, or the value of the header.
-	TokenFile secretfile.File `yaml:"token_file" with:"type=bearer!,header!"`
+	TokenFile setting.File `yaml:"token_file" with:"type=bearer!,header!"`
 	// Name is that of the header with the credential; of a session that of the header or cookie that the token is sent in, default the one that it came in.
 	Name string `yaml:"name" with:"type=header!,session"`
 
 	// TokenURL is the token endpoint of the authorization server (RFC 6749, 4.4).
-	TokenURL          string `yaml:"token_url" with:"type=oauth2_client_credentials!"`
-	secretfile.Client `yaml:",inline" with:"type=oauth2_client_credentials!"`
+	TokenURL       string `yaml:"token_url" with:"type=oauth2_client_credentials!"`
+	setting.Client `yaml:",inline" with:"type=oauth2_client_credentials!"`
 	// Params are further parameters of the token request, such as scope or audience.
 	Params map[string]string `yaml:"params" with:"type=oauth2_client_credentials"`
 
@@ -82,9 +81,9 @@ type credentials interface {
 // method is one type of credentials: all that is particular to it.
 type method struct {
 	secretKey   string // that names the file of the one secret; empty: there is none
-	secret      secretfile.File
+	secret      setting.File
 	optional    bool                                   // the file may be left out
-	check       func(base string, p *invalid.Problems) // notes what else is wrong; nil: nothing can be
+	check       func(base string, p *setting.Problems) // notes what else is wrong; nil: nothing can be
 	credentials func(o signInOptions) credentials      // once, when nothing is wrong
 }
 
@@ -107,7 +106,7 @@ func (a AuthConfig) method() (m method, known bool) {
 		m.credentials = fixed("", "")
 	case authBasic:
 		m = method{secretKey: "password_file", secret: a.PasswordFile, optional: true}
-		m.check = func(_ string, p *invalid.Problems) {
+		m.check = func(_ string, p *setting.Problems) {
 			p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
 		}
 		m.credentials = fixed("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(a.PasswordFile))))
@@ -129,7 +128,7 @@ func (a AuthConfig) method() (m method, known bool) {
 
 // check reports what contradicts in the credentials. Keys that a type needs and lacks, or
 // that it would ignore, are told by their tags.
-func (a AuthConfig) check(base string, p *invalid.Problems) {
+func (a AuthConfig) check(base string, p *setting.Problems) {
 	m, known := a.method()
 	if !known {
 		return
@@ -144,7 +143,7 @@ func (a AuthConfig) check(base string, p *invalid.Problems) {
 }
 
 // oneLine is what a file of one line holds.
-func oneLine(f secretfile.File) string { return strings.TrimSpace(f.Text()) }
+func oneLine(f setting.File) string { return strings.TrimSpace(f.Text()) }
 
 // headerName is the header that the credential is sent in, where the file names it.
 func (a AuthConfig) headerName() string {
@@ -163,7 +162,7 @@ func (a AuthConfig) user() string { return cmp.Or(a.Username, oneLine(a.Username
 // newCredentials makes what the type of c's configuration says. Sign-ins go through t.
 func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, error) {
 	m, _ := c.Auth.method()
-	var wrong invalid.Problems
+	var wrong setting.Problems
 	wrong.AddIf(m.secretKey != "" && oneLine(m.secret) == "" && (m.secret.Set() || !m.optional), "auth."+m.secretKey,
 		"the file of the secret is empty; with type basic leave the key out for an empty password")
 	wrong.AddIf(c.Auth.UsernameFile.Set() && c.Auth.user() == "", "auth.username_file", "the file is empty")
@@ -198,7 +197,7 @@ func absolute(text string) bool {
 // oauth is type oauth2_client_credentials (RFC 6749, 4.4).
 type oauth struct{ AuthConfig }
 
-func (o oauth) check(_ string, p *invalid.Problems) {
+func (o oauth) check(_ string, p *setting.Problems) {
 	p.AddIf(o.TokenURL != "" && !absolute(o.TokenURL), "auth.token_url", "must be an absolute http or https URL")
 }
 

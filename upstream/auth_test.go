@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // What one request does is in testdata/talks/signin.txt; this is what many do to each other.
@@ -166,7 +166,7 @@ func TestAnotherSecretIsSentByTheNextClient(t *testing.T) {
 		for text, same := range map[string]bool{"f": true, "new": false} {
 			cfg := f.cfg
 			if !same {
-				cfg.Auth.TokenFile = secretfile.New("f", text)
+				cfg.Auth.TokenFile = setting.NewFile("f", text)
 			}
 			next := f.next(t, cfg)
 			if got := buyer(t, next, "acme"); got != "ok" || sent != "Bearer "+text || f.GoesOnIn(next) != same {
@@ -187,7 +187,7 @@ func TestFilesOfSecrets(t *testing.T) {
 		{"{type: basic, username_file: f}", "auth.username_file", "\n", "empty"},
 	} {
 		cfg := configFrom(t, section, "auth: "+tc.auth)
-		file := secretfile.New("f", tc.text)
+		file := setting.NewFile("f", tc.text)
 		if cfg.Auth.TokenFile.Set() {
 			cfg.Auth.TokenFile = file
 		} else {

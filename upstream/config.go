@@ -9,8 +9,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -35,7 +34,7 @@ type Config struct {
 	// TLS is for a legacy system behind a private CA or one that asks for a client
 	// certificate. It counts for the token endpoint of auth, too, so ca_file must
 	// hold its authority besides where that is another one.
-	TLS secretfile.TLS `yaml:"tls"`
+	TLS setting.TLS `yaml:"tls"`
 	// Attempts is how often a request is sent in all that was refused or answered with 502, 503, or a 429 that tells when to come
 	// back. One request in ten may be repeated at all. 1, for a legacy system that bears no repeat: none.
 	Attempts int `yaml:"attempts" min:"1"`
@@ -134,16 +133,16 @@ func DefaultConfig() Config {
 }
 
 // Validate reports every mistake, joined. Each of the joined errors is an
-// [*invalid.Error] with the key's path within the section.
+// [*setting.Error] with the key's path within the section.
 func (c Config) Validate() error {
-	p := &invalid.Problems{}
+	p := &setting.Problems{}
 	c.checkLimits(p)
 	c.checkBaseURL(p)
 	c.checkHeaders(p)
 	c.Auth.check(c.BaseURL, p)
 	c.checkOwnHeaders("auth.login.headers.", c.Auth.Login.Headers, p)
 	c.TLS.Config("tls", p)
-	p.AddIf(c.TLS != (secretfile.TLS{}) && strings.HasPrefix(strings.ToLower(c.BaseURL), "http:"), "tls",
+	p.AddIf(c.TLS != (setting.TLS{}) && strings.HasPrefix(strings.ToLower(c.BaseURL), "http:"), "tls",
 		"base_url is plain http, so the files would not be used; change base_url or empty them")
 	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
 	for kind, ec := range c.endpoints() {
@@ -156,7 +155,7 @@ func (c Config) Validate() error {
 }
 
 // checkLimits checks what bounds of how hard the legacy may be asked contradict each other.
-func (c Config) checkLimits(p *invalid.Problems) {
+func (c Config) checkLimits(p *setting.Problems) {
 	p.AddIf(c.MaxConcurrentPerAccount > c.MaxConcurrent, "max_concurrent_per_account",
 		"must be between 1 and max_concurrent (%d); leave it out for a quarter of that", c.MaxConcurrent)
 	p.AddIf(c.MaxNodes > 0 && c.MaxRequestsPerSecond == 0, "max_nodes", "has no meaning without max_requests_per_second; remove it")
@@ -164,7 +163,7 @@ func (c Config) checkLimits(p *invalid.Problems) {
 
 // checkBaseURL wants an address to which paths can be added. Its messages do not repeat the
 // text: it may have a password in it.
-func (c Config) checkBaseURL(p *invalid.Problems) {
+func (c Config) checkBaseURL(p *setting.Problems) {
 	u, err := url.Parse(c.BaseURL)
 	switch {
 	case c.BaseURL == "": // its tag tells
@@ -181,7 +180,7 @@ func (c Config) checkBaseURL(p *invalid.Problems) {
 
 // checkHeaders checks the headers of every request. A header with a placeholder would be
 // sent as it stands, so it is refused.
-func (c Config) checkHeaders(p *invalid.Problems) {
+func (c Config) checkHeaders(p *setting.Problems) {
 	placeholders := strings.NewReplacer("{"+address.Account+"}", "", "{"+address.Status+"}", "", "{"+address.Type+"}", "")
 	for name, value := range c.Headers {
 		field := "headers." + name
@@ -196,7 +195,7 @@ func (c Config) checkHeaders(p *invalid.Problems) {
 }
 
 // checkOwnHeaders finds headers that have a meaning of their own.
-func (c Config) checkOwnHeaders(at string, headers map[string]string, p *invalid.Problems) {
+func (c Config) checkOwnHeaders(at string, headers map[string]string, p *setting.Problems) {
 	for name := range headers {
 		p.AddIf(reserved(name), at+name, "the gateway sets this header itself; remove it (for credentials use auth)")
 		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.headerName()), at+name, "auth sets this header; remove it here")

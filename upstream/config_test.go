@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 )
@@ -16,7 +16,7 @@ func wrongKeys(err error) map[string]string {
 	wrong := map[string]string{}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
-			if mistake, ok := errors.AsType[*invalid.Error](one); ok {
+			if mistake, ok := errors.AsType[*setting.Error](one); ok {
 				wrong[mistake.Field()] += one.Error()
 			}
 		}

@@ -18,7 +18,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 )
@@ -74,9 +74,9 @@ func configFrom(t testing.TB, sections ...string) Config {
 		}
 	}
 	a := &cfg.Auth
-	for _, file := range []*secretfile.File{&a.PasswordFile, &a.UsernameFile, &a.TokenFile, &a.ClientSecretFile} {
+	for _, file := range []*setting.File{&a.PasswordFile, &a.UsernameFile, &a.TokenFile, &a.ClientSecretFile} {
 		if file.Set() {
-			*file = secretfile.New("secret", file.Path()+"\n")
+			*file = setting.NewFile("secret", file.Path()+"\n")
 		}
 	}
 	return cfg

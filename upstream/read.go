@@ -16,9 +16,8 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 
-	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/quota"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -223,8 +222,8 @@ func newHTTP(cfg Config, opts Options) *resty.Client {
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // done here, with the limit applied to what comes out
 	}
-	if cfg.TLS != (secretfile.TLS{}) {
-		t.TLSClientConfig = cfg.TLS.Config("tls", &invalid.Problems{}) // Validate has told them
+	if cfg.TLS != (setting.TLS{}) {
+		t.TLSClientConfig = cfg.TLS.Config("tls", &setting.Problems{}) // Validate has told them
 	}
 	client := resty.NewWithClient(&http.Client{Transport: limited{t, opts.Ceiling}, CheckRedirect: noRedirect})
 	client.SetLogger(silent{})

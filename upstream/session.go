@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
@@ -69,8 +69,8 @@ func (a session) sendAs() (as, name string) {
 	return as, cmp.Or(a.Name, a.TokenHeader)
 }
 
-func (a session) check(base string, p *invalid.Problems) {
-	if !invalid.Says(a.Login) {
+func (a session) check(base string, p *setting.Problems) {
+	if !setting.Says(a.Login) {
 		return // which is said already
 	}
 	if a.Login.BaseURL != "" {
@@ -107,12 +107,12 @@ func (a session) check(base string, p *invalid.Problems) {
 // credentials sign in with one request. Its errors hold neither the address, which may
 // have a secret in its query, nor what was sent.
 func (a session) credentials(s signInOptions) credentials {
-	plan := a.Login.spec().Compile(cmp.Or(a.Login.BaseURL, s.base), "auth.login", &invalid.Problems{}) // Validate has told them
+	plan := a.Login.spec().Compile(cmp.Or(a.Login.BaseURL, s.base), "auth.login", &setting.Problems{}) // Validate has told them
 	statuses := a.RenewOn
 	if len(statuses) == 0 {
 		statuses = []int{http.StatusUnauthorized}
 	}
-	return newTokens(s, statuses, mapping.CompileConditions("auth.renew_if", a.RenewIf, &invalid.Problems{}), func(ctx context.Context) (token, error) {
+	return newTokens(s, statuses, mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}), func(ctx context.Context) (token, error) {
 		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {oneLine(a.PasswordFile)}})
 		if err != nil {
 			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
@@ -169,7 +169,7 @@ func (a session) signIn(client *http.Client, r *http.Request) (string, error) {
 	case len(body) > maxLoginBytes:
 		return "", errors.New("the reply to the login is too large")
 	}
-	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &invalid.Problems{})
+	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
 	if len(expect) > 0 && !json.Valid(body) {
 		return "", errors.New("the reply to the login is not JSON, and auth.login.expect says what it has to hold")
 	}

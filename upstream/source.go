@@ -26,8 +26,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -134,7 +134,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	for kind, ec := range cfg.endpoints() {
-		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &invalid.Problems{})
+		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
 		s := &Source{
 			connection: c.connection, cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec),
 			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),

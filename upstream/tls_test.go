@@ -9,21 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
 )
 
 // certificate names files of a certificate that the authority issues, and of the authority.
-func certificate(t testing.TB, a *testkit.Authority, name string) secretfile.TLS {
+func certificate(t testing.TB, a *testkit.Authority, name string) setting.TLS {
 	t.Helper()
 	cert, key, err := a.Issue(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return secretfile.TLS{
-		CA:   secretfile.CA{CAFile: secretfile.New("ca", string(a.PEM))},
-		Pair: secretfile.Pair{CertFile: secretfile.New("cert", string(cert)), KeyFile: secretfile.New("key", string(key))},
+	return setting.TLS{
+		CA:   setting.CA{CAFile: setting.NewFile("ca", string(a.PEM))},
+		Pair: setting.Pair{CertFile: setting.NewFile("cert", string(cert)), KeyFile: setting.NewFile("key", string(key))},
 	}
 }
 
@@ -44,7 +43,7 @@ func TestTLS(t *testing.T) {
 		serveJSON(rows("", r.TLS.PeerCertificates[0].Subject.CommonName))(w, r)
 	}))
 	web.Config.ErrorLog = log.New(io.Discard, "", 0)
-	own := certificate(t, ca, "legacy").Config("tls", &invalid.Problems{})
+	own := certificate(t, ca, "legacy").Config("tls", &setting.Problems{})
 	web.TLS = &tls.Config{
 		Certificates: own.Certificates, ClientCAs: own.RootCAs, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
 	}
@@ -55,7 +54,7 @@ func TestTLS(t *testing.T) {
 	stranger.CAFile = certificate(t, newAuthority(t), "x").CAFile
 	var before *Client
 	for _, step := range []struct {
-		files secretfile.TLS
+		files setting.TLS
 		want  string // the client's name, or the reason
 	}{{certificate(t, ca, "first"), "first"}, {certificate(t, ca, "second"), "second"}, {stranger, "tls"}} {
 		cfg := configFrom(t, section)

@@ -28,8 +28,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/breaker"
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 )
 
@@ -91,7 +90,7 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
-		TLSClientConfig:       secretfile.TLS{CA: c.CA}.Config("introspection", &invalid.Problems{}), // Validate has told them
+		TLSClientConfig:       setting.TLS{CA: c.CA}.Config("introspection", &setting.Problems{}), // Validate has told them
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -71,7 +71,7 @@ func TestRequest(t *testing.T) {
 		}))
 		s := introspecting(t, server, func(c *auth.IntrospectionConfig) {
 			if method != "none" {
-				c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", secretfile.New("secret", "s:cret%\n"), method
+				c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", setting.NewFile("secret", "s:cret%\n"), method
 			}
 		})
 		for range 2 {
@@ -144,7 +144,7 @@ func TestOnlyTheRightServerGetsKeys(t *testing.T) {
 	server := httptest.NewUnstartedServer(typed("application/json", activeAnswer))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused certificate is what is tested
 	server.StartTLS()
-	ca := secretfile.New("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	ca := setting.NewFile("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	if _, err := find(t, introspecting(t, server, func(c *auth.IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
 		t.Errorf("with the authority: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 // The field names of a keys file that have two uses here.
@@ -255,7 +255,7 @@ type mapping struct {
 	path     string // such as keys[3]
 	line     int    // where it begins; 0: it is no mapping, which has been reported
 	fields   map[string]ast.Node
-	problems invalid.Problems
+	problems setting.Problems
 }
 
 // mapping reads a mapping and reports fields that are not known. The result is usable even
@@ -299,7 +299,7 @@ func (r *reader) lineOfField(m mapping, field string) int {
 func (r *reader) report(m mapping) {
 	told := map[string]bool{}
 	for _, err := range m.problems {
-		if p, ok := errors.AsType[*invalid.Error](err); ok && m.line > 0 && !told[p.Field()] {
+		if p, ok := errors.AsType[*setting.Error](err); ok && m.line > 0 && !told[p.Field()] {
 			told[p.Field()] = true
 			r.add(r.lineOfField(m, p.Field()), m.key(p.Field()), p.Error())
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 // names names what the key store keeps in Redis. They share a hash tag, so that one
@@ -80,7 +80,7 @@ func parseAccount(id, text string) (auth.Account, error) {
 
 // parse reads one record and nothing else. The error is auth.ErrGarbage and repeats nothing of
 // the text, in which a key might stand.
-func parse(text string, record interface{ Problems() invalid.Problems }) error {
+func parse(text string, record interface{ Problems() setting.Problems }) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields() // "revoke": true must not make a good key
 	if len(text) > maxRecord || d.Decode(record) != nil || len(bytes.TrimSpace([]byte(text)[d.InputOffset():])) > 0 || len(record.Problems()) > 0 {

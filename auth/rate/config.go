@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 // Config is the `rate_limit:` section: the limit of an account, and those of accounts on a
@@ -29,11 +29,11 @@ type Plan struct {
 // Most is how many may come at once.
 func (l Plan) Most() int { return cmp.Or(l.Burst, int(math.Ceil(l.PerSecond))) }
 
-// Validate reports bursts without a rate; each joined error is an *invalid.Error with the
+// Validate reports bursts without a rate; each joined error is an *setting.Error with the
 // key's path in the `rate_limit:` section. That each value keeps the bounds of its tag is for
 // the reader of the file to check.
 func (c Config) Validate() error {
-	var p invalid.Problems
+	var p setting.Problems
 	c.Plan.validate(&p, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
 		c.Plans[name].validate(&p, "plans."+name+".")
@@ -41,7 +41,7 @@ func (c Config) Validate() error {
 	return p.Err()
 }
 
-func (l Plan) validate(p *invalid.Problems, path string) {
+func (l Plan) validate(p *setting.Problems, path string) {
 	p.AddIf(l.PerSecond == 0 && l.Burst > 0, path+"burst", "has no meaning without per_second: set per_second, or leave burst out")
 }
 

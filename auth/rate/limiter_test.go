@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
@@ -69,7 +69,7 @@ func TestConfigValidate(t *testing.T) {
 		t.Error(err)
 	}
 	c.Plans["b"] = Plan{Burst: 1}
-	problem, ok := errors.AsType[*invalid.Error](c.Validate())
+	problem, ok := errors.AsType[*setting.Error](c.Validate())
 	if !ok || problem.Field() != "plans.b.burst" {
 		t.Errorf("a burst without a rate: %+v", problem)
 	}

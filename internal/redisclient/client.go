@@ -36,7 +36,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 const (
@@ -131,7 +131,7 @@ func optionsOf(c Config) *redis.UniversalOptions {
 		Username: cmp.Or(c.UsernameFile.Secret(), c.Username), Password: c.PasswordFile.Secret(),
 		SentinelUsername:      c.SentinelUsername,
 		SentinelPassword:      c.SentinelPasswordFile.Secret(),
-		TLSConfig:             c.TLS.config(&invalid.Problems{}), // Validate has told them
+		TLSConfig:             c.TLS.config(&setting.Problems{}), // Validate has told them
 		ContextTimeoutEnabled: true,
 		DialTimeout:           max(dialTimeout, c.Timeout), ReadTimeout: c.Timeout, WriteTimeout: c.Timeout,
 		PoolTimeout: poolWait, PoolSize: poolSize, MaxActiveConns: poolSize,

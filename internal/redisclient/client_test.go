@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
@@ -103,7 +103,7 @@ func TestUsersOfRedis(t *testing.T) {
 		{"right", "-publish", false, 1}, // in a script
 	} {
 		srv.Do("ACL", "SETUSER", "gw", "on", ">right", "~*", "&*", "+@all", tt.right)
-		rdb, log := open(t, srv, func(c *Config) { c.Username, c.PasswordFile = "gw", secretfile.New("password", tt.password+"\n") })
+		rdb, log := open(t, srv, func(c *Config) { c.Username, c.PasswordFile = "gw", setting.NewFile("password", tt.password+"\n") })
 		for range 2 * breakerCalls {
 			_ = rdb.Get(t.Context(), "k").Err()
 			_ = rdb.Run(t.Context(), script, []string{"k"}).Err()

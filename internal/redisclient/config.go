@@ -5,8 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // The modes of a [Config].
@@ -33,11 +32,11 @@ type Config struct {
 	// MasterName is the name that the sentinels have for the master.
 	MasterName string `yaml:"master_name"`
 	// Without a name it is the default user.
-	secretfile.User `yaml:",inline"`
+	setting.User `yaml:",inline"`
 	// SentinelUsername is the user's name at the sentinels themselves.
 	SentinelUsername string `yaml:"sentinel_username"`
 	// SentinelPasswordFile holds the password for the sentinels themselves.
-	SentinelPasswordFile secretfile.File `yaml:"sentinel_password_file"`
+	SentinelPasswordFile setting.File `yaml:"sentinel_password_file"`
 	// TLS encrypts the connections. Any key of it turns that on. A certificate must have the name in addrs, or the one that
 	// sentinels and nodes of a cluster announce.
 	TLS TLS `yaml:"tls"`
@@ -51,8 +50,8 @@ type Config struct {
 // TLS says how to reach Redis over TLS. Any field set turns it on.
 type TLS struct {
 	// Enabled turns TLS on where no other key of this section is set.
-	Enabled bool           `yaml:"enabled"`
-	Files   secretfile.TLS `yaml:",inline"`
+	Enabled bool        `yaml:"enabled"`
+	Files   setting.TLS `yaml:",inline"`
 }
 
 // DefaultConfig is no Redis.
@@ -63,7 +62,7 @@ func DefaultConfig() Config {
 // Validate returns all contradictions joined; each has a method Field() string. That each value keeps the bounds of
 // its tag is for the reader of the file to check.
 func (c Config) Validate() error {
-	var p invalid.Problems
+	var p setting.Problems
 	c.validateMode(&p)
 	c.TLS.config(&p)
 	p.AddIf(c.Username != "" && c.UsernameFile.Set(), "username_file", "username is set, too; remove one of the two")
@@ -86,7 +85,7 @@ func (c Config) mode() string {
 }
 
 // validateMode reports what does not go together with the mode.
-func (c Config) validateMode(p *invalid.Problems) {
+func (c Config) validateMode(p *setting.Problems) {
 	mode := c.mode()
 	p.AddIf(mode == modeSingle && len(c.Addrs) > 1, "addrs", "a single Redis has one address; for several set mode to cluster or sentinel")
 	p.AddIf(mode == modeSentinel && c.MasterName == "", "master_name", "sentinels need the name of their master")
@@ -100,7 +99,7 @@ func (c Config) validateMode(p *invalid.Problems) {
 }
 
 // config is nil without TLS.
-func (t TLS) config(p *invalid.Problems) *tls.Config {
+func (t TLS) config(p *setting.Problems) *tls.Config {
 	if t == (TLS{}) {
 		return nil
 	}

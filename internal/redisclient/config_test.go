@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // fields lists the keys that a configuration error names.
@@ -25,7 +25,7 @@ func fields(err error) (names []string) {
 }
 
 func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
-	one, two, noPEM := []string{"127.0.0.1:1"}, []string{"a:1", "b:1"}, secretfile.New("file", "no PEM")
+	one, two, noPEM := []string{"127.0.0.1:1"}, []string{"a:1", "b:1"}, setting.NewFile("file", "no PEM")
 	for _, tt := range []struct {
 		name string
 		c    Config
@@ -36,10 +36,10 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 		{"sentinel without a master", Config{Mode: "sentinel"}, []string{"master_name"}},
 		{"single with sentinel's keys", Config{Mode: "single", MasterName: "m", SentinelUsername: "u", Addrs: two},
 			[]string{"addrs", "master_name", "sentinel_username"}},
-		{"two user names", Config{User: secretfile.User{Username: "gw", UsernameFile: secretfile.New("user", "gw\n")}}, []string{"username_file"}},
-		{"an empty user name", Config{User: secretfile.User{UsernameFile: secretfile.New("user", "\n")}}, []string{"username_file"}},
-		{"half a certificate", Config{TLS: TLS{Files: secretfile.TLS{Pair: secretfile.Pair{CertFile: noPEM}}}}, []string{"tls.key_file"}},
-		{"no certificates", Config{Addrs: one, TLS: TLS{Files: secretfile.TLS{CA: secretfile.CA{CAFile: noPEM}, Pair: secretfile.Pair{CertFile: noPEM, KeyFile: noPEM}}}},
+		{"two user names", Config{User: setting.User{Username: "gw", UsernameFile: setting.NewFile("user", "gw\n")}}, []string{"username_file"}},
+		{"an empty user name", Config{User: setting.User{UsernameFile: setting.NewFile("user", "\n")}}, []string{"username_file"}},
+		{"half a certificate", Config{TLS: TLS{Files: setting.TLS{Pair: setting.Pair{CertFile: noPEM}}}}, []string{"tls.key_file"}},
+		{"no certificates", Config{Addrs: one, TLS: TLS{Files: setting.TLS{CA: setting.CA{CAFile: noPEM}, Pair: setting.Pair{CertFile: noPEM, KeyFile: noPEM}}}},
 			[]string{"tls.ca_file", "tls.cert_file"}},
 	} {
 		rdb, err := Open(tt.c, Options{})

@@ -9,8 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/internal/invalid"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // What a type may do to be a value of the file.
@@ -121,7 +120,7 @@ func (doc *File) decodeSection(v *Value, into reflect.Value, path string, r Rule
 		}
 		doc.decode(e.Value, into.FieldByIndex(fields[known].Index), Join(path, e.Key), fields[known].Rules)
 	}
-	if len(v.Keys) == 0 || !invalid.Says(into.Interface()) {
+	if len(v.Keys) == 0 || !setting.Says(into.Interface()) {
 		return // nothing is set
 	}
 	for _, f := range fields {
@@ -167,7 +166,7 @@ func (doc *File) decodeList(v *Value, into reflect.Value, path string, r Rules) 
 		doc.decode(v, out.Index(0), path, r)
 		into.Set(out)
 		return
-	case into.Type().Elem() == reflect.TypeFor[secretfile.File]():
+	case into.Type().Elem() == reflect.TypeFor[setting.File]():
 		doc.add(v.at, path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
 		return
 	default:

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // fakeEnv is the environment of all tests of this package.
@@ -33,7 +33,7 @@ type sample struct {
 	Pointer *time.Duration    `yaml:"pointer"`
 	Either  eitherForm        `yaml:"either" short:"path"`
 	Inner   inner             `yaml:"inner"`
-	KeyFile secretfile.File   `yaml:"key_file"`
+	KeyFile setting.File      `yaml:"key_file"`
 	Many    []inner           `yaml:"many"`
 	Door    door              `yaml:"door"`
 	shared
@@ -44,9 +44,9 @@ type shared struct {
 }
 
 type inner struct {
-	Fields  string          `yaml:"fields"`
-	Filter  uint16          `yaml:"filter"`
-	CAFile  secretfile.File `yaml:"ca_file"`
+	Fields  string       `yaml:"fields"`
+	Filter  uint16       `yaml:"filter"`
+	CAFile  setting.File `yaml:"ca_file"`
 	private string
 }
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 // Field is one key that a struct knows.
@@ -160,7 +160,7 @@ func (r Rules) Bounds() string {
 // complaint says that the key is missing, or has no meaning beside the others of its
 // section; empty: neither.
 func (f Field) complaint(in reflect.Value, fields []Field) string {
-	says := invalid.Says(in.FieldByIndex(f.Index).Interface())
+	says := setting.Says(in.FieldByIndex(f.Index).Interface())
 	if what := f.Required(); what != "" && !says {
 		return "missing: " + what
 	}

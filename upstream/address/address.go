@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 // The placeholders that have a meaning of their own.
@@ -141,7 +141,7 @@ const (
 // Compile makes the plan of requests below base. It adds what is wrong to problems,
 // under the field's name, and gives a plan in any case. Parameters are sent in the
 // order of their names, so that equal lists are asked for with equal addresses.
-func (s Spec) Compile(base, field string, problems *invalid.Problems) Plan {
+func (s Spec) Compile(base, field string, problems *setting.Problems) Plan {
 	c := &compiler{Problems: problems, known: s.InPath, plan: Plan{base: strings.TrimRight(base, "/")}}
 	c.AddIf(!strings.HasPrefix(s.Path, "/"), field+".path", "the path must start with a slash; it is put after base_url")
 	c.AddIf(strings.ContainsAny(s.Path, "?#"), field+".path", "the path holds a query; put its parameters under query")
@@ -173,7 +173,7 @@ func (s Spec) Compile(base, field string, problems *invalid.Problems) Plan {
 
 // compiler compiles the texts of one request. Those with placeholders become places.
 type compiler struct {
-	*invalid.Problems
+	*setting.Problems
 	known []string
 	plan  Plan
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"pgregory.net/rapid"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 )
 
 // compile compiles a request that is written in YAML, below a path where it has none.
@@ -29,7 +29,7 @@ func compile(t testing.TB, text string) (plan Plan, wrong map[string]string) {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	everywhere := []string{Account, Status, Type, IDs, Page, Cursor, Size}
-	var problems invalid.Problems
+	var problems setting.Problems
 	plan = Spec{Path: in.Path, Query: in.Query, InPath: []string{Account}, InQuery: everywhere, Sending: in.Sending}.Compile("", "", &problems)
 	if in.Trust != "" {
 		plan.Trust(in.Trust)
@@ -37,7 +37,7 @@ func compile(t testing.TB, text string) (plan Plan, wrong map[string]string) {
 	wrong = map[string]string{}
 	if joined, ok := problems.Err().(interface{ Unwrap() []error }); ok {
 		for _, one := range joined.Unwrap() {
-			wrong[strings.TrimPrefix(one.(*invalid.Error).Field(), ".")] += one.Error()
+			wrong[strings.TrimPrefix(one.(*setting.Error).Field(), ".")] += one.Error()
 		}
 	}
 	return plan, wrong

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -40,7 +40,7 @@ func compiled(t *testing.T, p *Proposal) *mapping.Plan {
 	if p.Kind == "seller" {
 		endpoint = file.Upstream.Seller
 	}
-	var problems invalid.Problems
+	var problems setting.Problems
 	plan := mapping.Compile(p.Kind, endpoint, file.Upstream.BaseURL, 10_000, &problems)
 	if err := problems.Err(); err != nil {
 		t.Fatalf("%v\n%s", err, text)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
@@ -65,7 +65,7 @@ var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	plan.Format = c.plan.Format
 	plan.Format.Lists = decode.Lists{}
-	if invalid.Says(f.Reply) {
+	if setting.Says(f.Reply) {
 		plan.Format = c.format(field+".reply", f.Reply)
 	}
 	name := address.ID
@@ -222,7 +222,7 @@ type waiting struct {
 // section it does nothing. It must run before the fields are compiled, whose paths may
 // lead into the detail.
 func (c *compiler) details(field string, cfg DetailsConfig) {
-	if !invalid.Says(cfg) {
+	if !setting.Says(cfg) {
 		return
 	}
 	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")

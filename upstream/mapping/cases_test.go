@@ -17,7 +17,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 )
@@ -106,14 +106,14 @@ func compileSection(t testing.TB, text string) (plans map[string]*Plan, wrong ma
 			wrong[p.Key] = p.Message
 		}
 	}
-	var problems invalid.Problems
+	var problems setting.Problems
 	plans = map[string]*Plan{
 		"buyer":  Compile("buyer", section.Buyer, section.BaseURL, 10_000, &problems),
 		"seller": Compile("seller", section.Seller, section.BaseURL, 10_000, &problems),
 	}
 	read := maps.Clone(wrong)
 	for _, err := range problems {
-		var one *invalid.Error
+		var one *setting.Error
 		if !errors.As(err, &one) || strings.Contains(err.Error(), one.Field()+":") {
 			t.Fatalf("no key, or a text that repeats it: %v", err)
 		}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -81,7 +81,7 @@ func (c *condition) holds(f *jsonwalk.Frame) bool {
 
 // CompileConditions compiles the conditions of a key on the reply to a sign-in, or on one
 // that ends a session. What is wrong is added to problems.
-func CompileConditions(field string, list []Condition, problems *invalid.Problems) Conditions {
+func CompileConditions(field string, list []Condition, problems *setting.Problems) Conditions {
 	c := &compiler{Problems: problems, plan: &Plan{}, frame: frameReply}
 	return c.conditions(field, list, "")
 }

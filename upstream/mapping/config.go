@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 )
 
@@ -315,7 +315,7 @@ type Field struct {
 // set tells whether the field is mapped at all. A kind whose records lack it must not
 // have it.
 func (f Field) set() bool {
-	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || invalid.Says(f.Lookup)
+	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || setting.Says(f.Lookup)
 }
 
 // translations are the public values that are texts, nil if there are none, and the

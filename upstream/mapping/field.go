@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/timeparse"
 )
@@ -70,7 +70,7 @@ const (
 // field compiles where a field comes from: a look-up, or paths of which the first
 // present one counts. A constant comes from nowhere.
 func (c *compiler) field(key, name string, f Field, hides string) *field {
-	d := &field{name: name, paths: f.Path, join: f.Join, looked: invalid.Says(f.Lookup)}
+	d := &field{name: name, paths: f.Path, join: f.Join, looked: setting.Says(f.Lookup)}
 	if d.looked {
 		c.AddIf(len(f.Path) > 0 || f.Const.Set, key+".lookup", "the field has a path or a constant, too; remove the one or the other")
 		d.paths, d.sources = Paths{f.Lookup.String()}, c.lookup(key+".lookup", f.Lookup)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/invalid"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsonwalk"
 )
@@ -92,7 +92,7 @@ func (p *Plan) FieldNames() []string {
 // compile what is below: with a frame, a tree and a place of their own, maybe for another
 // plan.
 type compiler struct {
-	*invalid.Problems
+	*setting.Problems
 	base   string // of all addresses
 	plan   *Plan
 	prefix string // of field names in messages
@@ -105,7 +105,7 @@ type compiler struct {
 // Compile makes the plan of an endpoint whose requests go below baseURL and whose
 // lists have at most maxRecords. What is wrong is added to problems, under the keys
 // of the section that kind names. The plan is usable if nothing was.
-func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *invalid.Problems) *Plan {
+func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *setting.Problems) *Plan {
 	p := &Plan{Kind: kind, MaxRecords: maxRecords, root: jsonwalk.NewNode(frameReply), skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
 	c := &compiler{Problems: problems, base: baseURL, prefix: kind, plan: p, frame: frameReply, root: p.root, uses: &p.uses}
 	p.Format = c.format(kind+".reply", cfg.Reply)
@@ -200,7 +200,7 @@ func (c *compiler) sources(field, list string, paths Paths) (all sources) {
 // owner compiles the ownership check, and refuses a request that asks for everybody's
 // records without one: the list of one account would be that of all.
 func (c *compiler) owner(cfg EndpointConfig) {
-	p, looked := c.plan, invalid.Says(cfg.OwnerLookup)
+	p, looked := c.plan, setting.Says(cfg.OwnerLookup)
 	told, paths := len(cfg.Owner) > 0 || looked, cfg.Owner
 	c.AddIf(cfg.OnForeignRecord == "drop" && !told, c.prefix+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
@@ -237,7 +237,7 @@ func (c *compiler) fields(cfg FieldsConfig) {
 	} else {
 		p.company = c.text(at+"company_name", "company_name", cfg.CompanyName, false)
 		c.AddIf(cfg.Content.set(), at+"content", "a seller's record has no content; remove the key")
-		c.AddIf(invalid.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
+		c.AddIf(setting.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
 	}
 	for nth, f := range p.texts() {
 		f.nth = nth
@@ -257,7 +257,7 @@ type responses struct {
 // these the items belong to another reply, so they are compiled against a plan of their
 // own.
 func (c *compiler) responses(at string, cfg ResponsesConfig) {
-	r, fetched, looked := &responses{}, invalid.Says(cfg.Fetch), invalid.Says(cfg.Lookup)
+	r, fetched, looked := &responses{}, setting.Says(cfg.Fetch), setting.Says(cfg.Lookup)
 	c.plan.responses = r
 	c.AddIf(cfg.ItemsOptional && !fetched, at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
 	c.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
@@ -73,7 +73,7 @@ func TestSavedReplies(t *testing.T) {
 		{lenient, testkit.SampleList(good, nobodys, stranger), Good, "", 2},
 	} {
 		cfg := configOf(t, tc.keys, func(http.ResponseWriter, *http.Request) { t.Error("the legacy was asked") })
-		cfg.Auth = upstream.AuthConfig{Type: "bearer", TokenFile: secretfile.New("/no/such/file", "")}
+		cfg.Auth = upstream.AuthConfig{Type: "bearer", TokenFile: setting.NewFile("/no/such/file", "")}
 		p := run(t, cfg, Options{Sample: []byte(tc.body), Records: 1})
 		if p.Verdict != tc.verdict || !strings.Contains(p.Reason, tc.reason) || p.LeftOut != tc.leftOut || p.Request != nil || p.Status != 0 {
 			t.Errorf("%.200s: %+v", tc.body, p)
@@ -98,7 +98,7 @@ auth: {type: session, username: me, password_file: f, token: token, login: {path
 		w.WriteHeader(503)
 		_, _ = io.WriteString(w, "closed for today")
 	})
-	cfg.Auth.PasswordFile = secretfile.New("secret", "s3cret")
+	cfg.Auth.PasswordFile = setting.NewFile("secret", "s3cret")
 	p := run(t, cfg, Options{})
 	if p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {
 		t.Errorf("%+v", p)

@@ -11,7 +11,7 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/ops/canary"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 )
 
 // canarySlack is how much longer the canary waits than a request may take, so
@@ -33,7 +33,7 @@ func (a *App) newCanary(l *live) *canaryRun {
 	var kinds []canary.Kind
 	for _, k := range []struct {
 		name, key string
-		files     []secretfile.File
+		files     []setting.File
 	}{
 		{cache.KindBuyer, "canary.buyer_keys", l.cfg.Canary.BuyerKeys},
 		{cache.KindSeller, "canary.seller_keys", l.cfg.Canary.SellerKeys},

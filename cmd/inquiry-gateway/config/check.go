@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/timeparse"
@@ -151,7 +151,7 @@ func (doc document) checkAbsent(kind string, c Config) {
 		doc.Wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
 		return
 	}
-	canary := map[string][]secretfile.File{"buyer": c.Canary.BuyerKeys, "seller": c.Canary.SellerKeys}[kind]
+	canary := map[string][]setting.File{"buyer": c.Canary.BuyerKeys, "seller": c.Canary.SellerKeys}[kind]
 	if key := "canary." + kind + "_keys"; len(canary) > 0 {
 		doc.Wrong(key, "there is no list of %ss to ask for; add upstream.%s, or leave this out", kind, kind)
 	}
@@ -179,9 +179,9 @@ func (doc document) checkOwner(key string, owner []string) {
 // through the public listener to see that nobody gets another's list.
 type Canary struct {
 	// BuyerKeys are files of one API key each, of two buyers or more. None: no buyer is tried.
-	BuyerKeys []secretfile.File `yaml:"buyer_keys"`
+	BuyerKeys []setting.File `yaml:"buyer_keys"`
 	// SellerKeys are the same for sellers.
-	SellerKeys []secretfile.File `yaml:"seller_keys"`
+	SellerKeys []setting.File `yaml:"seller_keys"`
 	// Every is the mean time between two rounds. The alerts look back half an hour, and would see too few rounds above 5m.
 	Every time.Duration `yaml:"every" min:"1s" max:"5m"`
 }
@@ -189,7 +189,7 @@ type Canary struct {
 // canaryList is one of the canary's lists of keys.
 type canaryList struct {
 	key   string // of the configuration
-	files []secretfile.File
+	files []setting.File
 }
 
 // lists are both, so that a check of one is a check of the other.
@@ -225,7 +225,7 @@ func (doc document) isKey(text string) bool {
 }
 
 // checkCanaryKey looks at the last of the files of a list, and at those before it.
-func (doc document) checkCanaryKey(list string, files []secretfile.File) {
+func (doc document) checkCanaryKey(list string, files []setting.File) {
 	last := len(files) - 1
 	file, key := files[last], yamlfile.Item(list, last)
 	text := strings.TrimSpace(file.Text())

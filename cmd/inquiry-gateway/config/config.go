@@ -10,9 +10,8 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/invalid"
 	"inquiry-gateway/internal/redisclient"
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 )
@@ -32,7 +31,7 @@ type Config struct {
 	// what the process may have, less 512, is the most.
 	MaxConnections int `yaml:"max_connections" min:"1"`
 	// TLS is the certificate of the public API. Without it the API is plain HTTP.
-	TLS secretfile.Pair `yaml:"tls"`
+	TLS setting.Pair `yaml:"tls"`
 	// RequestTimeout is how long one public request may take, its requests to the legacy system included.
 	RequestTimeout time.Duration `yaml:"request_timeout" above:"0s"`
 	// ShutdownDelay is how long a stopping gateway still takes requests, while
@@ -68,9 +67,9 @@ type Ops struct {
 	// Listen is host:port of the second listener. Where other machines can reach it, token_file must be set.
 	Listen string `yaml:"listen" form:"listen"`
 	// TokenFile holds the operators' bearer token, for everything. Without it the listener takes requests from this machine only.
-	TokenFile secretfile.File `yaml:"token_file"`
+	TokenFile setting.File `yaml:"token_file"`
 	// ReadTokenFile holds a second bearer token, for /metrics alone: the one for Prometheus. Empty: there is none.
-	ReadTokenFile secretfile.File `yaml:"read_token_file"`
+	ReadTokenFile setting.File `yaml:"read_token_file"`
 }
 
 // Tokens are that of operators and that for the metrics; empty: there is none.
@@ -80,7 +79,7 @@ func (o Ops) Tokens() (operator, read string) {
 
 // Certificate is that of the public API with its key; nil: clear text.
 func (c Config) Certificate() (*tls.Certificate, error) {
-	var problems invalid.Problems
+	var problems setting.Problems
 	certificate := c.TLS.Certificate("tls", &problems)
 	return certificate, problems.Err()
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
@@ -186,7 +186,7 @@ func (d *describer) value(v reflect.Value, r yamlfile.Rules) node {
 	switch {
 	case t == reflect.TypeFor[time.Duration]():
 		return ref("duration")
-	case t == reflect.TypeFor[secretfile.File]():
+	case t == reflect.TypeFor[setting.File]():
 		return ref("text")
 	case inner.IsValid() && t.Kind() == reflect.Map:
 		return mapOf(d.define(inner))
@@ -354,7 +354,7 @@ func formOf(path string, t reflect.Type, r yamlfile.Rules) string {
 		return formOf("", t.Elem(), r)
 	case t == reflect.TypeFor[time.Duration]():
 		words = "duration"
-	case t == reflect.TypeFor[secretfile.File](), strings.HasSuffix(path, "_file"):
+	case t == reflect.TypeFor[setting.File](), strings.HasSuffix(path, "_file"):
 		return "file"
 	case null:
 		return "text or null"

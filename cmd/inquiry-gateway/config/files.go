@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
-// fileRef is one file in the configuration: a secretfile.File, or a text whose key
+// fileRef is one file in the configuration: a setting.File, or a text whose key
 // ends in _file, which another package reads.
 type fileRef struct {
 	key   string
@@ -23,19 +23,19 @@ type fileRef struct {
 
 // path is as the file says it, or absolute after set.
 func (r fileRef) path() string {
-	if f, ok := r.value.Interface().(secretfile.File); ok {
+	if f, ok := r.value.Interface().(setting.File); ok {
 		return f.Path()
 	}
 	return r.value.String()
 }
 
-// set keeps the text only where the value is a secretfile.File.
+// set keeps the text only where the value is a setting.File.
 func (r fileRef) set(path, text string) {
 	if r.value.Kind() == reflect.String {
 		r.value.SetString(path)
 		return
 	}
-	r.value.Set(reflect.ValueOf(secretfile.New(path, text)))
+	r.value.Set(reflect.ValueOf(setting.NewFile(path, text)))
 }
 
 // fileRefs finds the paths in a value, in the order of its fields. Maps are not
@@ -48,7 +48,7 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 			refs = fileRefs(v.Elem(), key)
 		}
 	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[secretfile.File]() {
+		if v.Type() == reflect.TypeFor[setting.File]() {
 			return []fileRef{{key, v}}
 		}
 		for _, f := range yamlfile.FieldsOf(v.Type()) {
@@ -108,7 +108,7 @@ func (doc document) readFile(key, path string, mayMiss bool) string {
 
 // readText refuses an empty file: a secret that was not written yet would be no secret.
 func readText(path string) (string, fs.FileInfo, error) {
-	data, info, err := yamlfile.ReadRegular(path, secretfile.MaxBytes)
+	data, info, err := yamlfile.ReadRegular(path, setting.MaxBytes)
 	if err == nil && len(bytes.TrimSpace(data)) == 0 {
 		err = errors.New("is empty")
 	}
@@ -117,15 +117,15 @@ func readText(path string) (string, fs.FileInfo, error) {
 
 // ReadFile reads a file that a command names instead of the configuration; no name
 // is no file.
-func ReadFile(path string) (secretfile.File, error) {
+func ReadFile(path string) (setting.File, error) {
 	if path == "" {
-		return secretfile.File{}, nil
+		return setting.File{}, nil
 	}
 	text, _, err := readText(path)
 	if err != nil {
-		return secretfile.File{}, fmt.Errorf("%s: %w", path, err)
+		return setting.File{}, fmt.Errorf("%s: %w", path, err)
 	}
-	return secretfile.New(path, text), nil
+	return setting.NewFile(path, text), nil
 }
 
 // secret tells whether a file's content must be kept from others. Certificates

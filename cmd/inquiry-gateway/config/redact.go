@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"inquiry-gateway/internal/secretfile"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
@@ -50,8 +50,8 @@ func view(into reflect.Value, v *yamlfile.Value, f yamlfile.Field) any {
 		return asWritten(v)
 	case into.Type() == reflect.TypeFor[time.Duration]():
 		return formatDuration(time.Duration(into.Int()))
-	case into.Type() == reflect.TypeFor[secretfile.File]():
-		return into.Interface().(secretfile.File).Path()
+	case into.Type() == reflect.TypeFor[setting.File]():
+		return into.Interface().(setting.File).Path()
 	}
 	switch into.Kind() {
 	case reflect.Pointer:

@@ -1,6 +1,4 @@
-// Package secretfile holds what the files contain that a configuration names:
-// passwords, keys and certificates.
-package secretfile
+package setting
 
 import (
 	"fmt"
@@ -16,8 +14,8 @@ const MaxBytes = 1 << 20
 // zero value is no file.
 type File struct{ path, text string }
 
-// New is a file at path that holds text.
-func New(path, text string) File { return File{path, text} }
+// NewFile is a file at path that holds text.
+func NewFile(path, text string) File { return File{path, text} }
 
 // Path is the file's name; empty: none is named.
 func (f File) Path() string { return f.path }

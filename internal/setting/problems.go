@@ -1,5 +1,6 @@
-// Package invalid says what is wrong with a configuration, and at which key.
-package invalid
+// Package setting has what the sections of a configuration have in common: the mistakes in them,
+// each with its key, and the files that they name, with what these contain.
+package setting
 
 import (
 	"errors"

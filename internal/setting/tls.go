@@ -1,10 +1,8 @@
-package secretfile
+package setting
 
 import (
 	"crypto/tls"
 	"crypto/x509"
-
-	"inquiry-gateway/internal/invalid"
 )
 
 // TLS names the certificates of a client: the authority that it trusts, and the
@@ -31,7 +29,7 @@ type Pair struct {
 
 // Config builds what the files say. Mistakes go to problems, each at the file's key
 // below section.
-func (t TLS) Config(section string, problems *invalid.Problems) *tls.Config {
+func (t TLS) Config(section string, problems *Problems) *tls.Config {
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CAFile.Set() {
 		c.RootCAs = x509.NewCertPool()
@@ -46,7 +44,7 @@ func (t TLS) Config(section string, problems *invalid.Problems) *tls.Config {
 }
 
 // Certificate reads the pair; nil: there is none, or it cannot be used.
-func (p Pair) Certificate(section string, problems *invalid.Problems) *tls.Certificate {
+func (p Pair) Certificate(section string, problems *Problems) *tls.Certificate {
 	switch {
 	case p.CertFile.Set() && !p.KeyFile.Set():
 		problems.Add(section+".key_file", "missing; cert_file is set, add the file of its private key")

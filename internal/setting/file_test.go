@@ -1,4 +1,4 @@
-package secretfile
+package setting
 
 import (
 	"encoding/json"
@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-
-	"inquiry-gateway/internal/invalid"
 )
 
 func TestContentIsNeverPrinted(t *testing.T) {
-	f := New("/etc/gw/password", "hunter2\n")
+	f := NewFile("/etc/gw/password", "hunter2\n")
 	if f.Text() != "hunter2\n" || f.Secret() != "hunter2" {
 		t.Errorf("the content is %q and %q", f.Text(), f.Secret())
 	}
@@ -35,26 +33,26 @@ func TestContentIsNeverPrinted(t *testing.T) {
 }
 
 func TestEqualOnlyWithTheSameContent(t *testing.T) {
-	f := New("a", "x")
-	if same := New("a", "x"); f != same || f == New("a", "y") || f == New("b", "x") {
+	f := NewFile("a", "x")
+	if same := NewFile("a", "x"); f != same || f == NewFile("a", "y") || f == NewFile("b", "x") {
 		t.Error("two files are equal if name and content are")
 	}
 }
 
 func TestTLSNamesTheKey(t *testing.T) {
-	text := New("f", "no PEM")
+	text := NewFile("f", "no PEM")
 	for want, files := range map[string]TLS{
 		"redis.tls.ca_file":   {CA: CA{text}},
 		"redis.tls.key_file":  {Pair: Pair{CertFile: text}},
 		"redis.tls.cert_file": {Pair: Pair{text, text}},
 	} {
-		var problems invalid.Problems
+		var problems Problems
 		files.Config("redis.tls", &problems)
-		if len(problems) != 1 || problems[0].(*invalid.Error).Field() != want {
+		if len(problems) != 1 || problems[0].(*Error).Field() != want {
 			t.Errorf("got %v, want one error at %s", problems, want)
 		}
 	}
-	var problems invalid.Problems
+	var problems Problems
 	if c := (TLS{}).Config("", &problems); problems != nil || c.RootCAs != nil || c.Certificates != nil {
 		t.Errorf("without files: %+v, %v", c, problems)
 	}

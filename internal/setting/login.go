@@ -1,4 +1,4 @@
-package secretfile
+package setting
 
 // User is a name with its password, for a server that wants both.
 type User struct {
