@@ -69,11 +69,11 @@ func TestAWaitIsNotEndedSooner(t *testing.T) {
 		w.Header().Set("Retry-After", told)
 		status(429)(w, r)
 	}, "", func(t *testing.T, f *fixture) {
-		var both sync.WaitGroup
-		for _, state := range []string{"pending", "answered"} {
-			both.Go(func() { _, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: state}) })
-		}
-		both.Wait()
+		var slow sync.WaitGroup
+		slow.Go(func() { _, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "answered"}) })
+		synctest.Wait()
+		_ = buyer(t, f.Client, "acme")
+		slow.Wait()
 		time.Sleep(10 * time.Second)
 		if got := buyer(t, f.Client, "acme"); got != "held_back" || f.calls.Load() != 2 {
 			t.Errorf("%s after %d requests", got, f.calls.Load())
