@@ -3,9 +3,11 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +38,8 @@ type node struct {
 	// replica or has failed and another took its place. Whether it answers is of
 	// no interest then.
 	idle atomic.Bool
+	// lost is when a connection to it was last found broken; nil: never.
+	lost atomic.Pointer[time.Time]
 }
 
 // add puts a breaker in front of a node.
@@ -182,6 +186,10 @@ func (n *node) protected(ctx context.Context, call func(context.Context) error) 
 			err = errSkipped
 		}
 	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		now := time.Now()
+		n.lost.Store(&now)
+	}
 	if outage(err) && !errors.Is(err, context.Canceled) {
 		select {
 		case n.owner.trouble <- struct{}{}:
@@ -250,13 +258,13 @@ func (h measure) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // DialHook returns a connection that fails on use instead of an error, because go-redis backs
 // off for 1 s after as many failed dials as its pool is large. A node whose Redis is back must
 // not wait for that.
-func (protect) DialHook(next redis.DialHook) redis.DialHook {
+func (h protect) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
 		if err != nil {
 			return brokenConn{err: err}, nil
 		}
-		return conn, nil
+		return pooledConn{conn, h.n, time.Now()}, nil
 	}
 }
 

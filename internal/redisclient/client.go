@@ -30,6 +30,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -267,6 +268,32 @@ func (c brokenConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
 func (c brokenConn) SetDeadline(time.Time) error      { return nil }
 func (c brokenConn) SetReadDeadline(time.Time) error  { return nil }
 func (c brokenConn) SetWriteDeadline(time.Time) error { return nil }
+
+// pooledConn is a connection that go-redis keeps. go-redis looks at the socket of an idle one
+// before it uses it, but not through TLS, and a server that died without a word shows nothing
+// there. So where one connection turns out to be broken, those from before are not used again:
+// each would fail one call.
+type pooledConn struct {
+	net.Conn
+	node   *node
+	opened time.Time
+}
+
+// SyscallConn gives the socket, or an error for a connection that is not to be used again.
+func (c pooledConn) SyscallConn() (syscall.RawConn, error) {
+	if lost := c.node.lost.Load(); lost != nil && c.opened.Before(*lost) {
+		return nil, net.ErrClosed
+	}
+	if socket, ok := c.Conn.(syscall.Conn); ok {
+		return socket.SyscallConn()
+	}
+	return unseen{}, nil
+}
+
+// unseen is a socket that nothing can be seen of.
+type unseen struct{ syscall.RawConn }
+
+func (unseen) Read(func(fd uintptr) bool) error { return nil }
 
 var errSkipped = errors.New("redis is skipped: its breaker is open")
 

@@ -3,9 +3,12 @@ package redisclient
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -84,6 +87,42 @@ func TestALongOutageDoesNotDelayTheReturn(t *testing.T) {
 	srv.Restart()
 	if err := rdb.client.Ping(ctx).Err(); err != nil {
 		t.Errorf("the first call after the return: %v", err)
+	}
+}
+
+// No look at these connections tells that the server has ended them, as over TLS, or where it
+// died without a word.
+func TestBrokenConnectionsFailOneCall(t *testing.T) {
+	srv := redistest.Start(t)
+	config := DefaultConfig()
+	config.Addrs, config.Timeout = []string{srv.Addr}, 5*time.Second
+	rdb, err := Open(config, Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return struct{ net.Conn }{c}, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	var busy sync.WaitGroup
+	for range 8 {
+		busy.Go(func() { _ = rdb.Eval(t.Context(), "local n = 0 for i = 1, 2e6 do n = n + i end return n", nil).Err() })
+	}
+	busy.Wait()
+	admin := redis.NewClient(&redis.Options{Addr: srv.Addr})
+	defer admin.Close()
+	if err := admin.Do(t.Context(), "CLIENT", "KILL", "SKIPME", "yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	failed := 0
+	for range 16 {
+		if err := rdb.Get(t.Context(), "key").Err(); err != redis.Nil {
+			failed++
+			t.Log(err)
+		}
+	}
+	if failed != 1 {
+		t.Errorf("%d calls failed, want that of the first broken connection", failed)
 	}
 }
 
