@@ -20,7 +20,7 @@ import (
 //	half-close                   the caller sends nothing more
 //	first                        nothing was said on this connection before
 //	< 404                        the status of the next answer; HEAD before it: to HEAD
-//	  age: 0                     a field, * stands for any text, !0 for another; !age: there is none
+//	  age: *                     a field, * stands for any text, !0 for another; !age: there is none
 //	  body: *"404"*              the body, as a field
 //	stays                        or closes: the connection, after the last answer
 //	declared: why                the gateway leaves the RFC's advice here
