@@ -435,17 +435,15 @@ func (c *checks) mostRequests(now time.Time) int {
 			most += c.env.ceiling/20 + 1
 		}
 	}
-	well := c.wellSince("redis")
-	if !well.Before(now) { // all nodes keep to their parts
-		return most
-	}
 	alone := 0
 	for _, n := range c.env.nodes {
 		if lately(c.wellSince("redis:" + n.scope())) {
 			alone++
 		}
 	}
-	if lately(well) { // a node that has not asked meanwhile is not alone, the others are until they try again
+	// While Redis is away for all, all keep to their parts. When it is back, a node that has not
+	// asked meanwhile is not alone, and the others are until they try again.
+	if well := c.wellSince("redis"); well.Before(now) && lately(well) {
 		alone = max(alone, nodeCount-1)
 	}
 	return most + alone*((9*c.env.ceiling+10*nodeCount-1)/(10*nodeCount))
