@@ -57,6 +57,7 @@ func refusals() []refusal {
 		ofLegacy("login page", 502, invalid, legacy.Fault{Name: legacy.FaultHTML}),
 		ofLegacy("foreign record", 502, invalid, legacy.Fault{Name: legacy.FaultWrongOwner}),
 		{name: "foreign record of a seller", key: "seller", target: sellerList, status: 502, code: invalid,
+			yaml: "request_timeout: 30s", upstream: []string{"timeout: 2s", "timeout: 20s"}, // the list is long
 			fault: legacy.Fault{Name: legacy.FaultWrongOwner}},
 		{name: "missing field", key: "buyer", upstream: []string{"title: subject", "title: nosuch"}, status: 502, code: invalid},
 		{name: "too many records", key: "buyer", upstream: []string{"max_records: 10000", "max_records: 10"}, status: 502, code: invalid},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +13,7 @@ import (
 // writer counts its calls, and hangs while it is stuck.
 type writer struct {
 	bytes.Buffer
-	calls int
+	calls atomic.Int32  // read while the other goroutine waits for its time
 	stuck chan struct{} // nil: it is not
 }
 
@@ -20,7 +21,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.stuck != nil {
 		<-w.stuck
 	}
-	w.calls++
+	w.calls.Add(1)
 	return w.Buffer.Write(p)
 }
 
@@ -33,17 +34,17 @@ func TestLogWriterGathersLines(t *testing.T) {
 			fmt.Fprintf(w, "{\"level\":\"INFO\",\"n\":%d}\n", i)
 		}
 		synctest.Wait()
-		if out.calls != 0 {
-			t.Errorf("%d writes before the delay is over", out.calls)
+		if n := out.calls.Load(); n != 0 {
+			t.Errorf("%d writes before the delay is over", n)
 		}
 		time.Sleep(logDelay + time.Millisecond)
 		synctest.Wait()
-		if out.calls != 1 || strings.Count(out.String(), "\n") != 10 {
-			t.Errorf("%d writes, %q", out.calls, out.String())
+		if n := out.calls.Load(); n != 1 || strings.Count(out.String(), "\n") != 10 {
+			t.Errorf("%d writes, %q", n, out.String())
 		}
 		fmt.Fprintln(w, `{"time":"2026-01-01T00:00:00Z","level":"ERROR"}`)
 		synctest.Wait()
-		if out.calls != 2 {
+		if out.calls.Load() != 2 {
 			t.Error("an error waits")
 		}
 		fmt.Fprintln(w, "the last")
