@@ -473,6 +473,9 @@ func (l *Lists) Purge(ctx context.Context, s Scope) (epoch uint64, err error) {
 // MaxHintIDs bounds the ids of one hint.
 const MaxHintIDs = 1000
 
+// maxHintID is how many bytes one id of a hint may have.
+const maxHintID = 1 << 12
+
 // ErrHint is the error of a hint that cannot be meant.
 var ErrHint = errors.New("not a hint")
 
@@ -510,8 +513,8 @@ func (h Hint) changes() (all []redistier.Change, err error) {
 		add(redistier.Change{Kind: kind})
 	}
 	for i, id := range h.Accounts {
-		if id == "" || len(id) > maxKeyPart {
-			return nil, fmt.Errorf("%w: accounts[%d] wants 1 to %d bytes", ErrHint, i, maxKeyPart)
+		if id == "" || len(id) > maxHintID {
+			return nil, fmt.Errorf("%w: accounts[%d] wants 1 to %d bytes", ErrHint, i, maxHintID)
 		}
 		add(redistier.Change{Account: redistier.Hash(id)})
 	}

@@ -24,7 +24,6 @@ import (
 const (
 	entryMagic = "IQE\x04"
 	headSize   = len(entryMagic) + 4
-	maxKeyPart = 1 << 12 // of an id in a hint
 )
 
 // entryHead is what comes before the strings and the body.
@@ -35,6 +34,8 @@ type entryHead struct {
 	Sum          [sumSize]byte // of the body
 	Lengths      [6]uint32     // of kind, account, status, inquiry type, fingerprint and body
 }
+
+var entryHeadSize = binary.Size(entryHead{})
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -72,8 +73,6 @@ type origin struct {
 func (e *Entry) parts() [5]string {
 	return [...]string{e.Kind, e.Account, e.Status, e.InquiryType, e.fingerprint}
 }
-
-var entryHeadSize = binary.Size(entryHead{})
 
 // Size is what the entry takes in Redis, in bytes, before sealing.
 func (e *Entry) Size() int {
