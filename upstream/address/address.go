@@ -11,7 +11,6 @@ package address
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -107,25 +106,27 @@ type Request struct {
 type Plan struct {
 	base    string // without a slash at the end
 	path    template
-	query   []param                      // by name; those of pages behind them
-	body    func(Values) (string, error) // nil: none
-	places  []place                      // all texts with placeholders
-	trusted []string                     // placeholders whose values are the operator's own words
+	query   []param             // by name; those of pages behind them
+	body    func(Values) string // nil: none
+	places  []place             // all texts with placeholders
+	trusted []string            // placeholders whose values are the operator's own words
 	head    Head
 }
 
 // param is one parameter of the query or of a form.
 type param struct {
-	name string
+	name string // escaped
 	text template
 }
 
 // place is a text with placeholders, and where it stands.
 type place struct {
+	key     string // of the configuration
 	name    string // for messages
 	text    template
 	in      where
-	element bool // of a list in JSON
+	element bool                         // of a list in JSON
+	encode  func(string) (string, error) // in the charset of a form or XML; nil: UTF-8
 }
 
 // where a text stands, which decides on how its values are escaped.
@@ -151,7 +152,7 @@ func (s Spec) Compile(base, field string, problems *setting.Problems) Plan {
 		key := field + ".query." + name
 		c.AddIf(name == "", field+".query", "a parameter without a name")
 		c.AddIf(strings.ContainsAny(name, "{}"), key, "a parameter's name cannot hold a placeholder")
-		c.plan.query = append(c.plan.query, param{name, c.text(s.Query[name], key, place{name: fmt.Sprintf("parameter %q", name), in: inParam})})
+		c.plan.query = append(c.plan.query, param{escapeQuery(name), c.text(s.Query[name], key, place{name: fmt.Sprintf("parameter %q", name), in: inParam})})
 	}
 	c.plan.head = Head{cmp.Or(s.Method, http.MethodGet), map[string]string{}}
 	for name, value := range s.Headers {
@@ -164,10 +165,11 @@ func (s Spec) Compile(base, field string, problems *setting.Problems) Plan {
 	if s.Body == nil {
 		c.AddIf(s.BodyType != "", field+".body_type", "there is no body; add one, or remove the key")
 		c.AddIf(s.BodyCharset != "", field+".body_charset", "there is no body; add one, or remove the key")
-		return c.plan
+	} else {
+		c.AddIf(c.plan.head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
+		c.compileBody(s.Sending, c.plan.head.Headers, field)
 	}
-	c.AddIf(c.plan.head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
-	c.compileBody(s.Sending, c.plan.head.Headers, field)
+	c.lost()
 	return c.plan
 }
 
@@ -178,27 +180,54 @@ type compiler struct {
 	plan  Plan
 }
 
-// text compiles one text. A text that would be left out with the account in it is
-// refused.
+// text compiles one text.
 func (c *compiler) text(s, key string, at place) template {
 	text, err := parse(s, c.known, at.in == inJSON)
 	if err != nil {
 		c.Add(key, "%v", err)
 		return nil
 	}
+	for _, p := range text {
+		if at.encode != nil {
+			_, err = at.encode(p.text)
+		}
+		if err != nil {
+			c.Add(key, "the text has characters that body_charset cannot hold")
+			break
+		}
+	}
 	if at.text = text; !text.plain() {
-		optional := text.has(Status, false) || text.has(Type, false)
-		c.AddIf(at.in != inXML && optional && text.has(Account, false), key, "without a filter the whole parameter would go, "+
-			"the account with it; put the optional part in brackets, as in owner:{account}[ state:{status}]")
+		at.key = key
 		c.plan.places = append(c.plan.places, at)
 	}
 	return text
 }
 
+// lost refuses a text that would be left out with an empty placeholder, and what binds the
+// request with it: the account, or the id that responses are asked for by. The reply
+// would be everybody's.
+func (c *compiler) lost() {
+	for _, q := range c.plan.places {
+		for _, p := range q.text {
+			if p.name == "" || p.name == Size || optional(p.name) {
+				continue
+			}
+			with := q.text.losesWith(p)
+			if alone := p.group == 0 && q.in != inXML; with != "" && (alone || !c.plan.Binds(p.name)) { // XML has a message of its own
+				c.Add(q.key, "without a value for {%s} this would be sent without {%s}; put the optional part alone in brackets, as in a:{%s}[ b:{%s}]", with, p.name, p.name, with)
+				break
+			}
+		}
+	}
+}
+
+// optional tells whether a request may have no value for the placeholder.
+func optional(name string) bool { return name == Status || name == Type || name == Cursor }
+
 // AddParam puts a parameter that is nothing but the placeholder behind the others.
 func (p *Plan) AddParam(name, placeholder string) {
 	text := template{{name: placeholder}}
-	p.query = append(p.query, param{name, text})
+	p.query = append(p.query, param{escapeQuery(name), text})
 	p.places = append(p.places, place{name: fmt.Sprintf("parameter %q", name), text: text, in: inParam})
 }
 
@@ -219,9 +248,12 @@ func (p *Plan) at(name string) (all []place) {
 // Has tells whether any part of the request depends on the placeholder.
 func (p *Plan) Has(name string) bool { return len(p.at(name)) > 0 }
 
-// BindsAccount tells whether every request says whose list is wanted.
-func (p *Plan) BindsAccount() bool {
-	return slices.ContainsFunc(p.places, func(q place) bool { return q.text.has(Account, false) })
+// Binds tells whether every request has the value of a placeholder that always has one,
+// whatever else is empty: with that of the account it says whose list is wanted.
+func (p *Plan) Binds(name string) bool {
+	return slices.ContainsFunc(p.places, func(q place) bool {
+		return slices.ContainsFunc(q.text, func(one piece) bool { return one.name == name && q.text.losesWith(one) == "" })
+	})
 }
 
 // InPath tells whether the path holds the placeholder.
@@ -232,6 +264,17 @@ func (p *Plan) InPath(name string) bool { return p.path.has(name, true) }
 func (p *Plan) OneValue(name string) (places []string) {
 	for _, q := range p.at(name) {
 		if q.in != inPath && (!q.text.alone() || q.in == inXML || q.in == inJSON && !q.element) {
+			places = append(places, q.name)
+		}
+	}
+	return places
+}
+
+// Within names the parameters and texts of JSON that are more than the placeholder: they hold
+// one text, however many values there are.
+func (p *Plan) Within(name string) (places []string) {
+	for _, q := range p.at(name) {
+		if (q.in == inParam || q.in == inJSON) && !q.text.alone() {
 			places = append(places, q.name)
 		}
 	}
@@ -250,11 +293,20 @@ func (p *Plan) TakesJSON() bool {
 	return !slices.ContainsFunc(p.at(Cursor), func(q place) bool { return q.in != inJSON || !q.text.alone() || q.text[0].as == asNumber })
 }
 
+// Unsendable is the error of a value that a request cannot have as one value.
+type Unsendable struct {
+	Placeholder string // its name
+	why         string
+}
+
+// Error implements error. The text does not hold the value.
+func (e *Unsendable) Error() string { return "the " + e.Placeholder + " " + e.why }
+
 // Request gives a request. It refuses each value that would be read as something else
-// than one value. Check the ids of a batch before they are joined.
+// than one value, with an [*Unsendable]. Check the ids of a batch before they are joined.
 func (p *Plan) Request(values Values) (Request, error) {
 	if values.first(Account) == "" {
-		return Request{}, errors.New("the account is empty")
+		return Request{}, &Unsendable{Account, "is empty"}
 	}
 	for _, q := range p.places {
 		for _, piece := range q.text {
@@ -276,18 +328,17 @@ func (p *Plan) Request(values Values) (Request, error) {
 func (p *Plan) Fill(values Values) (Request, error) {
 	path, _ := p.path.render(values, url.PathEscape)
 	address := append(append(make([]byte, 0, 256), p.base...), path...)
-	address, err := appendParams(address, p.query, values, "?", asItIs)
-	r := Request{URL: string(address), Head: &p.head}
-	if p.body == nil || err != nil {
-		return r, err
+	r := Request{URL: string(appendParams(address, p.query, values, "?", escapeQuery)), Head: &p.head}
+	if p.body == nil {
+		return r, nil
 	}
 	for _, q := range p.places {
 		if err := q.hold(values); err != nil {
 			return Request{}, err
 		}
 	}
-	r.Body, err = p.body(values)
-	return r, err
+	r.Body = p.body(values)
+	return r, nil
 }
 
 // Check refuses one value of a placeholder which escaping cannot make harmless.
@@ -305,10 +356,10 @@ func (q place) check(name, value string) error {
 	switch {
 	case value == "":
 	case q.in == inPath && strings.Trim(value, ".") == "":
-		return fmt.Errorf("the %s is made of dots, which name another folder in a path", name)
+		return &Unsendable{name, "is made of dots, which name another folder in a path"}
 	case q.in == inPath || q.in == inXML || q.text.alone():
 	case strings.ContainsFunc(value, func(r rune) bool { return !inWord(r) && (name != Cursor || !strings.ContainsRune("=+/:,", r)) }):
-		return fmt.Errorf("the %s holds a character that may mean something in the query language of %s", name, q.name)
+		return &Unsendable{name, "holds a character that may mean something in the query language of " + q.name}
 	}
 	return nil
 }
@@ -326,28 +377,28 @@ func (q place) hold(values Values) error {
 		for _, value := range values[piece.name] {
 			switch {
 			case piece.as == asNumber && value != "" && !isNumber(value):
-				return fmt.Errorf("the %s is to be sent as a number, and is none", piece.name)
+				return &Unsendable{piece.name, "is to be sent as a number, and is none"}
 			case !utf8.ValidString(value) || q.in == inXML && strings.ContainsFunc(value, notInXML):
-				return fmt.Errorf("the %s holds characters that %s cannot hold", piece.name, q.name)
+				return &Unsendable{piece.name, "holds characters that " + q.name + " cannot hold"}
+			case q.encode != nil:
+				if _, err := q.encode(value); err != nil {
+					return &Unsendable{piece.name, "holds characters that body_charset cannot hold"}
+				}
 			}
 		}
 		if piece.name == Cursor && values.first(cursorJSON) != "" && !json.Valid([]byte(values.first(cursorJSON))) {
-			return errors.New("the cursor is not JSON")
+			return &Unsendable{Cursor, "is not JSON"}
 		}
 	}
 	return nil
 }
 
 // appendParams writes parameters, the first after sep and the others after "&". One that
-// is nothing but a placeholder is repeated for each of several values. encode writes the
-// texts in the charset of the body.
-func appendParams(b []byte, params []param, values Values, sep string, encode func(string) (string, error)) ([]byte, error) {
-	var failed error
+// is nothing but a placeholder is repeated for each of several values.
+func appendParams(b []byte, params []param, values Values, sep string, escape func(string) string) []byte {
 	add := func(name, value string) {
-		value, err := encode(value)
-		failed = cmp.Or(failed, err)
-		b = append(append(b, sep...), url.QueryEscape(name)...)
-		b = append(append(b, '='), url.QueryEscape(value)...)
+		b = append(append(b, sep...), name...)
+		b = append(append(b, '='), escape(value)...)
 		sep = "&"
 	}
 	for _, q := range params {
@@ -355,12 +406,15 @@ func appendParams(b []byte, params []param, values Values, sep string, encode fu
 			for _, value := range values[q.text[0].name] {
 				add(q.name, value)
 			}
-		} else if value, ok := q.text.render(values, func(s string) string { return s }); ok {
+		} else if value, ok := q.text.render(values, strings.Clone); ok {
 			add(q.name, value)
 		}
 	}
-	return b, failed
+	return b
 }
 
-// asItIs leaves a text in UTF-8.
-func asItIs(text string) (string, error) { return text, nil }
+// escapeQuery escapes a text for a query. A blank is %20 there: only forms have + for it
+// everywhere (WHATWG URL, 5.2), and OData for one takes that literally.
+func escapeQuery(text string) string {
+	return strings.ReplaceAll(url.QueryEscape(text), "+", "%20")
+}

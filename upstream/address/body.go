@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"mime"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -31,15 +32,9 @@ func (c *compiler) compileBody(s Sending, headers map[string]string, field strin
 	charset, err := decode.Charset(s.BodyCharset)
 	c.AddIf(err != nil, field+".body_charset", "%v", err)
 	c.AddIf(bodyType == BodyJSON && err == nil && charset != encoding.Nop, field+".body_charset", "JSON is always UTF-8; remove the key")
-	encode := asItIs
+	encode := func(text string) (string, error) { return text, nil }
 	if err == nil && charset != encoding.Nop {
-		encode = func(text string) (string, error) {
-			text, err := charset.NewEncoder().String(text)
-			if err != nil {
-				return "", errors.New("a value has characters that body_charset cannot hold")
-			}
-			return text, nil
-		}
+		encode = func(text string) (string, error) { return charset.NewEncoder().String(text) }
 	}
 	named := cmp.Or(s.BodyCharset, "utf-8")
 	if headers["Content-Type"] == "" {
@@ -56,8 +51,8 @@ func (c *compiler) compileBody(s Sending, headers map[string]string, field strin
 		c.plan.body = c.xml(s.Body, key, charset, encode)
 	default:
 		root := c.node(s.Body, key, false)
-		c.plan.body = func(values Values) (string, error) {
-			return cmp.Or(string(root.append(nil, values)), "{}"), nil // all that it holds is absent
+		c.plan.body = func(values Values) string {
+			return cmp.Or(string(root.append(nil, values)), "{}") // all that it holds is absent
 		}
 	}
 }
@@ -78,11 +73,12 @@ type node struct {
 	text    template // a text with placeholders
 	keys    []string // of an object, each with its colon; nil: the items are an array's
 	items   []*node
+	element bool // of a list
 }
 
 // node compiles a value. element: it is one of a list.
 func (c *compiler) node(v any, key string, element bool) *node {
-	n := &node{}
+	n := &node{element: element}
 	switch v := v.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
@@ -121,7 +117,9 @@ func quote(s string) string {
 }
 
 // append writes the value, or nothing if it is to be left out: a placeholder that
-// has no value, and an object or array that has lost all it held by that.
+// has no value, and an object or array that has lost all it held by that. So is an
+// element of a list, such as the condition [state, in, ["{status}"]], that has lost its
+// value and has only constants besides: half a condition means something else.
 func (n *node) append(b []byte, values Values) []byte {
 	switch {
 	case n.literal != "":
@@ -134,6 +132,7 @@ func (n *node) append(b []byte, values Values) []byte {
 		brackets = "{}"
 	}
 	b = append(b, brackets[0])
+	half, constants := false, true
 	for i, item := range n.items {
 		before := len(b)
 		if before > start+1 {
@@ -143,11 +142,14 @@ func (n *node) append(b []byte, values Values) []byte {
 			b = append(b, n.keys[i]...)
 		}
 		at := len(b)
-		if b = item.append(b, values); len(b) == at {
-			b = b[:before]
+		if b = item.append(b, values); len(b) > at {
+			constants = constants && item.literal != ""
+			continue
 		}
+		b = b[:before]
+		half = half || item.keys == nil // an object, such as the variables of a call, is no value of a condition
 	}
-	if len(b) == start+1 {
+	if len(b) == start+1 || n.element && half && constants {
 		return b[:start]
 	}
 	return append(b, brackets[1])
@@ -187,7 +189,7 @@ func (n *node) appendText(b []byte, values Values) []byte {
 
 // form compiles a body of parameters, which are written as those of a query. Their
 // order is that of their names, so that equal requests are equal bytes.
-func (c *compiler) form(body any, key string, encode func(string) (string, error)) func(Values) (string, error) {
+func (c *compiler) form(body any, key string, encode func(string) (string, error)) func(Values) string {
 	fields, ok := body.(map[string]any)
 	c.AddIf(!ok, key, "a form is a mapping of parameters, such as {customer: %q}", "{account}")
 	var params []param
@@ -198,11 +200,16 @@ func (c *compiler) form(body any, key string, encode func(string) (string, error
 			c.Add(at, "a parameter of a form is one text; for lists and mappings use body_type: json")
 		}
 		c.AddIf(placeholders.MatchString(name), at, "a parameter's name cannot hold a placeholder")
-		params = append(params, param{name, c.text(fmt.Sprint(fields[name]), at, place{name: bodyName(at), in: inParam})})
+		text := c.text(fmt.Sprint(fields[name]), at, place{name: bodyName(at), in: inParam, encode: encode})
+		encoded, err := encode(name)
+		c.AddIf(err != nil, at, "the name has characters that body_charset cannot hold")
+		params = append(params, param{url.QueryEscape(encoded), text})
 	}
-	return func(values Values) (string, error) {
-		b, err := appendParams(nil, params, values, "", encode)
-		return string(b), err
+	return func(values Values) string {
+		return string(appendParams(nil, params, values, "", func(text string) string {
+			encoded, _ := encode(text) // whose parts were tried
+			return url.QueryEscape(encoded)
+		}))
 	}
 }
 
@@ -213,13 +220,13 @@ const probeText = `a<b>&c"d'e]]>--f`
 // one text: in an element's content or an attribute's value. This is tried out: the
 // text is filled with characters that have a meaning, and must be found whole in
 // contents and attributes as often as there are placeholders.
-func (c *compiler) xml(body any, key string, charset encoding.Encoding, encode func(string) (string, error)) func(Values) (string, error) {
+func (c *compiler) xml(body any, key string, charset encoding.Encoding, encode func(string) (string, error)) func(Values) string {
 	source, ok := body.(string)
 	if !ok {
 		c.Add(key, "XML is one text; write it below the key as a block, after |")
 		return nil
 	}
-	text := c.text(source, key, place{name: bodyName(key), in: inXML})
+	text := c.text(source, key, place{name: bodyName(key), in: inXML, encode: encode})
 	for _, name := range []string{Status, Type, Cursor} {
 		c.AddIf(text.has(name, false), key, "{%s} is not in every request; put the part that depends on it in brackets, as in [<%s>{%s}</%s>]", name, name, name, name)
 	}
@@ -248,9 +255,10 @@ func (c *compiler) xml(body any, key string, charset encoding.Encoding, encode f
 		declared = "utf-8" // named, or meant
 	}
 	c.sameCharset(declared, charset, key, "its first line names")
-	return func(values Values) (string, error) {
+	return func(values Values) string {
 		s, _ := text.render(values, escapeXML)
-		return encode(s)
+		s, _ = encode(s) // whose parts were tried
+		return s
 	}
 }
 

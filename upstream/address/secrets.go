@@ -19,7 +19,7 @@ func Hider(secrets []string) func(string) string {
 	var forms []string
 	for _, s := range secrets {
 		if s = strings.TrimSpace(s); len(s) >= leastSecret {
-			forms = append(forms, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(quote(s), `"`), escapeXML(s))
+			forms = append(forms, s, url.QueryEscape(s), escapeQuery(s), url.PathEscape(s), strings.Trim(quote(s), `"`), escapeXML(s))
 		}
 	}
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) }) // one may be a part of another

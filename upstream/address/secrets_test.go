@@ -37,9 +37,9 @@ func TestSecrets(t *testing.T) {
 			t.Errorf("%s: %q, want %q", spec, joined, want)
 		}
 	}
-	hide := Hider([]string{`p"w d`, `p"w d2`, "", "ab", "<x>"})
+	hide := Hider([]string{`p"w d`, "&w d", `p"w d2`, "", "ab", "<x>"})
 	for text, want := range map[string]string{
-		`p"w d`: Hidden, `p"w d2`: Hidden, "a=p%22w+d&b": "a=(hidden)&b", "/p%22w%20d/x": "/(hidden)/x",
+		`p"w d`: Hidden, `p"w d2`: Hidden, "a=p%22w+d&b": "a=(hidden)&b", "a=%26w%20d&b": "a=(hidden)&b", "/p%22w%20d/x": "/(hidden)/x",
 		`{"a":"p\"w d"}`: `{"a":"(hidden)"}`, "<a>&lt;x&gt;</a>": "<a>(hidden)</a>", "ab": "ab", "": "",
 	} {
 		if got := hide(text); got != want {

@@ -101,6 +101,17 @@ func (t template) has(name string, inGroup bool) bool {
 	return slices.ContainsFunc(t, func(p piece) bool { return p.name == name && (inGroup || p.group == 0) })
 }
 
+// losesWith names the optional placeholder without which a piece is left out; empty: there
+// is none.
+func (t template) losesWith(p piece) string {
+	for _, other := range t {
+		if optional(other.name) && (other.group == 0 || other.group == p.group) {
+			return other.name
+		}
+	}
+	return ""
+}
+
 // alone tells whether the whole text is one placeholder.
 func (t template) alone() bool { return len(t) == 1 && t[0].name != "" }
 

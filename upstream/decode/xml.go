@@ -30,6 +30,9 @@ const (
 // instance is the namespace of xsi:nil and xsi:type.
 const instance = "http://www.w3.org/2001/XMLSchema-instance"
 
+// metadata are the namespaces of OData's m:null, before version 4 and since.
+var metadata = []string{"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata", "http://docs.oasis-open.org/odata/ns/metadata"}
+
 // treeWriter writes JSON while it reads XML.
 type treeWriter struct {
 	dec      *xml.Decoder
@@ -113,7 +116,7 @@ func (w *treeWriter) token(token xml.Token) error {
 }
 
 // start opens an element, whose attributes become members: not declarations of
-// namespaces, and of xsi only nil means something. A SOAP fault ends the reading: it is a
+// namespaces, what says that it is null, nor others of xsi. A SOAP fault ends the reading: it is a
 // failure, however its parts are named.
 func (w *treeWriter) start(t xml.StartElement) error {
 	w.elements++
@@ -138,8 +141,8 @@ func (w *treeWriter) start(t xml.StartElement) error {
 			return w.refuse("the same attribute twice")
 		case a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns":
 			continue
-		case a.Name.Space == instance:
-			e.null = e.null || a.Name.Local == "nil" && (a.Value == "true" || a.Value == "1")
+		case a.Name.Space == instance, a.Name.Local == "null" && slices.Contains(metadata, a.Name.Space):
+			e.null = e.null || (a.Name.Local == "nil" || a.Name.Local == "null") && (a.Value == "true" || a.Value == "1")
 			continue
 		case slices.ContainsFunc(w.members[e.members:], func(m member) bool { return m.name == name }):
 			return w.refuse("two attributes with the same name in different namespaces")

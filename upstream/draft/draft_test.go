@@ -180,6 +180,32 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// The earliest of several times is proposed, and in doubt where another one is called as that of
+// the inquiry's creation is: an order is older than the complaint about it.
+func TestEarlierTimes(t *testing.T) {
+	for _, early := range []string{"ordered_at", "order.ordered_at", "order_date", "shipped.time", "ts", "customer.created_at", "product.registered", "sale.date.opened"} {
+		for _, late := range []string{"created_at", "openedAt", "submitted", "date_created", "registered_on"} {
+			record := `{"subject":"Parcel # is late","text":"Where is the parcel number # that I ordered in May?","acc":"acme","LATE":"2026-02-0#T10:00:00Z",EARLY}`
+			head, inner, end := `"`, strings.Split(early, "."), ""
+			for _, key := range inner[:len(inner)-1] {
+				head, end = head+key+`":{"`, end+"}"
+			}
+			member := head + inner[len(inner)-1] + `":"2026-01-0#T10:00:00Z"` + end
+			sample := sampleOf("[((" + strings.NewReplacer("LATE", late, "EARLY", member).Replace(record) + "))]")
+			p, err := propose(sample, "buyer", "acme")
+			if err != nil || len(p.CreatedAt.Doubts) == 0 || p.CreatedAt.Path != early && p.CreatedAt.Path != late {
+				t.Errorf("%s beside %s: %+v, %v", early, late, p.CreatedAt, err)
+			}
+		}
+	}
+	for _, late := range []string{"updated_at", "closed", "due", "order.shipped"} {
+		p, err := propose(sampleOf(`[(({$base,"`+late+`":"2026-02-0#T10:00:00Z"}))]`), "buyer", "acme")
+		if err != nil || len(p.CreatedAt.Doubts) > 0 || p.CreatedAt.Path != "at" {
+			t.Errorf("at beside %s: %+v, %v", late, p.CreatedAt, err)
+		}
+	}
+}
+
 // The second kind goes into a configuration whose other lines stay as they are, so that no
 // key is there twice.
 func TestInto(t *testing.T) {

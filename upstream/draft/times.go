@@ -87,7 +87,8 @@ func parsed(texts []string, format string) (at []time.Time) {
 // the same in all, and with a time of day if any has one.
 func (t *table) created() (best Choice) {
 	const (
-		early = "created create at time timestamp ts date opened submitted registered"
+		made  = "created create opened submitted registered"
+		early = made + " at time timestamp ts date"
 		late  = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
 	)
 	flag := func(yes bool) int {
@@ -138,7 +139,8 @@ func (t *table) created() (best Choice) {
 		case len(best.Doubts) > 0 || other.called(late):
 		case other.timing.mean == c.timing.mean:
 			best.doubt("or %s, which has the same times?", other.path)
-		case other.called("created create opened submitted registered") && !c.called(early):
+		case other.called(made) && (!c.called(made) || strings.Count(c.path, ".") > strings.Count(other.path, ".")):
+			// An order, or a customer, is older than the inquiry about it.
 			best.doubt("or %s, which is called so, but later?", other.path)
 		}
 	}

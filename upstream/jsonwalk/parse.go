@@ -29,9 +29,14 @@ func (p *parser) fail(at int, what string) int {
 	return -1
 }
 
-// document parses the whole text as one value.
-func (p *parser) document(root *Node) bool {
-	i := p.value(p.space(0), p.w.root(root), 0)
+// document parses the whole text as one value, or as one item.
+func (p *parser) document(root *Node, item bool) bool {
+	i, at := p.space(0), p.w.root(root)
+	if item {
+		i = p.item(i, at, root.frame, 0)
+	} else {
+		i = p.value(i, at, 0)
+	}
 	if i < 0 {
 		return false
 	}
@@ -250,7 +255,7 @@ func (p *parser) array(i int, at *place, depth int) int {
 	element, items := p.w.element(at), at.node.items(false)
 	for more := true; more; {
 		if items != nil {
-			i = p.item(i, element, items, depth)
+			i = p.item(i, element, items.Frame, depth)
 		} else {
 			i = p.value(i, element, depth)
 		}
@@ -267,20 +272,21 @@ func (p *parser) member(i int, at *place, key string, depth int) int {
 	if at.node.list.KeyID {
 		p.w.ids.Add(key)
 	}
-	return p.item(i, p.w.element(at), at.node.list, depth)
+	p.w.frames[at.node.list.Frame].Key = key
+	return p.item(i, p.w.element(at), at.node.list.Frame, depth)
 }
 
 // item parses an element of a list and tells the sink about it.
-func (p *parser) item(i int, at *place, l *List, depth int) int {
-	p.w.Clear(l.Frame)
-	p.w.sink.Begin(l.Frame)
+func (p *parser) item(i int, at *place, frame, depth int) int {
+	p.w.Clear(frame)
+	p.w.sink.Begin(frame)
 	end := p.value(i, at, depth)
 	if end < 0 {
 		return end
 	}
-	f := &p.w.frames[l.Frame]
+	f := &p.w.frames[frame]
 	f.Element = p.s[i:end]
-	if !p.w.sink.End(l.Frame, f) {
+	if !p.w.sink.End(frame, f) {
 		return -1
 	}
 	return end

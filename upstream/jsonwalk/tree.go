@@ -12,6 +12,7 @@ type Node struct {
 	frame    int    // which frame the slots are in
 	slots    []int  // the value goes here
 	id       bool   // the value is an internal id
+	without  string // begins the names of members that are no part of the id; empty: none is
 }
 
 // child is the node under one key. There are few, so a slice beats a map.
@@ -43,8 +44,9 @@ func (n *Node) SetList(l List, element *Node) *Node {
 // AddSlot makes the value at the node go into a slot of its frame.
 func (n *Node) AddSlot(slot int) { n.slots = append(n.slots, slot) }
 
-// MarkID makes the value at the node an internal id.
-func (n *Node) MarkID() { n.id = true }
+// MarkID makes the value at the node an internal id, but for its members whose names begin
+// with without; empty: with all of them.
+func (n *Node) MarkID(without string) { n.id, n.without = true, without }
 
 // Branches is how many keys below the node are wanted.
 func (n *Node) Branches() int { return len(n.children) }
@@ -103,6 +105,7 @@ func (n *Node) items(keyed bool) *List {
 // Frame holds the values of one element of a list. Each level of lists has one.
 type Frame struct {
 	Element string // the whole element; valid at [Sink.End]
+	Key     string // of the member that it is; empty: it is the element of an array
 	Texts   *Texts // for texts that have to be made
 	// Tables are for the sink: what else in the text an element may refer to, by key.
 	Tables []map[string]Value

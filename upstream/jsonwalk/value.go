@@ -1,6 +1,7 @@
 package jsonwalk
 
 import (
+	"math"
 	"strconv"
 	"strings"
 
@@ -91,20 +92,56 @@ func FromJSON(text string) Value { return FromGJSON(gjson.Parse(text)) }
 // TextValue returns the value of a text that is no JSON.
 func TextValue(text string) Value { return FromJSON(strconv.Quote(text)) }
 
-// Scalars calls visit with the text of every string and number in a value, at any
-// depth.
-func (v Value) Scalars(visit func(string)) {
+// Count reads a text as a whole number, as systems write how many there are: 165, 165.0
+// and 1e2 are counts.
+func Count(text string) (n int, ok bool) {
+	text = strings.TrimSpace(text)
+	if n, err := strconv.Atoi(text); err == nil {
+		return n, true
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 { // above it, digits are lost
+		return 0, false
+	}
+	return int(f), true
+}
+
+// Truth reads a truth value, also as systems write one whose format has none: 1 and 0, Y
+// and N, yes and no, as a number or a text in any case.
+func (v Value) Truth() (is, ok bool) {
+	switch text := strings.ToLower(v.Plain()); {
+	case !v.Scalar():
+	case text == "true" || text == "y" || text == "yes":
+		return true, true
+	case text == "false" || text == "n" || text == "no":
+		return false, true
+	default:
+		n, whole := Count(text)
+		return n == 1, whole && (n == 0 || n == 1)
+	}
+	return false, false
+}
+
+// Scalars calls visit with the text of every string and number in a value, at any depth, but
+// for members whose names begin with without; empty: of all.
+func (v Value) Scalars(without string, visit func(string)) {
 	switch v.Kind {
 	case Text, Number:
 		visit(v.String())
-	case Array, Object:
-		v.Each(func(item Value) bool { item.Scalars(visit); return true })
+	case Array:
+		v.Each(func(item Value) bool { item.Scalars(without, visit); return true })
+	case Object:
+		v.Members(func(key string, item Value) {
+			if without == "" || !strings.HasPrefix(key, without) {
+				item.Scalars(without, visit)
+			}
+		})
 	case Missing, Null, Bool:
 	}
 }
 
-// Lookup evaluates a GJSON path that is not simple, see [SimplePath]. In a text that is
-// not valid JSON it may find anything.
+// Lookup evaluates a GJSON path that is not simple, see [SimplePath]. The text must be valid
+// JSON: in any other one it may find what panics when it is read.
 func Lookup(raw, path string) Value { return FromGJSON(gjson.Get(raw, path)) }
 
 // FromGJSON converts what gjson found.

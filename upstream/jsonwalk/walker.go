@@ -10,8 +10,8 @@
 // alike, so the walker learns the order in which names follow each other at each place, and
 // compares a name with the expected one before it reads it (see keyorder.go). What is
 // unusual leaves that fast path for a slow one, which decides the same. Paths that are more
-// than keys are evaluated by gjson, which does not check: it is given checked text only,
-// or text whose mistakes are found by a walk afterwards.
+// than keys are evaluated by gjson, which does not check: it is given checked text only, see
+// [Check].
 package jsonwalk
 
 import (
@@ -86,15 +86,26 @@ func (w *Walker) Frame(i int) *Frame { return &w.frames[i] }
 // Clear makes all values of a frame missing.
 func (w *Walker) Clear(frame int) { clear(w.frames[frame].slots) }
 
+// Check tells what is wrong with a text that nothing is wanted of yet. The errors are those of
+// [Walker.Walk].
+func Check(text string) error {
+	return NewWalker(nil, nil, nil, []int{0}).Walk(text, NewNode(0), 0)
+}
+
 // Walk reads a text whose values go into the frames from first on. It returns a
 // [*SyntaxError], [ErrNotUTF8] or [ErrStopped].
 func (w *Walker) Walk(text string, root *Node, first int) error {
+	return w.walk(text, root, first, false)
+}
+
+// walk reads a text, which is an item itself or a value that may hold some.
+func (w *Walker) walk(text string, root *Node, first int, item bool) error {
 	for i := first; i < len(w.frames); i++ {
 		w.frames[i].text = text
 	}
 	p := parser{s: text, w: w}
 	switch {
-	case !p.document(root) && p.err == nil:
+	case !p.document(root, item) && p.err == nil:
 		return ErrStopped
 	case p.err != nil:
 		return p.err
@@ -102,6 +113,11 @@ func (w *Walker) Walk(text string, root *Node, first int) error {
 		return ErrNotUTF8
 	}
 	return nil
+}
+
+// WalkItem reads a text that is one item of a list, as Walk reads those in an array.
+func (w *Walker) WalkItem(text string, item *Node) error {
+	return w.walk(text, item, item.frame, true)
 }
 
 // capture puts a value where its node wants it. Several slots may want one value, and
@@ -115,6 +131,6 @@ func (w *Walker) capture(n *Node, v slot, text string) {
 	case v.kind == Text || v.kind == Number:
 		w.ids.Add(v.of(text).String())
 	default:
-		v.of(text).Scalars(w.ids.Add)
+		v.of(text).Scalars(n.without, w.ids.Add)
 	}
 }

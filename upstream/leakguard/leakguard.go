@@ -5,7 +5,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/rangetable"
 
 	"inquiry-gateway/upstream/jsonwalk"
 )
@@ -27,7 +30,9 @@ const Removed = "[removed]"
 //
 // From eight characters on an id is removed where the second and third are in doubt. An
 // id of 18 characters whose last three are the checksum of the others is looked for
-// without them, too. Characters that nobody sees, such as soft hyphens, do not hide an id.
+// without them, too. A number is, with more zeros before it than the id has, or fewer; but up
+// to three digits that begin with one only as the id is written: 05 is a day. Characters that
+// nobody sees, such as soft hyphens, do not hide an id.
 //
 // All are looked for in the text as it came, so that none hides another one. The zero
 // value is empty. A Set is not safe for concurrent use.
@@ -173,7 +178,17 @@ func united(spans []span) []span {
 // hidesCharacters tells whether a text has characters that nobody sees. Nearly all texts
 // have none, as they are ASCII, or lack the first bytes of these characters.
 func hidesCharacters(s string) bool {
-	return !isASCII(s) && (strings.IndexByte(s, 0xc2) >= 0 || strings.IndexByte(s, 0xe2) >= 0 || strings.IndexByte(s, 0xef) >= 0) && strings.IndexFunc(s, unseen) >= 0
+	if isASCII(s) {
+		return false
+	}
+	for i := range len(s) {
+		if beginsUnseen[s[i]] {
+			if r, _ := utf8.DecodeRuneInString(s[i:]); unseen(r) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // isASCII looks at eight bytes at a time.
@@ -191,10 +206,17 @@ func isASCII(s string) bool {
 	return true
 }
 
-// unseen is true for the soft hyphen, and for marks and joiners without a width.
-func unseen(r rune) bool {
-	return r == 0xad || r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064 || r == 0xfeff
-}
+// ignorable are the characters that Unicode has readers ignore: soft hyphens, marks and
+// joiners without a width, marks of direction, selectors of variants, and fillers.
+var ignorable = rangetable.Merge(unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+
+func unseen(r rune) bool { return r >= 0xad && unicode.Is(ignorable, r) }
+
+// beginsUnseen is true for the first bytes of these characters. It is never written to.
+var beginsUnseen = func() (table [256]bool) {
+	rangetable.Visit(ignorable, func(r rune) { table[string(r)[0]] = true })
+	return table
+}()
 
 // findHidden finds the ids that a text has without its unseen characters, besides those
 // that were found with them.

@@ -2,6 +2,7 @@ package leakguard
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,7 +49,7 @@ func TestGuardCleans(t *testing.T) {
 		{"7", "7 of 2017, no. 7", "[removed] of 2017, no. [removed]", 2},
 		{"a-1", "xa-1 a-1 a-12", "xa-1 [removed] a-12", 1},
 		{"7", "7번", "7번", 0},
-		{strings.Repeat("x", 300), "a " + strings.Repeat("x", 300), "a [removed]" + strings.Repeat("x", 44), 1},
+		{strings.Repeat("x", 300), "a " + strings.Repeat("x", 300), "a [removed]", 1},
 		{"cato", "catogosa, cato. _cato cato7 cato", "catogosa, [removed]. _cato cato7 [removed]", 2},
 		{"cato", "cato가 았cato는 猫cato", "[removed]가 았[removed]는 猫[removed]", 3},
 		{"cato", "écato catoя cato\u0301", "écato catoя cato\u0301", 0},
@@ -71,6 +72,15 @@ func TestGuardCleans(t *testing.T) {
 		{"5003000000D8cuIAAB", "5003000000D8cuIAAB, 5003000000D8cuI!", "[removed], 5003000000D8cuI!", 1},
 		{"tick-" + id, "tick-" + id, "[removed]", 1}, // as a whole
 		{"INC001 INC0012 INC00123x", "INC00123x INC0012 INC001", "[removed] [removed] [removed]", 3},
+		{"4711-A A-0815X", "see 4711-A-0815X.", "see [removed].", 1}, // each id is found, where they overlap, too
+		{"1-a a-1 1-b", "1-a-1-b", "[removed]", 1},
+		{"0004118204", "4118204 0004118204 04118204 10004118204 41182040", "[removed] [removed] [removed] 10004118204 41182040", 3},
+		{"4118204", "see 0004118204, 4118204.", "see [removed], [removed].", 2},
+		{"0000000007", "7 of 2017, no. 0007, 07 May, 007", "[removed] of 2017, no. [removed], 07 May, 007", 2}, // up to three digits only as they come
+		{"007 5", "007 07 7 05 10:05 5", "[removed] 07 [removed] 05 10:05 [removed]", 3},
+		{"000 0000", "0; 00; 000; 0000; 00000", "0; 00; [removed]; [removed]; 00000", 2},
+		{"0057", "57,000 1.0057 00057 57", "57,000 1.0057 [removed] [removed]", 2},
+		{"INC000", "INC0 INC000 INC0000", "INC0 [removed] INC0000", 1}, // no number
 	} {
 		got, n := idsOf(strings.Fields(tc.ids)...).Clean(tc.in)
 		if got != tc.want || n != tc.n {
@@ -79,6 +89,25 @@ func TestGuardCleans(t *testing.T) {
 	}
 	if set := idsOf("", "  "); !set.Empty() {
 		t.Error("an empty id counts as one")
+	}
+}
+
+// What nobody sees hides no id, wherever it stands in it.
+func TestUnseenCharacters(t *testing.T) {
+	const id = "INC0010001"
+	for _, r := range "\u00ad\u034f\u061c\u115f\u1160\u17b4\u180b\u180e\u200b\u200f\u202a\u202e\u2060\u2066\u2069\u206f\u3164\ufe00\ufe0f\ufeff\uffa0\U0001d173\U000e0001\U000e0020\U000e0100\U000e01ef" {
+		for at := 1; at < len(id); at++ {
+			text := "안녕 “é” " + id[:at] + string(r) + id[at:] + "."
+			if got, n := idsOf(id).Clean(text); got != "안녕 “é” [removed]." || n != 1 {
+				t.Errorf("%U at %d: %q", r, at, got)
+			}
+		}
+	}
+	for _, seen := range " \t\n\u00a0\u2009\u2028\u3000éя가😀\u0301" {
+		text := id[:4] + string(seen) + id[4:]
+		if got, n := idsOf(id).Clean(text); got != text || n != 0 {
+			t.Errorf("%U: %q", seen, got)
+		}
 	}
 }
 
@@ -160,6 +189,17 @@ func (set plainSet) clean(s string) (string, int) {
 
 var plainRun = regexp.MustCompile(`[0-9a-fA-F-]+`)
 
+// has tells whether an id is written so. Of a number the zeros before it do not count, but
+// for those of a short one.
+func (set plainSet) has(s string) bool {
+	same := func(id string) bool {
+		return plainNumber.ReplaceAllString(id, "$1") == plainNumber.ReplaceAllString(s, "$1")
+	}
+	return set.words[s] || !plainShort.MatchString(s) && slices.ContainsFunc(slices.Collect(maps.Keys(set.words)), same)
+}
+
+var plainNumber, plainShort = regexp.MustCompile(`^0*([1-9][0-9]*)$`), regexp.MustCompile(`^0[0-9]{0,2}$`)
+
 func (set plainSet) find(s string) (spans []span) {
 	for _, at := range plainRun.FindAllStringIndex(s, -1) {
 		run := strings.Trim(s[at[0]:at[1]], "-")
@@ -168,14 +208,10 @@ func (set plainSet) find(s string) (spans []span) {
 			spans = append(spans, span{from, from + len(run)})
 		}
 	}
-	for least, most := range map[int]int{headBytes: longest, 1: headBytes - 1} { // short ones may overlap the others
-		for i := 0; i < len(s); i++ {
-			for n := min(most, len(s)-i); n >= least; n-- {
-				if set.words[s[i:i+n]] && counts(s, i, i+n) {
-					spans = append(spans, span{i, i + n})
-					i += n - 1
-					break
-				}
+	for from := range len(s) {
+		for to := from + 1; to <= len(s); to++ {
+			if set.has(s[from:to]) && counts(s, from, to) {
+				spans = append(spans, span{from, to})
 			}
 		}
 	}
@@ -204,13 +240,13 @@ func TestGuardEqualsThePlainOne(t *testing.T) {
 		rapid.SampledFrom([]string{
 			"6f1c2a34-1111-4222-8333-9444555666aa", "6F1C2A34-1111-4222-8333-9444555666AA", "6f1c2a34111142228333944455566600", "11111111111111111111111111111111",
 			"{6f1c2a34-1111-4222-8333-9444555666aa}", "{}", "{a}", " 12 ", "INC0010001", "INC00100012", "INC0010", "removed", "[rem", "ed]", "e", "12", "123", "1234", "12345",
-			"abcd", "abcdef", "abcdefgh", "1,000", "5003000000D8cuIAAR", "5003000000D8cuI", "키", "키키", "티켓-17", strings.Repeat("x", 255) + "yz", "--", "a-1",
+			"abcd", "abcdef", "abcdefgh", "00123", "000", "4711-A", "A-0815X", "X-4711", "1,000", "5003000000D8cuIAAR", "5003000000D8cuI", "키", "키키", "티켓-17", strings.Repeat("x", 255) + "yz", "--", "a-1",
 		}),
-		rapid.StringMatching(`[0-9a-f-]{0,40}`), rapid.StringMatching(`[A-Z]{0,3}[0-9]{0,6}`), rapid.StringN(0, 5, 8),
+		rapid.StringMatching(`[0-9a-f-]{0,40}`), rapid.StringMatching(`[A-Z]{0,3}[0-9]{0,6}`), rapid.StringMatching(`0{0,9}[0-9]{0,9}`), rapid.StringMatching(`[A-B0-1-]{0,6}`), rapid.StringN(0, 5, 8),
 	)
 	rapid.Check(t, func(t *rapid.T) {
 		ids := rapid.SliceOfN(id, 0, 6).Draw(t, "ids")
-		part := rapid.OneOf(id, rapid.StringMatching(`[0-9a-f-]{0,70}`), rapid.SampledFrom([]string{" ", "", "-", ",", ".", "_", "번", "see ", "x", "9", "[removed]", "---", "\u00ad", "\u200b"}), rapid.String())
+		part := rapid.OneOf(id, rapid.StringMatching(`[0-9a-f-]{0,70}`), rapid.SampledFrom([]string{" ", "", "-", ",", ".", "_", "번", "see ", "x", "0", "00", "9", "[removed]", "---", "\u00ad", "\u200b", "\u202e", "\u034f", "\ufe0f"}), rapid.String())
 		if len(ids) > 0 {
 			part = rapid.OneOf(rapid.SampledFrom(ids), part)
 		}

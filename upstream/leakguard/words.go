@@ -3,6 +3,7 @@ package leakguard
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -19,11 +20,12 @@ const (
 	longID  = 8 // and more: removed in doubt; below texts must stay readable
 )
 
-// words are the ids that are no UUIDs, by their first bytes and length. Ids that are
-// numbered in sequence share both, so neither adding nor finding one may cost more the
-// more there are.
+// words are the ids that are no UUIDs: numbers without the zeros before them, and the others
+// by their first bytes and length. Ids that are numbered in sequence share both, so neither
+// adding nor finding one may cost more the more there are.
 type words struct {
 	all     map[string]struct{}
+	numbers map[string]struct{}       // nil: no id is one
 	lengths map[[headBytes]byte][]int // by the first bytes, the longest first
 	first   [256]bool                 // first bytes
 	heads   [64]uint64                // a filter in front of lengths
@@ -37,6 +39,13 @@ func (w *words) add(id string) {
 		return
 	}
 	w.all[id] = struct{}{}
+	if digitsAt(id, 0) == len(id) {
+		if w.numbers == nil {
+			w.numbers = make(map[string]struct{}, 64)
+		}
+		w.numbers[Significant(id)] = struct{}{}
+		return
+	}
 	w.first[id[0]] = true
 	if len(id) < headBytes {
 		w.short = true
@@ -58,8 +67,33 @@ func headBit(s string, i int) uint32 {
 	return w * 0x9e3779b1 >> 20
 }
 
-// find finds the ids in a text. The short ones may overlap the others.
+// Significant is what counts of an id: of a number the digits after the zeros that it begins
+// with, if there are any.
+func Significant(id string) string {
+	if short := strings.TrimLeft(id, "0"); short != "" && digitsAt(id, 0) == len(id) {
+		return short
+	}
+	return id
+}
+
+// digitsAt is how many digits there are from i on.
+func digitsAt(s string, i int) (n int) {
+	for i+n < len(s) && isDigit(s[i+n]) {
+		n++
+	}
+	return n
+}
+
+// find finds the ids in a text, which may overlap.
 func (w *words) find(s string, spans []span) []span {
+	for i := 0; w.numbers != nil && i < len(s); i++ {
+		if n := digitsAt(s, i); n > 0 {
+			if w.isNumber(s[i:i+n]) && counts(s, i, i+n) {
+				spans = append(spans, span{i, i + n})
+			}
+			i += n
+		}
+	}
 	for i := 0; i+headBytes <= len(s); i++ {
 		if !w.first[s[i]] {
 			continue
@@ -70,7 +104,6 @@ func (w *words) find(s string, spans []span) []span {
 		for _, n := range w.lengths[[headBytes]byte([]byte(s[i:i+headBytes]))] {
 			if w.at(s, i, n) {
 				spans = append(spans, span{i, i + n})
-				i += n - 1
 				break
 			}
 		}
@@ -79,12 +112,22 @@ func (w *words) find(s string, spans []span) []span {
 		for n := headBytes - 1; n > 0 && w.first[s[i]]; n-- {
 			if w.at(s, i, n) {
 				spans = append(spans, span{i, i + n})
-				i += n - 1
 				break
 			}
 		}
 	}
 	return spans
+}
+
+// isNumber tells whether digits are an id, with whatever zeros before them. With zeros up to
+// three digits are more often a day or an hour, so that these must be written as the id is.
+func (w *words) isNumber(digits string) bool {
+	if digits[0] == '0' && len(digits) <= shortID {
+		_, same := w.all[digits]
+		return same
+	}
+	_, known := w.numbers[Significant(digits)]
+	return known
 }
 
 // at tells whether an id of n bytes stands at i.

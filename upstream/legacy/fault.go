@@ -26,13 +26,14 @@ const (
 	FaultWrongOwner FaultName = "wrong_owner" // one record more, which is another account's
 )
 
-// Fault is a misbehaviour of the lists of one kind, or of both.
+// Fault is a misbehaviour of the lists of one kind, or of both, for one account, or for all.
 type Fault struct {
-	Name  FaultName     `json:"fault"`
-	Kind  string        `json:"kind,omitempty"`   // empty: both
-	Rate  float64       `json:"rate,omitempty"`   // share of requests, drawn from the seed; 0: all
-	Delay time.Duration `json:"delay,omitempty"`  // before the answer; nanoseconds in JSON
-	Code  int           `json:"status,omitempty"` // of FaultStatus; 0: 500
+	Name    FaultName     `json:"fault"`
+	Kind    string        `json:"kind,omitempty"`    // empty: both
+	Account string        `json:"account,omitempty"` // empty: all
+	Rate    float64       `json:"rate,omitempty"`    // share of requests, drawn from the seed; 0: all
+	Delay   time.Duration `json:"delay,omitempty"`   // before the answer; nanoseconds in JSON
+	Code    int           `json:"status,omitempty"`  // of FaultStatus; 0: 500
 }
 
 // validate tells all that is wrong with a fault.
@@ -52,7 +53,7 @@ func (f Fault) validate() error {
 	return errors.Join(errs...)
 }
 
-// SetFault begins a fault. It replaces one of the same name and kind. With
+// SetFault begins a fault. It replaces one of the same name, kind and account. With
 // several, the first set that hits a request acts on it. An error tells what is
 // wrong with f; nothing has changed then.
 //
@@ -66,7 +67,7 @@ func (s *Server) SetFault(f Fault) error {
 	f.Code = cmp.Or(f.Code, http.StatusInternalServerError)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	same := func(g Fault) bool { return g.Name == f.Name && g.Kind == f.Kind }
+	same := func(g Fault) bool { return g.Name == f.Name && g.Kind == f.Kind && g.Account == f.Account }
 	if i := slices.IndexFunc(s.faults, same); i >= 0 {
 		s.faults[i] = f
 	} else {
@@ -82,10 +83,10 @@ func (s *Server) ClearFaults(kind string) {
 	s.faults = slices.DeleteFunc(s.faults, func(f Fault) bool { return kind == "" || f.Kind == kind })
 }
 
-// nextFault decides about one request for a list of a kind. The caller holds mu.
-func (s *Server) nextFault(kind string) Fault {
+// nextFault decides about one request for an account's list of a kind. The caller holds mu.
+func (s *Server) nextFault(kind, account string) Fault {
 	for _, f := range s.faults {
-		if (f.Kind == "" || f.Kind == kind) && (f.Rate == 0 || s.faultRand.Float64() < f.Rate) {
+		if (f.Kind == "" || f.Kind == kind) && (f.Account == "" || f.Account == account) && (f.Rate == 0 || s.faultRand.Float64() < f.Rate) {
 			return f
 		}
 	}
@@ -95,7 +96,7 @@ func (s *Server) nextFault(kind string) Fault {
 // adminRoutes are for people and tests. They take no credentials, so they
 // answer callers on this very machine only.
 //
-//	PUT    /admin/fault?fault=status&kind=buyer&rate=0.5&delay=1s&status=503
+//	PUT    /admin/fault?fault=status&kind=buyer&rate=0.5&delay=1s&status=503&account=kim
 //	GET    /admin/fault                  what is in force
 //	DELETE /admin/fault?kind=buyer       without kind: all
 //	GET    /admin/stats
@@ -141,7 +142,7 @@ func (s *Server) adminRoutes() {
 // parseFault reads a fault out of the parameters. All that cannot be read are told
 // at once.
 func parseFault(q url.Values) (Fault, error) {
-	f := Fault{Name: FaultName(q.Get("fault")), Kind: q.Get("kind")}
+	f := Fault{Name: FaultName(q.Get("fault")), Kind: q.Get("kind"), Account: q.Get("account")}
 	var errs []error
 	for key, parse := range map[string]func(string) error{
 		"rate":   func(v string) (err error) { f.Rate, err = strconv.ParseFloat(v, 64); return err },

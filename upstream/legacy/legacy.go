@@ -11,11 +11,14 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -66,6 +69,7 @@ type Options struct {
 // needs no closing. All methods are safe for concurrent use.
 type Server struct {
 	*http.ServeMux
+	replies atomic.Uint32 // lists that were sent
 
 	mu         sync.Mutex // guards all that follows
 	opts       Options
@@ -136,7 +140,7 @@ func (s *Server) disclose(h http.Header) {
 
 // serveList answers with a list, unless a fault has another idea.
 func (s *Server) serveList(w http.ResponseWriter, r *http.Request, kind, account string, f filter) {
-	fault, delay := s.enter(kind)
+	fault, delay := s.enter(kind, account)
 	defer s.leave()
 	s.disclose(w.Header())
 	if !wait(r.Context(), delay) {
@@ -154,6 +158,8 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, kind, account
 		return
 	}
 	body := s.list(kind, account, f, fault.Name == FaultWrongOwner)
+	// No two replies are the same, even if their records are.
+	body = fmt.Appendf(slices.Clip(body[:len(body)-1]), `,"requestId":"%08x","servedAt":%q}`, s.replies.Add(1), time.Now().UTC().Format(time.RFC3339Nano))
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	// Spelled as old servers spell it: the names are case-insensitive (RFC 9110, section 8.3.1).
 	w.Header().Set("Content-Type", map[string]string{KindBuyer: "application/json;charset=UTF-8", KindSeller: "Application/JSON"}[kind])
@@ -215,7 +221,7 @@ func (s *Server) SetLatency(d time.Duration) {
 
 // enter counts the arrival of a request, and decides which fault acts on it and how long
 // it takes.
-func (s *Server) enter(kind string) (f Fault, delay time.Duration) {
+func (s *Server) enter(kind, account string) (f Fault, delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.InFlight++
@@ -224,7 +230,7 @@ func (s *Server) enter(kind string) (f Fault, delay time.Duration) {
 	} else {
 		s.stats.Requests.Buyer++
 	}
-	f = s.nextFault(kind)
+	f = s.nextFault(kind, account)
 	return f, s.opts.Latency + f.Delay
 }
 

@@ -123,7 +123,7 @@ func (r reply) role() code {
 // render writes tickets as a whole reply of a kind's endpoint.
 func render(kind string, tickets []*ticket) []byte {
 	if kind == KindBuyer {
-		return fmt.Appendf(nil, `{"result":{"code":"OK","total":%d,"items":%s},"took_ms":3}`, len(tickets), marshal(tickets))
+		return fmt.Appendf(nil, `{"result":{"code":"OK","total":%d.0,"items":%s},"took_ms":3}`, len(tickets), marshal(tickets))
 	}
 	list := make([]object, len(tickets))
 	for i, t := range tickets {

@@ -82,7 +82,11 @@ func (c *compiler) second(field string, f FetchConfig, plan *Plan) *Second {
 	known := append([]string{address.Account}, names...)
 	c.request(plan, field, f.RequestConfig, f.Paging, known, known)
 	s := &Second{Plan: plan, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, join: f.Join}
-	if s.join == "" && s.request.InLists(name) {
+	switch within := s.request.Within(name); {
+	case s.batch == 0 || s.join != "":
+	case len(within) > 0:
+		c.Add(field+".join", `missing: %s is more than {ids}, and several ids make one text of it; say what stands between them, such as join: ",", or leave batch out: one request for each record, named by {id}`, within[0])
+	case s.request.InLists(name):
 		s.join = repeatValues
 	}
 	s.join = cmp.Or(s.join, ",")
@@ -177,29 +181,33 @@ func (b *Builder) Batches() [][]string { return b.plan.Second.batches(b.secondID
 func (b *Builder) AddResponses(subs []*Builder) error {
 	kept, at := b.List[:0], 0
 	for i, ids := range b.Batches()[:len(subs)] {
-		sub, list, bad := subs[i], b.List[at:at+len(ids)], subs[i].broken
+		sub, list, wrong := subs[i], b.List[at:at+len(ids)], make([]violation, len(ids))
 		b.ids.Merge(&sub.ids)
 		for t, n := range sub.defaulted {
 			b.defaulted[t] += n
 		}
+		spoilt := slices.Collect(maps.Keys(sub.spoilt))
 		switch {
 		case b.plan.Second.batch == 0:
-			list[0].Responses = sub.responses
-		case bad.why != "": // whose response it is cannot be told, so none of them can be used
-			return refusal("record", "%s: %s", bad.field, bad.why)
-		case !deal(ids, sub.keys, func(i, k int) { list[i].Responses = append(list[i].Responses, sub.responses[k]) }):
+			list[0].Responses, wrong[0] = sub.responses, sub.broken
+		case sub.broken.why != "": // whose response it is cannot be told, so none of them can be used
+			return refusal("record", "%s: %s", sub.broken.field, sub.broken.why)
+		case !deal(ids, sub.keys, func(i, k int) { list[i].Responses = append(list[i].Responses, sub.responses[k]) }) ||
+			!deal(ids, spoilt, func(i, k int) { wrong[i] = sub.spoilt[spoilt[k]] }):
 			return refusal("record", "a response belongs to an inquiry that was not asked for")
 		}
-		at += len(ids)
-		if b.notes != nil {
-			b.notes.noteResponses(len(ids), bad)
-		}
-		// Whether a mistake in one of them ends the list is the configuration's choice, as
-		// for any other mistake in a record.
-		if bad.why == "" || b.notes != nil {
-			kept = append(kept, list...)
-		} else if !b.refuse(bad) {
-			return refusal("record", "responses of inquiry %d: %s: %s", at, bad.field, bad.why)
+		for i, bad := range wrong {
+			at++
+			if b.notes != nil {
+				b.notes.noteResponse(bad)
+			}
+			// Whether a mistake in one of them ends the list is the configuration's choice, as
+			// for any other mistake in a record.
+			if bad.why == "" {
+				kept = append(kept, list[i])
+			} else if !b.refuse(bad, refusal("record", "responses of inquiry %d: %s: %s", at, bad.field, bad.why)) {
+				return b.err
+			}
 		}
 	}
 	kept = append(kept, b.List[at:]...)
@@ -270,6 +278,7 @@ func (b *Builder) takeDetail(body string) *Error {
 	b.held = jsonwalk.Lookup(body, b.plan.single)
 	switch {
 	case b.held.Kind == jsonwalk.Object:
+		b.Seen++
 		b.waiting = append(b.waiting, waiting{raw: b.held.Raw})
 	case b.held.Present():
 		return refusal("items", "the detail is not an object")

@@ -1,7 +1,9 @@
 package mapping
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -30,25 +32,35 @@ type Builder struct {
 	KeepSamples int
 	Samples     []string
 
-	plan   *Plan
-	want   Request
-	walker *jsonwalk.Walker
-	texts  jsonwalk.Texts
-	ids    leakguard.Set
-	err    *Error         // why the walk was stopped
-	body   string         // the last reply
-	held   jsonwalk.Value // what holds the items of the last reply
-	number int            // of the current record
+	// Allow is asked for more bytes where look-ups give more than what came, since an entry
+	// may be named often; false refuses the list. Nil: there is no bound.
+	Allow func(bytes int64) bool
+
+	plan    *Plan
+	want    Request
+	walker  *jsonwalk.Walker
+	texts   jsonwalk.Texts
+	ids     leakguard.Set
+	err     *Error         // why the walk was stopped
+	tooMuch *Error         // why no record can be taken any more
+	body    string         // the last reply
+	bytes   int            // of all replies
+	looked  int            // bytes that look-ups gave
+	pages   int            // replies that were read
+	met     []met          // the items of a list in pages
+	held    jsonwalk.Value // what holds the items of the last reply
+	number  int            // of the current record
 	// notes is told what became of each record, after it was judged. With it no record
 	// ends the list. Nil: nobody asks.
 	notes *Explainer
 
-	responses []Response     // of all records; each record has a part of it
-	first     int            // the current record's first response
-	came      int            // responses of the current record, those that are not shown included
-	broken    violation      // of the current record's responses
-	whole     map[aside]bool // what was read beside responses and says that they are all
-	keys      []string       // of each response's inquiry, in a batch; or of each detail's record
+	responses []Response           // of all records; each record has a part of it
+	first     int                  // the current record's first response
+	came      int                  // responses of the current record, those that are not shown included
+	broken    violation            // of the current record's responses
+	whole     map[aside]bool       // what was read beside responses and says that they are all
+	keys      []string             // of each response's inquiry, in a batch; or of each detail's record
+	spoilt    map[string]violation // in a batch: of inquiries that have a broken response, by their keys
 
 	waiting   []waiting     // records that wait for their details; or details
 	merging   bool          // their details are there
@@ -107,15 +119,19 @@ func (b *Builder) Take(body string) (records int, err error) {
 }
 
 // read walks one reply and says whether it is a list. Conditions and tables come first,
-// since records are mapped while the text is walked.
+// since records are mapped while the text is walked. They are read where they stand, so that
+// the text is checked before.
 func (b *Builder) read(body string) *Error {
 	b.body, b.held = body, jsonwalk.Value{}
+	b.pages++
+	b.bytes += len(body)
 	b.walker.Clear(frameReply)
-	if err := b.expected(body); err != nil {
-		return err
-	}
-	if err := b.indexTables(body); err != nil {
-		return err
+	if len(b.plan.expect) > 0 || len(b.plan.tables) > 0 {
+		for _, read := range []func(string) *Error{b.check, b.expected, b.indexTables} {
+			if err := read(body); err != nil {
+				return err
+			}
+		}
 	}
 	if err := b.walk(body, b.plan.root, frameReply); err != nil {
 		return err
@@ -129,6 +145,8 @@ func (b *Builder) read(body string) *Error {
 	b.held, ok, err = b.items(l, f, frameRecord)
 	// An empty list is one thing, a reply that is no list another.
 	switch {
+	case b.tooMuch != nil:
+		return b.tooMuch
 	case err != nil:
 		return err
 	case ok || b.held.Kind == jsonwalk.Missing && l.optional:
@@ -139,14 +157,24 @@ func (b *Builder) read(body string) *Error {
 	return refusal("items", "the value at the path of items is no %s", l.kind)
 }
 
-// NoItems tells whether the last reply had nothing at the path of its items, which
-// items_optional allows.
-func (b *Builder) NoItems() bool { return b.held.Kind == jsonwalk.Missing }
+// ItemsText is what holds the items of the last reply, as it came. It is empty where nothing
+// is at their path, which items_optional allows.
+func (b *Builder) ItemsText() string { return b.held.Raw }
+
+// check walks a text of which nothing is wanted yet.
+func (b *Builder) check(body string) *Error { return b.walk(body, &unwanted, frameReply) }
+
+var unwanted jsonwalk.Node
 
 // walk reads a text whose elements begin with the given frame. It may be called while
 // another text is walked.
 func (b *Builder) walk(s string, root *jsonwalk.Node, first int) *Error {
-	switch err := b.walker.Walk(s, root, first); {
+	return b.walked(b.walker.Walk(s, root, first))
+}
+
+// walked gives the refusal for what a walk ended with.
+func (b *Builder) walked(err error) *Error {
+	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, jsonwalk.ErrStopped):
@@ -188,6 +216,7 @@ const (
 	whyNoDetail   = "no detail came for the record"
 	whyNoEntry    = "one of them has no entry in the table of lookup"
 	whyStranger   = "another owner than the account"
+	whyTooMuch    = "what look-ups give, as often as it is named, is larger than max_response_bytes"
 )
 
 // fate is what becomes of a record.
@@ -204,7 +233,7 @@ const (
 
 // record takes one record. False ends the walk.
 func (b *Builder) record(f *jsonwalk.Frame) bool {
-	if !b.merging && !b.another("records") {
+	if !b.merging && !b.another("records", f) {
 		return false
 	}
 	fate, bad := b.judge(f)
@@ -214,23 +243,27 @@ func (b *Builder) record(f *jsonwalk.Frame) bool {
 	if b.notes != nil && fate != waits {
 		b.notes.noteRecord(f, fate, bad)
 	}
+	if b.tooMuch != nil {
+		b.err = b.tooMuch
+		return false
+	}
 	switch fate {
 	case hidden:
 		b.Hidden++
 	case foreign:
 		b.Foreign++
-		b.err = refusal("owner", "record %d: %s", b.number, bad.why)
-		return b.plan.dropForeign || b.notes != nil
+		return b.plan.dropForeign || b.ends(refusal("owner", "record %d: %s", b.number, bad.why))
 	case refused:
-		return b.refuse(bad)
+		return b.refuse(bad, refusal("record", "record %d: %s: %s", b.number, bad.field, bad.why))
 	case taken, waits, unasked:
 	}
 	return true
 }
 
 // another counts a record, and refuses the list that has too many.
-func (b *Builder) another(what string) bool {
+func (b *Builder) another(what string, f *jsonwalk.Frame) bool {
 	b.Seen++
+	b.meet(f)
 	if b.number = b.Seen; b.Seen <= b.plan.MaxRecords {
 		return true
 	}
@@ -239,22 +272,26 @@ func (b *Builder) another(what string) bool {
 }
 
 // judge says what becomes of a record, and puts it into the list if that is its place.
-// The order matters: ids are collected before a record is dropped, because other texts may
-// quote it; the owner comes before the fields, so that a stranger's record is refused as
-// that, whatever it holds; conditions do, so that a record that is not shown may be
-// incomplete. A record that waits for its detail is judged by what the list tells of it,
+// The order matters: ids are collected first, whatever becomes of the record, because other
+// texts may quote it; the owner comes before the fields, so that a stranger's record is
+// refused as that, whatever it holds; conditions do, so that a record that is not shown may
+// be incomplete. A record that waits for its detail is judged by what the list tells of it,
 // and again with the detail.
 func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 	p := b.plan
 	early := p.collect != nil && !b.merging
+	for _, id := range p.items.ids {
+		id.each(f.Element, b.ids.Add)
+	}
+	var held jsonwalk.Value // the responses
+	if p.responses != nil && p.Second == nil {
+		held = b.readResponses(f)
+	}
 	switch {
 	case !f.IsObject() && !early:
 		return refused, violation{"record", whyObject}
 	case b.noDetail:
 		return refused, violation{"details", whyNoDetail}
-	}
-	for _, path := range p.items.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(b.ids.Add)
 	}
 	if !early || p.early && f.IsObject() {
 		why := b.foreign(f)
@@ -278,7 +315,7 @@ func (b *Builder) judge(f *jsonwalk.Frame) (fate, violation) {
 	last := len(b.List)
 	b.List = append(b.List, Inquiry{}) // where it will stay: it is large
 	inq := &b.List[last]
-	bad := b.inquiry(inq, f)
+	bad := b.inquiry(inq, f, held)
 	shown := b.wanted(inq)
 	if bad.why == "" && shown && p.Second != nil {
 		if id, ok := p.Second.id.of(f); ok {
@@ -319,15 +356,25 @@ func (b *Builder) wanted(inq *Inquiry) bool {
 		(b.want.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == b.want.InquiryType)
 }
 
-// refuse counts a record that breaks the rules, and ends the reply if the
-// configuration does not say to skip it.
-func (b *Builder) refuse(bad violation) bool {
+// refuse counts a record that breaks the rules, and ends the list if the
+// configuration does not say to skip it. False ends the walk.
+func (b *Builder) refuse(bad violation, why *Error) bool {
 	if b.Skipped == nil {
 		b.Skipped = make(map[string]int)
 	}
 	b.Skipped[bad.field]++
-	b.err = refusal("record", "record %d: %s: %s", b.number, bad.field, bad.why)
-	return b.plan.skipInvalid || b.notes != nil
+	return b.plan.skipInvalid || b.ends(why)
+}
+
+// ends refuses the list, which ends the walk: false. For an Explainer it goes on, and the
+// first reason is what a caller's list would have ended with.
+func (b *Builder) ends(why *Error) bool {
+	if b.notes == nil {
+		b.err = why
+		return false
+	}
+	b.notes.Refusal = cmp.Or(b.notes.Refusal, why)
+	return true
 }
 
 // dropResponses takes back those of the current record.
@@ -337,8 +384,8 @@ func (b *Builder) dropResponses() {
 }
 
 // inquiry maps all fields of a record. The first mistake is told, and what follows it
-// is not read.
-func (b *Builder) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
+// is not read. Its responses, which held has, were read before.
+func (b *Builder) inquiry(inq *Inquiry, f *jsonwalk.Frame, held jsonwalk.Value) (bad violation) {
 	p := b.plan
 	inq.Title = b.text(p.title, f, &bad).String
 	inq.Content = b.text(p.content, f, &bad).String
@@ -350,7 +397,9 @@ func (b *Builder) inquiry(inq *Inquiry, f *jsonwalk.Frame) (bad violation) {
 		bad.field = p.created.name
 	}
 	if bad.why == "" && p.responses != nil && p.Second == nil {
-		bad = b.readResponses(f)
+		if bad = b.broken; bad.why == "" && p.responses.holder != nil {
+			bad = p.responses.holder.checkEnd(b, f, held)
+		}
 		inq.Responses = b.responses[b.first:len(b.responses):len(b.responses)]
 	}
 	return bad
@@ -368,47 +417,84 @@ func (b *Builder) text(d *field, f *jsonwalk.Frame, bad *violation) (s NullStrin
 		*bad = violation{d.name, why}
 	case !found:
 		b.defaulted[d.nth]++
+	case d.looked && !b.allow(len(s.String)):
+		*bad = violation{d.name, whyTooMuch}
 	}
 	return s
 }
 
-// readResponses finishes what the parser began when it passed the array.
-func (b *Builder) readResponses(f *jsonwalk.Frame) violation {
-	p := b.plan.responses
-	held, ok, err := b.items(&p.list, f, frameResponse)
-	switch {
-	case held.Present() && !ok:
-		return violation{"responses", whyList}
-	case err != nil:
-		return violation{"responses", err.Error()}
-	case p.holder != nil && b.broken.why == "":
-		return p.holder.checkEnd(b, f, held)
+// allow counts what a look-up gives and tells whether it may be held.
+func (b *Builder) allow(bytes int) bool {
+	before := max(b.looked, b.bytes)
+	b.looked += bytes
+	if more := b.looked - before; b.tooMuch == nil && more > 0 && b.Allow != nil && !b.Allow(int64(more)) {
+		b.tooMuch = refusal("too_large", whyTooMuch)
 	}
-	return b.broken
+	return b.tooMuch == nil
 }
 
-// response takes one response. False ends the walk. A mistake is kept in broken until
-// the record is judged: the array may stand before the record's owner in the text.
+// readResponses finishes what the parser began when it passed the array: responses that it
+// does not meet on its way are read here. It gives what holds them.
+func (b *Builder) readResponses(f *jsonwalk.Frame) jsonwalk.Value {
+	held, ok, err := b.items(&b.plan.responses.list, f, frameResponse)
+	switch {
+	case held.Present() && !ok:
+		b.broken = violation{"responses", whyList}
+	case err != nil:
+		b.broken = violation{"responses", err.Error()}
+	}
+	return held
+}
+
+// response takes one response. False ends the walk. A mistake is kept until the record is
+// judged: the array may stand before the record's owner in the text. The ids of all responses
+// are collected, those after a mistake included.
 func (b *Builder) response(f *jsonwalk.Frame) bool {
-	if b.plan.onlyResponses && !b.another("responses") {
+	if b.plan.onlyResponses && !b.another("responses", f) {
 		return false
+	}
+	p := b.plan.responses
+	for _, id := range p.ids {
+		id.each(f.Element, b.ids.Add)
 	}
 	if b.broken.why != "" {
 		return true
 	}
-	if !f.IsObject() {
-		b.broken = violation{"responses", whyObject}
+	before := len(b.responses)
+	bad := b.mapResponse(f)
+	if p.key == nil {
+		b.broken = bad
 		return true
+	}
+	switch key := p.key.first(f).Plain(); {
+	case bad.why == "" && len(b.responses) == before: // not shown
+	case bad.why == "":
+		b.keys = append(b.keys, key)
+	case key == "": // whose it is cannot be told
+		b.broken = bad
+	default:
+		if b.spoilt == nil {
+			b.spoilt = map[string]violation{}
+		}
+		b.spoilt[key] = bad
+	}
+	return true
+}
+
+// mapResponse puts a response into the list, if it is shown.
+func (b *Builder) mapResponse(f *jsonwalk.Frame) (bad violation) {
+	p, most := b.plan.responses, entriesPerRecord*b.plan.MaxRecords
+	switch {
+	case b.came > most && !b.plan.onlyResponses:
+		return violation{"responses", fmt.Sprintf("more than %d", most)}
+	case !f.IsObject():
+		return violation{"responses", whyObject}
 	}
 	if len(b.Samples) < b.KeepSamples {
 		b.Samples = append(b.Samples, f.Element)
 	}
-	p := b.plan.responses
-	for _, path := range p.ids {
-		jsonwalk.Lookup(f.Element, path).Scalars(b.ids.Add)
-	}
 	if p.where.unmet(f, false) != nil {
-		return true
+		return bad
 	}
 	if cap(b.responses) == 0 {
 		b.responses = make([]Response, 0, max(1, cap(b.List)))
@@ -416,21 +502,17 @@ func (b *Builder) response(f *jsonwalk.Frame) bool {
 	last := len(b.responses)
 	b.responses = append(b.responses, Response{})
 	one := &b.responses[last]
-	one.Content = b.text(p.content, f, &b.broken).String
-	one.ResponderType = b.text(p.role, f, &b.broken)
-	if b.broken.why == "" {
+	one.Content = b.text(p.content, f, &bad).String
+	one.ResponderType = b.text(p.role, f, &bad)
+	if bad.why == "" {
 		var why string
 		if one.CreatedAt, why = p.created.moment(f); why != "" {
-			b.broken = violation{p.created.name, why}
+			bad = violation{p.created.name, why}
 		}
 	}
-	if b.broken.why != "" {
+	if bad.why != "" {
 		*one = Response{}
 		b.responses = b.responses[:last]
-		return true
 	}
-	if p.key != nil {
-		b.keys = append(b.keys, p.key.first(f).Plain())
-	}
-	return true
+	return bad
 }

@@ -94,8 +94,17 @@ func FuzzReply(f *testing.F) {
 	f.Add("<!doctype html>")
 	f.Add(testkit.SampleTickets(3))
 	f.Add(`{"errors":[{}],"result":{"items":[]}}`)
-	plan := planOf(f, "expect: [{path: errors.0, absent: true}, {path: rc, equals: 0, missing: include}]")
+	f.Add(`{"rc":"\u1","result":{"items":[]}}`)
+	f.Add(`{"result":{"items":[]},"users":[{"id":"\u12","role":"S"}]}`)
+	f.Add(`{"result":{"items":[{"customer":{"id":"acme"},"replies":[{"by":{"role":"\ud83d\`)
+	f.Add(`{"users":[{"id":"S","role":"`)
+	plan := planOf(f, "expect: [{path: errors.0, absent: true}, {path: rc, equals: 0, missing: include}]",
+		"fields.responses.fields.responder_type: {lookup: {in: users, key: id, by: by.role, take: role}, default: null}")
 	f.Fuzz(func(t *testing.T, body string) {
+		x := plan.Explainer(acme, 3)
+		_, _ = x.Take(body)
+		x.Finish()
+		_ = plan.expect.Any(body)
 		b, err := read(plan, acme, body, End{Pages: 1})
 		if err != nil {
 			if reasonOf(t, err) == "" {

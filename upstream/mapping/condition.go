@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"inquiry-gateway/internal/setting"
@@ -66,8 +67,8 @@ func (all Conditions) unmet(f *jsonwalk.Frame, early bool) *condition {
 	return nil
 }
 
-// holds compares texts, numbers and truth values as they are written. An object or an
-// array is there, and equal to nothing.
+// holds compares texts and truth values as they are written, and whole numbers by what they
+// are: 0.0 is 0. An object or an array is there, and equal to nothing.
 func (c *condition) holds(f *jsonwalk.Frame) bool {
 	switch v := c.at.find(f); {
 	case !v.Present():
@@ -75,7 +76,13 @@ func (c *condition) holds(f *jsonwalk.Frame) bool {
 	case !v.Scalar() || c.values == nil:
 		return false
 	default:
-		return slices.Contains(c.values, v.String()) != c.negated
+		text := v.String()
+		equal := slices.Contains(c.values, text)
+		if !equal && v.Kind == jsonwalk.Number {
+			n, whole := jsonwalk.Count(text)
+			equal = whole && slices.Contains(c.values, strconv.Itoa(n))
+		}
+		return equal != c.negated
 	}
 }
 
@@ -86,13 +93,14 @@ func CompileConditions(field string, list []Condition, problems *setting.Problem
 	return c.conditions(field, list, "")
 }
 
-// Any tells whether a body meets one of the conditions.
+// Any tells whether a body meets one of the conditions. One that is no JSON meets none.
 func (all Conditions) Any(body string) bool {
 	f := &jsonwalk.Frame{Element: body}
-	return slices.ContainsFunc(all, func(c condition) bool { return c.holds(f) })
+	return len(all) > 0 && jsonwalk.Check(body) == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(f) })
 }
 
-// Unmet gives the key of a condition that a body does not meet; empty: it meets all.
+// Unmet gives the key of a condition that a body, which is valid JSON, does not meet; empty:
+// it meets all.
 func (all Conditions) Unmet(body string) (key string) {
 	if c := all.unmet(&jsonwalk.Frame{Element: body}, false); c != nil {
 		return c.key
@@ -119,17 +127,13 @@ func (c *compiler) expect(field string, list []Condition, plan *Plan) {
 	plan.expect = inner.conditions(field, list, "")
 }
 
-// expected refuses a reply that does not meet a condition on it. The reply is not yet
-// known to be valid JSON. One that is not is refused for that. The value that was found
-// is for the operator's screen only.
+// expected refuses a reply that does not meet a condition on it. The value that was found is
+// for the operator's screen only.
 func (b *Builder) expected(body string) *Error {
 	f := &jsonwalk.Frame{Element: body}
 	c := b.plan.expect.unmet(f, false)
 	if c == nil {
 		return nil
-	}
-	if err := b.walk(body, &jsonwalk.Node{}, frameReply); err != nil {
-		return err
 	}
 	found := c.at.find(f)
 	err := refusal("expect", "%s: %s %s; found: %s", c.key, c.path, c.wants(), found.Kind)

@@ -53,7 +53,7 @@ type EndpointConfig struct {
 	RequestConfig `yaml:",inline"`
 	RepliesConfig `yaml:",inline"`
 	ItemsConfig   `yaml:",inline"`
-	// Filtering says who filters by status and inquiry_type: upstream (default), where the query can ask for it, or gateway, from the whole list.
+	// Filtering says who filters by status and inquiry_type: upstream (default), by what query or body ask for, or gateway, from the whole list.
 	Filtering string `yaml:"filtering" enum:",upstream,gateway"`
 	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
 	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
@@ -139,7 +139,7 @@ type FetchConfig struct {
 	Concurrency int `yaml:"concurrency" min:"0"`
 	// Batch is how many inquiries one request asks for, named by {ids}. 0: one, named by {id}.
 	Batch int `yaml:"batch" min:"0"`
-	// Join stands between the ids of a batch; default a comma. "repeat", which is the default in a list of a body, makes each a value of its own.
+	// Join stands between the ids of a batch; default a comma, in a longer text none. "repeat", which is the default in a list of a body, makes each a value of its own.
 	Join string `yaml:"join"`
 	// Key is the GJSON path, within an answer, of the id of its inquiry; for batches.
 	Key string `yaml:"key" form:"gjson"`
@@ -192,7 +192,7 @@ func (l LookupConfig) String() string {
 }
 
 // Condition compares what is at a path. One of equals, not_equals, in and absent is
-// set. Numbers, truth values and texts are equal if they are written the same.
+// set. Truth values and texts are equal if they are written the same; 0.0 is 0.
 type Condition struct {
 	// Path is the GJSON path, within the reply, record or response that the condition is about.
 	Path string `yaml:"path" form:"gjson"`
@@ -239,14 +239,14 @@ type PagingConfig struct {
 	// Next is the GJSON path of the next page's URL; nothing there: the end.
 	Next string `yaml:"next" form:"gjson" with:"style=next_url!"`
 
-	// Total is the GJSON path of the number of records. Of the keys that tell the end, for page and offset, the first that is set counts;
-	// if none is, pages are asked for one by one until an empty one.
-	Total string `yaml:"total" form:"gjson" with:"style=page,offset"`
+	// Total is the GJSON path of the number of records. So many must come, and each page must tell the same number. Of the keys that tell the end, for page
+	// and offset, the first that is set counts; if none is, pages are asked for one by one until an empty one.
+	Total string `yaml:"total" form:"gjson" with:"style=page,offset,cursor,next_url,link_header"`
 	// TotalHeader is the response header with the number of records.
-	TotalHeader string `yaml:"total_header" with:"style=page,offset"`
+	TotalHeader string `yaml:"total_header" with:"style=page,offset,cursor,next_url,link_header"`
 	// TotalPages is the GJSON path of the number of pages.
 	TotalPages string `yaml:"total_pages" form:"gjson" with:"style=page"`
-	// More is the GJSON path of a truth value: another page follows.
+	// More is the GJSON path of a truth value: another page follows. 1 and 0, Y and N, yes and no are truth values, too.
 	More string `yaml:"more" form:"gjson" with:"style=page,offset,cursor"`
 	// Last is the GJSON path of a truth value: this page is the last.
 	Last string `yaml:"last" form:"gjson" with:"style=page,offset,cursor"`

@@ -30,6 +30,9 @@ type Explanation struct {
 	Unused      []UnusedPath      `json:"unused"`    // fields of the records that no part of the mapping looks at
 	Paths       []PathFound       `json:"paths"`     // all configured paths
 	Doubts      []Doubt           `json:"doubts"`    // why a list that would be served may not be what it seems
+	// Refusal is what a caller's list would have ended with at the first record that cannot be in it; nil: none ends it.
+	Refusal *Error `json:"-"`
+	Unfit   int    `json:"-"` // records that break a rule, or are of another account or of none
 }
 
 // Doubt is one reason to look again at a list that would be served.
@@ -117,8 +120,10 @@ type Explainer struct {
 
 	show     int      // records field by field
 	numbers  []int    // of the records that the inquiries of List are
-	answered int      // of these, those whose responses came
+	answered int      // of the inquiries that responses are asked for, those whose came
+	left     []int    // those that leave it, because their responses are wrong
 	raw      []string // all records
+	longest  int      // list of responses
 }
 
 // Explainer prepares to explain the list of a request, showing so many records
@@ -171,34 +176,36 @@ func (x *Explainer) Batches(most int) [][]string {
 func (x *Explainer) AddResponses(subs []*Builder, err error) error {
 	if err == nil {
 		for _, sub := range subs {
+			x.longest = max(x.longest, sub.Seen)
 			for _, raw := range sub.Samples {
 				x.look("responses", raw)
 			}
 		}
 		err = x.Builder.AddResponses(subs)
 	}
-	if err != nil && x.answered < len(x.numbers) {
-		x.noteResponses(1, violation{"responses", err.Error()})
+	if err != nil && x.answered < len(x.secondIDs) {
+		x.noteResponse(violation{"responses", err.Error()})
+	}
+	if err == nil {
+		x.numbers = slices.DeleteFunc(x.numbers, func(n int) bool { return slices.Contains(x.left, n) })
 	}
 	return err
 }
 
-// noteResponses adds what came for the next inquiries, or what is wrong with it, to their
-// records if these are shown. Finish says what they are.
-func (x *Explainer) noteResponses(inquiries int, bad violation) {
-	field := cmp.Or(bad.field, "responses")
-	for at := x.answered; at < x.answered+inquiries; at++ {
-		if bad.why != "" {
-			x.violate(x.numbers[at], field, bad.why)
-		}
-		path := x.plan.Second.idPath + " = " + shownID(x.secondIDs[at])
-		for i := range x.Records {
-			if r := &x.Records[i]; r.Number == x.numbers[at] {
-				r.Fields = append(r.Fields, ExplainedField{Field: field, Path: path, Problem: bad.why})
-			}
+// noteResponse adds that the responses of the next inquiry came, or what is wrong with them,
+// to its record if that is shown. Finish says what they are.
+func (x *Explainer) noteResponse(bad violation) {
+	number, id, field := x.numbers[x.answered], x.secondIDs[x.answered], cmp.Or(bad.field, "responses")
+	if bad.why != "" {
+		x.violate(number, field, bad.why)
+		x.left = append(x.left, number)
+	}
+	x.answered++
+	for i := range x.Records {
+		if r := &x.Records[i]; r.Number == number {
+			r.Fields = append(r.Fields, ExplainedField{Field: field, Path: x.plan.Second.idPath + " = " + shownID(id), Problem: bad.why})
 		}
 	}
-	x.answered += inquiries
 }
 
 // violate notes a reason to refuse a record.
@@ -212,25 +219,29 @@ func (x *Explainer) noteRecord(f *jsonwalk.Frame, fate fate, bad violation) {
 	x.Items++
 	p, early := x.plan, x.plan.collect != nil && !x.merging
 	if bad.field == "record" || bad.field == "details" {
-		if x.violate(x.Items, bad.field, bad.why); early || bad.field == "record" {
+		if x.violate(x.number, bad.field, bad.why); early || bad.field == "record" {
 			return
 		}
 	}
-	x.raw = append(x.raw, f.Element)
+	x.raw, x.longest = append(x.raw, f.Element), max(x.longest, x.came)
 	if r := p.responses; r != nil && p.Second == nil {
-		v := jsonwalk.Lookup(f.Element, r.path)
-		if r.entries != nil {
-			array, _ := r.entries.each(f, v)
-			v = jsonwalk.FromJSON(array)
-		}
-		v.Each(func(response jsonwalk.Value) bool { x.look("responses", response.Raw); return true })
+		jsonwalk.Lookup(f.Element, r.path).Each(func(response jsonwalk.Value) bool {
+			found := true
+			if r.entries != nil {
+				response, found = r.entries.entry(&jsonwalk.Frame{Element: response.Raw, Tables: f.Tables})
+			}
+			if found {
+				x.look("responses", response.Raw)
+			}
+			return true
+		})
 	}
 	switch why := x.foreign(f); {
 	case p.owner == nil:
 	case why == whyNoOwner:
-		x.Owner.Missing = append(x.Owner.Missing, x.Items)
+		x.Owner.Missing = append(x.Owner.Missing, x.number)
 	case why == whyStranger:
-		x.Owner.Foreign = append(x.Owner.Foreign, x.Items)
+		x.Owner.Foreign = append(x.Owner.Foreign, x.number)
 		if strings.EqualFold(p.owner.first(f).String(), x.want.Account) {
 			x.Owner.Case++
 		}
@@ -244,17 +255,21 @@ func (x *Explainer) noteRecord(f *jsonwalk.Frame, fate fate, bad violation) {
 	if early { // a stranger's: its detail is not asked for
 		return
 	}
-	fields := x.fields(f, bad)
+	fields, told := x.fields(f, bad), false
 	if x.Items <= x.show {
-		x.Records = append(x.Records, ExplainedRecord{x.Items, fields})
+		x.Records = append(x.Records, ExplainedRecord{x.number, fields})
 	}
 	for _, one := range fields {
 		if one.Problem != "" {
-			x.violate(x.Items, one.Field, one.Problem)
+			told = true
+			x.violate(x.number, one.Field, one.Problem)
 		}
 	}
+	if fate == refused && !told && bad.field != "details" {
+		x.violate(x.number, bad.field, bad.why)
+	}
 	if fate == taken {
-		x.numbers = append(x.numbers, x.Items)
+		x.numbers = append(x.numbers, x.number)
 	}
 }
 
@@ -343,7 +358,14 @@ func (x *Explainer) look(in, raw string) {
 				continue // there was nothing to look in
 			}
 			kind = jsonwalk.Missing
-			jsonwalk.Lookup(raw, p.Path).Scalars(func(string) { kind = jsonwalk.Text })
+			jsonwalk.Lookup(raw, p.Path).Scalars("", func(string) { kind = jsonwalk.Text })
+		} else if p.hides == hidesIDs && kind == jsonwalk.Object {
+			kind = jsonwalk.Missing // unless there is an id in it
+			source{path: p.Path, xml: x.plan.Format.XML}.each(raw, func(id string) {
+				if strings.TrimSpace(id) != "" {
+					kind = jsonwalk.Object
+				}
+			})
 		}
 		p.Of++
 		if kind != jsonwalk.Missing {
@@ -371,6 +393,10 @@ func kindAt(raw, path string) jsonwalk.Kind {
 // texts quote ids, what no path looks at. It is called once, after the last reply; only
 // then are the ids of all records known.
 func (x *Explainer) Finish() {
+	x.Unfit = x.Foreign
+	for _, n := range x.Skipped {
+		x.Unfit += n
+	}
 	for _, raw := range x.raw {
 		x.look("records", raw)
 	}
@@ -399,6 +425,9 @@ func (x *Explainer) Finish() {
 	}
 }
 
+// roundNumbers are the lengths at which systems cut lists.
+var roundNumbers = []int{10, 20, 25, 50, 100, 200, 250, 500, 1000}
+
 // doubts says what a list that would be served hides.
 func (x *Explainer) doubts() {
 	seen := map[string]bool{}
@@ -413,6 +442,9 @@ func (x *Explainer) doubts() {
 			add(path.Path, true, "%s: %s", path, path.Doubt)
 		}
 	}
+	if x.answered > 0 && x.longest == 0 {
+		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.answered, hidesResponses)
+	}
 	if x.Items > 0 && x.Excluded == x.Items {
 		add("where", true, "where shows none of %d records", x.Items)
 	}
@@ -420,6 +452,22 @@ func (x *Explainer) doubts() {
 		if id.Short > 0 {
 			add(id.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", id.Path)
 		}
+	}
+	p := x.plan
+	const cutThere = ", a round number%s: are lists cut there?"
+	if p.Paging.Style == PageNone && slices.Contains(roundNumbers, x.Items) {
+		add(p.items.path, false, "the list has exactly %d records"+cutThere, x.Items, ", and no paging is configured")
+	}
+	if r := p.responses; r != nil && (p.Second == nil || p.Second.Paging.Style == PageNone) && slices.Contains(roundNumbers, x.longest) {
+		add(r.path, false, "the longest list of responses has exactly %d"+cutThere, x.longest, "")
+	}
+	numbers := map[string]int{}
+	for i, raw := range x.raw {
+		if first := numbers[raw]; first > 0 {
+			add(p.items.path, false, "record %d is alike to record %d to the byte: is it one record twice?", i+1, first)
+			break
+		}
+		numbers[raw] = i + 1
 	}
 	if x.Owner.Case > 0 {
 		add("owner", false, "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
@@ -565,8 +613,11 @@ func (x *Explainer) quotes() {
 		id := QuotedIDs{Path: u.path, Quoted: []string{}}
 		var set leakguard.Set
 		for _, raw := range x.raw {
-			jsonwalk.Lookup(raw, u.path).Scalars(func(text string) {
-				if id.Found++; len(text) < 3 {
+			source{path: u.path, xml: x.plan.Format.XML}.each(raw, func(text string) {
+				if text = strings.TrimSpace(text); text == "" {
+					return
+				}
+				if id.Found++; utf8.RuneCountInString(leakguard.Significant(text)) < 3 {
 					id.Short++
 				}
 				set.Add(text)

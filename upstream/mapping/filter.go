@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -27,8 +28,8 @@ type Asking struct {
 }
 
 // Page gives the request for a page, which has these values besides those of the
-// list. Without an error of its own kind the account cannot be sent; an [*Error] is
-// for the id of a record.
+// list. An [*Error] is for the id of a record, which the legacy has given; every other
+// error is an [*address.Unsendable].
 func (a Asking) Page(page address.Values) (address.Request, error) {
 	values := a.values
 	if len(page) > 0 {
@@ -36,7 +37,7 @@ func (a Asking) Page(page address.Values) (address.Request, error) {
 		maps.Copy(values, page)
 	}
 	r, err := a.plan.Request(values)
-	if err != nil && a.second {
+	if bad, ok := errors.AsType[*address.Unsendable](err); ok && a.second && bad.Placeholder != address.Account && bad.Placeholder != address.Cursor {
 		err = refusal("record", "the id of a record cannot be sent: %w", err)
 	}
 	return r, err
@@ -68,10 +69,10 @@ func (c *compiler) filters(cfg EndpointConfig) {
 	p, at := c.plan, c.prefix+".filtering"
 	hasStatus, hasType := p.request.Has(address.Status), p.request.Has(address.Type)
 	p.selects = cfg.Filtering == FilterGateway
-	c.AddIf(cfg.Filtering != FilterGateway && !hasStatus, at,
-		"the legacy is to filter but neither query nor body holds {status}; add it, or set filtering: gateway")
+	c.AddIf(!p.selects && !hasStatus && !hasType, at,
+		"the legacy is to filter but neither query nor body holds {status} or {inquiry_type}; add those that it knows, or set filtering: gateway")
 	c.AddIf(p.selects && (hasStatus || hasType), at,
-		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or set filtering: upstream")
+		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or remove filtering: what the query cannot ask for is selected here")
 	p.byStatus = c.filter(address.Status, p.status, cfg.Fields.Status.ValuesJoin)
 	p.byType = c.filter(address.Type, p.inquiryType, cfg.Fields.InquiryType.ValuesJoin)
 }
@@ -126,8 +127,8 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case len(list) == 0:
 		return nil, true
-	case !f.sent:
-		return nil, false
+	case !f.sent || slices.Contains(list, ""):
+		return nil, false // an empty value would be left out, and its records with it
 	case len(list) == 1 || f.join == repeatValues:
 		return list, false
 	case f.join != "":

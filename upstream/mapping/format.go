@@ -85,6 +85,9 @@ func (f *Format) place() (p place) {
 	return p
 }
 
+// xml tells whether an element stands in XML, or has a detail that does.
+func (p place) xml() bool { return p.lists != nil || p.detail != nil && p.detail.lists != nil }
+
 // inside gives the place of the elements of a list whose path is known, and
 // notes that it is one.
 func (p place) inside(path string) place {

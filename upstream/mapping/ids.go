@@ -5,6 +5,7 @@ import (
 	"regexp/syntax"
 	"slices"
 
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -13,6 +14,14 @@ const (
 	maxIDPatterns     = 20
 	maxIDPatternBytes = 200
 )
+
+// idPatterns are patterns of which only the groups are removed, if they have some.
+func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
+	for i, text := range list {
+		c.AddIf(repeatsGroup(text), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
+	}
+	return c.patterns(field, list)
+}
 
 // patterns compiles what is removed from texts wherever it stands. Patterns past the
 // bound, and those that match nothing visible, are refused.
@@ -28,7 +37,6 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 		if err != nil {
 			continue // the tag form has told it
 		}
-		c.AddIf(repeatsGroup(text), at, "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
 		// \b matches nothing in an empty text, but between characters.
 		c.AddIf(p.MatchString("") || p.FindString("a 0-") == "" && p.MatchString("a 0-"), at, "matches the empty text; name at least one character that must be there")
 		compiled = append(compiled, p)
@@ -52,20 +60,35 @@ func capturesWithin(re *syntax.Regexp, repeated bool) bool {
 
 // internalIDs puts the simple paths into the tree and gives the others back, which are
 // looked up in each record.
-func (c *compiler) internalIDs(field string, paths []string) (complex []string) {
+func (c *compiler) internalIDs(field string, paths []string) (complex []source) {
 	for i, path := range paths {
 		if path == keyPath || !c.path(index(field, i), path) {
 			continue
 		}
 		c.at.note(path)
 		c.use(index(field, i), hidesIDs, false, path)
+		id := source{path: path, xml: c.at.xml()}
 		if keys, ok := jsonwalk.SimplePath(path, true); ok {
-			c.root.At(keys, c.frame).MarkID()
+			c.root.At(keys, c.frame).MarkID(id.noID())
 		} else {
-			complex = append(complex, path)
+			complex = append(complex, id)
 		}
 	}
 	return complex
+}
+
+// each visits the ids in an element whose path is not simple.
+func (s source) each(element string, visit func(string)) {
+	jsonwalk.Lookup(element, s.path).Scalars(s.noID(), visit)
+}
+
+// noID begins the names of members that are no ids: of XML the attributes of an element, such
+// as its type. A path may name one.
+func (s source) noID() string {
+	if s.xml {
+		return decode.Attribute
+	}
+	return ""
 }
 
 // RemoveIDs removes the internal ids of the whole list from every text of it, and

@@ -5,8 +5,8 @@
 // configuration. A list is asked for by [Plan.Ask]. Its replies go to [Builder.Take], one
 // page after the other, which walks each text once (package jsonwalk): the walker checks
 // the JSON, puts wanted values into frames, and tells of each record and response at its
-// end ([Builder.End]). Then the record is judged: whose it is, whether it is shown, and
-// only then its fields. Details and responses that come by further requests are put in by
+// end ([Builder.End]). The ids of a record and of its responses are collected, whatever
+// becomes of it. Then it is judged: whose it is, whether it is shown, and only then its fields. Details and responses that come by further requests are put in by
 // [Builder.AddDetails] and [Builder.AddResponses]. When all is there, RemoveIDs takes the
 // internal ids out of the texts.
 //
@@ -61,12 +61,16 @@ type Request struct {
 // Error says why a reply cannot be accepted. Its text is for logs: it holds
 // nothing of the reply's content.
 type Error struct {
-	Reason string // json, expect, items, record, owner, paging or too_many
+	Reason string // json, expect, items, record, owner, paging, changed or too_many
 	Err    error
 	// Found is the value, shortened, that stands where another one is expected. It is
 	// content: for an operator's screen, never for logs. Empty: nothing is there.
 	Found string
 }
+
+// ReasonChanged is the reason for a list that changed while its pages were read: read again,
+// it may be whole.
+const ReasonChanged = "changed"
 
 // Error implements error.
 func (e *Error) Error() string { return e.Err.Error() }

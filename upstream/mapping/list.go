@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,11 +14,12 @@ type list struct {
 	path     string         // as it was written
 	at       source         // of what holds the items
 	kind     jsonwalk.Kind  // of that: an array, or an object
-	alone    *jsonwalk.Node // of the items alone, if the walker does not meet them on its way
+	alone    *jsonwalk.Node // of the items alone, or of each entry, if the walker does not meet them on its way
 	way      []string       // the keys that lead to the items, as far as they are plain
 	optional bool           // nothing there means an empty list
+	keyIDs   bool           // the keys of the items are internal ids
 	entries  *lookup        // of a table, which the items only name; nil: they are the items themselves
-	ids      []string       // paths of internal ids that are not simple
+	ids      []source       // of internal ids whose paths are not simple
 	where    Conditions     // that an item must meet to be shown
 }
 
@@ -44,7 +46,7 @@ func (c *compiler) list(field, path string, ids []string, l list, element *jsonw
 	base, keyed := itemsOf(path)
 	walked := jsonwalk.List{Frame: element.Frame(), Keyed: keyed, KeyID: slices.Contains(ids, keyPath)}
 	c.AddIf(walked.KeyID && !keyed, field+"internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
-	if l.path, l.kind = path, jsonwalk.Array; keyed {
+	if l.path, l.kind, l.keyIDs = path, jsonwalk.Array, walked.KeyID; keyed {
 		l.kind = jsonwalk.Object
 	}
 	keys, simple := jsonwalk.SimplePath(base, false)
@@ -54,16 +56,24 @@ func (c *compiler) list(field, path string, ids []string, l list, element *jsonw
 		l.way, l.at = keys, source{slot: c.slot(n)}
 		return l, element
 	}
-	l.way, l.at, l.alone = wayTo(base), c.source(base), jsonwalk.NewNode(c.frame)
+	l.way, l.at, l.alone = wayTo(base), c.source(base), element
 	l.at.xml = false // its elements are wanted
-	l.alone.SetList(walked, element)
+	if l.entries == nil {
+		l.alone = jsonwalk.NewNode(c.frame)
+		l.alone.SetList(walked, element)
+	}
 	return l, element
 }
 
-// wayTo are the keys that a path begins with, up to the first array.
-func wayTo(path string) []string {
-	start, _, _ := strings.Cut(plainStart(path), "."+jsonwalk.Each)
-	keys, _ := jsonwalk.SimplePath(start, false)
+// wayTo are the keys that a path begins with, up to the first part that is more than a key.
+func wayTo(path string) (keys []string) {
+	for _, part := range jsonwalk.Segments(path) {
+		key, simple := jsonwalk.SimplePath(part, false)
+		if !simple {
+			break
+		}
+		keys = append(keys, key...)
+	}
 	return keys
 }
 
@@ -77,11 +87,18 @@ func (b *Builder) items(l *list, f *jsonwalk.Frame, frame int) (held jsonwalk.Va
 	switch {
 	case !ok || l.alone == nil:
 	case l.entries != nil:
-		if array, all := l.entries.each(f, held); all {
-			err = b.walk(array, l.alone, frame)
-		} else {
-			err = refusal("items", whyNoEntry)
+		if l.keyIDs {
+			held.Members(func(key string, _ jsonwalk.Value) { b.ids.Add(key) })
 		}
+		held.Each(func(element jsonwalk.Value) bool {
+			switch entry, found := l.entries.entry(&jsonwalk.Frame{Element: element.Raw, Tables: f.Tables}); {
+			case !found:
+				err = refusal("items", whyNoEntry)
+			case b.allow(len(entry.Raw)):
+				err = cmp.Or(err, b.walked(b.walker.WalkItem(entry.Raw, l.alone)))
+			}
+			return b.tooMuch == nil
+		})
 	default:
 		err = b.walk(held.Raw, l.alone, frame)
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"inquiry-gateway/upstream/jsonwalk"
@@ -19,29 +18,39 @@ type End struct {
 	Pages   int         // read in all
 }
 
-// markHeaders are the headers besides Link that tell of more, in the order in which one of
-// them is named. They mean what the same names mean in a reply.
-var markHeaders = []string{"X-Total-Count", "X-Total", "X-Total-Pages", "X-Has-More", "X-Next-Page", "Content-Range"}
-
 // CheckEnd refuses a list whose last reply carries a mark of more: a part must
-// never be shown as the whole. Marks are looked for where real systems put them: in the
-// header Link and those of markHeaders, in the top level of the reply and in the objects on the way to the items,
-// and beside these in links, _links, meta, paging, pagination, page and pageInfo, up to two
-// of them in each other. Within items only the object that holds a record's responses is
-// looked at, see holder. A mark that paging reads, or that ignore_marks names, is none. An
-// error is an [*Error].
+// never be shown as the whole; and a list with a record twice, see twice. Marks are looked
+// for where real systems put them: in the headers, in the top level of the reply and in the
+// objects on the way to the items, and beside these in objects that describe pages or hold
+// links, up to two of them in each other. markOf knows them by the words in their names.
+// Within items only the object that holds a record's responses is looked at, see holder. A
+// mark that paging reads, or that ignore_marks names, is none. An error is an [*Error].
 func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
+	if err := b.twice(); err != nil {
+		return err
+	}
 	m := marks{end: end, what: "records", paging: &paging}
+	if way := b.plan.items.way; len(way) > 0 {
+		m.own = own(way[len(way)-1])
+	}
 	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
 		m.found = "the header Link names a next page"
 	}
-	for _, name := range markHeaders {
-		value := end.Header.Get(name)
-		if _, total, ok := strings.Cut(value, "/"); ok && name == "Content-Range" {
-			value = total
+	var named []string
+	for name := range end.Header {
+		if name == "Content-Range" || m.of(strings.TrimPrefix(name, "X-")) != markNone {
+			named = append(named, name)
+		}
+	}
+	slices.Sort(named)
+	for _, name := range named {
+		kind, value := m.of(strings.TrimPrefix(name, "X-")), end.Header.Get(name)
+		if name == "Content-Range" {
+			kind = markTotal
+			_, value, _ = strings.Cut(value, "/")
 		}
 		if value != "" {
-			m.value(name, markOf(strings.TrimPrefix(name, "X-")), jsonwalk.TextValue(value))
+			m.value(name, kind, jsonwalk.TextValue(value))
 		}
 	}
 	before, after := around(b.body, b.held.Raw) // without the items, which may be most of it
@@ -58,11 +67,15 @@ func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
 	return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else", end.Pages, found)
 }
 
-// knows tells whether what is at a path, or in a header, is read, or ignored as
-// configured.
+// knows tells whether what is at a path, or in a header, is read, or ignored as configured.
+// What only holds the cursor is read where something else tells the end: a cursor that is
+// not found there may have a wrong path.
 func (c *PagingConfig) knows(path string) bool {
 	switch path {
 	case c.Cursor, c.Next, c.Total, c.TotalPages, c.More, c.Last:
+		return true
+	}
+	if c.More+c.Last != "" && below(c.Cursor, path) {
 		return true
 	}
 	same := func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path }
@@ -87,6 +100,7 @@ type holder struct {
 	slot   int
 	prefix string // of the paths of its members
 	key    string // that leads to the responses
+	own    string // its letters
 }
 
 // aside is what stands beside the responses of a record.
@@ -98,17 +112,21 @@ type aside struct {
 // maxAsides bounds what is remembered of a list.
 const maxAsides = 100
 
-// holder finds the object that holds the responses, if nothing else of it is mapped:
-// marks of more in it can be about them only. All other fields are compiled before.
+// holder finds the object that holds the responses, if no field of the record is in it: marks
+// of more in it can be about them only. All other fields are compiled before.
 func (c *compiler) holder() {
 	r := c.plan.responses
 	if r == nil || c.plan.Second != nil || len(r.way) < 2 {
 		return
 	}
 	n := len(r.way) - 1
-	if node := c.root.At(r.way[:n], frameRecord); node.Branches() <= 1 {
-		r.holder = &holder{c.slot(node), strings.Join(r.way[:n], ".") + ".", r.way[n]}
+	for _, u := range *c.uses {
+		field := strings.HasPrefix(u.key, "fields.") && !strings.HasPrefix(u.key, "fields.responses.") || u.key == "owner"
+		if way := wayTo(u.path); field && len(way) > n && slices.Equal(way[:n], r.way[:n]) {
+			return
+		}
 	}
+	r.holder = &holder{c.slot(c.root.At(r.way[:n], frameRecord)), strings.Join(r.way[:n], ".") + ".", r.way[n], own(r.way[n])}
 }
 
 // checkEnd looks for marks beside the responses of a record: a part of them must not
@@ -124,7 +142,7 @@ func (h *holder) checkEnd(b *Builder, f *jsonwalk.Frame, responses jsonwalk.Valu
 	if b.whole[said] {
 		return violation{}
 	}
-	m := marks{end: End{Records: b.came, Pages: 1}, what: "responses", paging: &b.plan.Paging}
+	m := marks{end: End{Records: b.came, Pages: 1}, what: "responses", own: h.own, paging: &b.plan.Paging}
 	if found := m.in(said.before, said.after, h.prefix, []string{h.key}); found != "" {
 		return violation{"responses", "these are not all: " + found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
 	}
@@ -142,6 +160,7 @@ func (h *holder) checkEnd(b *Builder, f *jsonwalk.Frame, responses jsonwalk.Valu
 type marks struct {
 	end    End
 	what   string // comes
+	own    string // the letters of the key that the list has, which other names have in them
 	paging *PagingConfig
 	found  string // the first mark
 	next   string // the first that names a next page
@@ -176,19 +195,22 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 	var next, current jsonwalk.Value
 	nextPath := ""
 	v.Members(func(key string, value jsonwalk.Value) {
-		path, kind := prefix+key, markOf(key)
-		switch aside := kind == markPage || kind == markObject; {
+		path, kind := prefix+key, m.of(key)
+		// What is called as lists are describes one only within what describes pages.
+		aside := kind == markPage || kind == markObject || kind == markCursor || kind == markThing && depth > 0
+		switch {
 		case len(way) > 0 && key == way[0]:
 			m.object(value, path+".", way[1:], 0)
 		case aside && value.Kind == jsonwalk.Object && depth < deepest:
+			m.link(path, value)
 			m.object(value, path+".", nil, depth+1)
 		case aside && value.Kind == jsonwalk.Array:
 			value.Each(func(link jsonwalk.Value) bool { m.link(path, link); return true })
 		case kind == markCurrent || kind == markPage:
 			current = value
-		case kind == markNext && m.follows(path, value):
+		case (kind == markNext || kind == markCursor) && m.follows(path, value):
 			next, nextPath = value, path
-		case kind != markNext:
+		case kind != markNext && kind != markCursor:
 			m.value(path, kind, value)
 		}
 	})
@@ -207,7 +229,7 @@ func (m *marks) namesNext(path, how string) {
 // link looks at an element of an array of links: one with relation next names a next page.
 func (m *marks) link(path string, link jsonwalk.Value) {
 	is := func(key string) bool { return strings.EqualFold(jsonwalk.Lookup(link.Raw, key).Plain(), "next") }
-	if to := target(link); (is("rel") || is("relation")) && to.Scalar() && to.Plain() != "" && !m.here(to.Plain()) {
+	if to := target(link); (is("rel") || is("relation") || is("-rel")) && to.Scalar() && to.Plain() != "" && !m.here(to.Plain()) {
 		m.namesNext(path, "has a link to a next page")
 	}
 }
@@ -216,7 +238,7 @@ func (m *marks) link(path string, link jsonwalk.Value) {
 func target(v jsonwalk.Value) jsonwalk.Value {
 	to := v
 	v.Members(func(key string, value jsonwalk.Value) {
-		if k := strings.ToLower(key); k == "href" || k == "url" || k == "uri" {
+		if k := strings.ToLower(strings.TrimPrefix(key, "-")); k == "href" || k == "url" || k == "uri" {
 			to = value
 		}
 	})
@@ -230,97 +252,80 @@ func (m *marks) follows(path string, v jsonwalk.Value) bool {
 	case m.paging.knows(path):
 		return false
 	case v.Kind == jsonwalk.Object:
-		return strings.Trim(v.Raw, "{} \t\r\n") != ""
+		return !nothing(v)
 	}
-	text := strings.TrimSpace(v.Plain())
-	n, err := strconv.ParseInt(text, 10, 64)
-	none := text == "" || text == "false" || text == "null" || err == nil && n <= 0
-	return v.Scalar() && !none && !m.here(text)
+	return v.Scalar() && !nothing(v) && !m.here(strings.TrimSpace(v.Plain()))
+}
+
+// nothing tells whether a value is how systems say that there is none.
+func nothing(v jsonwalk.Value) bool {
+	none := true
+	v.Each(func(item jsonwalk.Value) bool { none = nothing(item); return none })
+	if !v.Scalar() {
+		return none
+	}
+	text := strings.ToLower(strings.TrimSpace(v.String()))
+	n, whole := jsonwalk.Count(text)
+	return text == "" || text == "false" || text == "null" || whole && n <= 0
 }
 
 // value looks at one value that may be a mark. Only the first mark is kept; one that
 // paging reads, or that is to be ignored, is none.
 func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
+	least := ""
 	if kind == markTotal && v.Kind == jsonwalk.Object { // {"value": 165, "relation": "eq"}
+		if jsonwalk.Lookup(v.Raw, "relation").Plain() == "gte" {
+			least = " or more"
+		}
 		v = jsonwalk.Lookup(v.Raw, "value")
 	}
 	if kind == markNone || !v.Scalar() || m.found != "" {
 		return
 	}
-	text := strings.ToLower(v.String())
-	n, err := strconv.Atoi(text)
+	n, whole := jsonwalk.Count(v.String())
+	is, truth := v.Truth()
+	said := truth && !whole // a number may be that of a page or a record
 	what := ""
-	switch {
-	case kind == markNext && m.follows(path, v):
-		what = "names a next page"
-	case (kind == markMore || kind == markPart) && text == "true":
-		what = "is true"
-	case (kind == markEnd || kind == markLast) && text == "false":
-		what = "is false"
-	case kind == markMore && text == "false", kind == markEnd && text == "true":
-		m.whole = true
-	case kind == markTotal && err == nil && n > m.end.Records:
-		what = fmt.Sprintf("is %d, but %d %s came", n, m.end.Records, m.what)
-	case (kind == markPages || kind == markLast) && err == nil && n > m.end.Pages:
-		what = fmt.Sprintf("is %d, but %d were read", n, m.end.Pages)
+	switch kind {
+	case markNext, markCursor:
+		if m.follows(path, v) {
+			what = "names a next page"
+		}
+	case markMore, markPart:
+		switch {
+		case truth && is:
+			what = "is true"
+		case kind == markMore && truth:
+			m.whole = true
+		case kind == markMore && m.follows(path, v):
+			what = "names a next page"
+		}
+	case markEnd:
+		if m.whole = m.whole || truth && is; truth && !is {
+			what = "is false"
+		}
+	case markLast, markDone:
+		switch {
+		case said && !is:
+			what = "is false"
+		case kind == markLast && whole && n > m.end.Pages:
+			what = fmt.Sprintf("is %d, but %d were read", n, m.end.Pages)
+		}
+	case markPages:
+		if whole && n > m.end.Pages {
+			what = fmt.Sprintf("is %d, but %d were read", n, m.end.Pages)
+		}
+	case markTotal:
+		if whole && (n > m.end.Records || n == m.end.Records && least != "") {
+			what = fmt.Sprintf("is %d%s, but %d %s came", n, least, m.end.Records, m.what)
+		}
+	case markLeft:
+		if whole && n > 0 {
+			what = fmt.Sprintf("is %d", n)
+		}
+	case markNone, markCurrent, markPage, markObject, markThing:
 	}
 	if what != "" && !m.paging.knows(path) { // the rare case, so it is asked last
 		m.found = path + " " + what
 	}
-}
-
-// mark is what a name outside the items means.
-type mark uint8
-
-const (
-	markNone    mark = iota
-	markNext         // the next page: its address, number or cursor
-	markMore         // a truth value: more follows
-	markEnd          // a truth value: nothing follows
-	markLast         // the same or the number of the last page; "last" and "done" may mean something else, too, if true
-	markPart         // a truth value: the reply is cut
-	markTotal        // the number of records
-	markPages        // the number of pages
-	markCurrent      // this page
-	markPage         // this page, or an object that describes pages
-	markObject       // an object that describes pages, or holds links
-)
-
-// markOf tells what a name means. Its case, and what is no letter, do not count;
-// nor does the prefix of OData.
-func markOf(name string) mark {
-	var letters [32]byte // no name that counts has more
-	n := 0
-	for i := range len(name) {
-		if c := name[i] | 0x20; c >= 'a' && c <= 'z' {
-			if n == len(letters) {
-				return markNone
-			}
-			letters[n] = c
-			n++
-		}
-	}
-	switch strings.TrimPrefix(string(letters[:n]), "odata") {
-	case "next", "nextlink", "nextpage", "nextpageurl", "nexturl", "nextrecordsurl", "nextcursor", "nextpagetoken", "nexttoken", "cursor":
-		return markNext
-	case "more", "hasmore", "hasnext", "hasnextpage", "morerecords":
-		return markMore
-	case "islast", "islastpage":
-		return markEnd
-	case "last", "lastpage", "done":
-		return markLast
-	case "truncated", "incompleteresults":
-		return markPart
-	case "total", "count", "totalcount", "totalsize", "totalresults", "totalrecords", "totalelements", "numfound", "contentrange":
-		return markTotal
-	case "totalpages", "pagecount", "pages":
-		return markPages
-	case "self", "currentpage", "pagenumber", "number":
-		return markCurrent
-	case "page":
-		return markPage
-	case "paging", "pagination", "pageinfo", "meta", "links":
-		return markObject
-	}
-	return markNone
 }

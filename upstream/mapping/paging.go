@@ -31,7 +31,8 @@ func (c PagingConfig) placeholders() []string {
 // paging adds contradictions to the problems, completes the request by the parameters of
 // pages, and returns the section with its defaults. Keys that the style needs and lacks, or
 // would ignore, are told by their tags.
-func (c *compiler) paging(field string, p PagingConfig, request *address.Plan) PagingConfig {
+func (c *compiler) paging(field string, p PagingConfig, plan *Plan) PagingConfig {
+	request := &plan.request
 	p.Style = cmp.Or(p.Style, PageNone)
 	variable, sized := p.Variable(), request.Has(address.Size)
 	placed := variable != "" && request.Has(variable)
@@ -45,6 +46,7 @@ func (c *compiler) paging(field string, p PagingConfig, request *address.Plan) P
 			// No next page and a wrong path look the same; the marks of more tell them apart.
 			c.use(field+"."+key.name, "", false, key.path)
 		}
+		plan.Format.place().note(key.path)
 	}
 	for i, mark := range p.IgnoreMarks {
 		c.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
@@ -63,4 +65,11 @@ func (c *compiler) paging(field string, p PagingConfig, request *address.Plan) P
 	p.MaxPages = cmp.Or(p.MaxPages, defaultMaxPages)
 	p.Concurrency = cmp.Or(p.Concurrency, defaultPagesConcurrency)
 	return p
+}
+
+// OwnCursor tells whether the cursor is taken out of the last record, so that it names no
+// page: the legacy has not said that there is one.
+func (p *Plan) OwnCursor() bool {
+	base, _ := itemsOf(p.items.path)
+	return p.Paging.Style == PageCursor && (base == "@this" || below(p.Paging.Cursor, base))
 }

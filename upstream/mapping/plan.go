@@ -29,6 +29,7 @@ type Plan struct {
 	skipInvalid    bool
 	root           *jsonwalk.Node  // of a whole reply
 	items          list            // records; or responses, or details
+	ids            sources         // that tell the items of a list in pages from each other
 	sizes          [frameCount]int // slots of the frames
 	tables         []table         // that fields are looked up in
 	expect         Conditions      // that a reply must meet; nil: none
@@ -127,7 +128,8 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	p.items.where = c.conditions(kind+".where", cfg.Where, hidesRecords)
 	c.fields(cfg.Fields)
 	p.items.ids = c.internalIDs(kind+".internal_ids", cfg.InternalIDs)
-	p.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
+	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
+	p.ids = c.tells(cfg.InternalIDs, p.Details, p.Second)
 	c.filters(cfg)
 	c.holder()
 	return p
@@ -139,7 +141,7 @@ func (c *compiler) request(p *Plan, field string, r RequestConfig, paging Paging
 	p.request = address.Spec{
 		Path: r.Path, Query: r.Query, Sending: r.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
 	}.Compile(c.base, field, c.Problems)
-	p.Paging = c.paging(field+".paging", paging, &p.request)
+	p.Paging = c.paging(field+".paging", paging, p)
 	c.expect(field+".expect", r.Expect, p)
 }
 
@@ -176,7 +178,7 @@ func (c *compiler) slot(n *jsonwalk.Node) int {
 // tree.
 func (c *compiler) source(path string) source {
 	c.at.note(path)
-	s := source{path: path, xml: c.at.lists != nil || c.at.detail != nil && c.at.detail.lists != nil}
+	s := source{path: path, xml: c.at.xml()}
 	if keys, ok := jsonwalk.SimplePath(path, false); ok && c.root != nil {
 		s.path, s.slot = "", c.slot(c.root.At(keys, c.frame))
 	}
@@ -204,7 +206,7 @@ func (c *compiler) owner(cfg EndpointConfig) {
 	told, paths := len(cfg.Owner) > 0 || looked, cfg.Owner
 	c.AddIf(cfg.OnForeignRecord == "drop" && !told, c.prefix+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
-	c.AddIf(!told && !p.request.BindsAccount(), c.prefix+".owner",
+	c.AddIf(!told && !p.request.Binds(address.Account), c.prefix+".owner",
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
 	p.owner, p.ownerKey = c.sources(c.prefix+".owner", c.prefix+".owner", cfg.Owner), strings.Join(cfg.Owner, ", ")
 	if looked {
@@ -293,5 +295,8 @@ func (c *compiler) responses(at string, cfg ResponsesConfig) {
 	r.content = inner.text(at+"content", "responses.content", cfg.Fields.Content, false)
 	r.role = inner.text(at+"responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
 	r.created = inner.time(at+"created_at", "responses.created_at", cfg.Fields.CreatedAt)
+	if fetched {
+		inner.plan.ids = inner.tells(cfg.InternalIDs)
+	}
 	r.content.nth, r.role.nth = maxTexts-1, maxTexts-2
 }

@@ -129,7 +129,7 @@ func (x *Explainer) unmappedIDs() map[string]string {
 			continue
 		}
 		for _, raw := range x.raw {
-			jsonwalk.Lookup(raw, u.Path).Scalars(func(s string) {
+			jsonwalk.Lookup(raw, u.Path).Scalars("", func(s string) {
 				if likeAnID(s) {
 					fields[s] = u.Path
 				}

@@ -3,7 +3,6 @@ package mapping
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
@@ -92,18 +91,6 @@ func (l *lookup) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	return v
 }
 
-// each gives the entries of the elements of an array as an array; false: one has none.
-func (l *lookup) each(f *jsonwalk.Frame, elements jsonwalk.Value) (array string, all bool) {
-	var list []string
-	all = true
-	elements.Each(func(element jsonwalk.Value) bool {
-		entry, found := l.entry(&jsonwalk.Frame{Element: element.Raw, Tables: f.Tables})
-		list, all = append(list, entry.Raw), found
-		return all
-	})
-	return "[" + strings.Join(list, ",") + "]", all
-}
-
 // plainText is the text of an element of XML that has attributes besides.
 func plainText(v jsonwalk.Value, xml bool) jsonwalk.Value {
 	if xml && v.Kind == jsonwalk.Object {
@@ -156,8 +143,7 @@ func (t *table) index(body string, most int) (index map[string]jsonwalk.Value, e
 	return index, err
 }
 
-// indexTables indexes all tables of a reply. The reply is not yet known to be valid
-// JSON; where it is not it is refused when it is walked.
+// indexTables indexes all tables of a reply.
 func (b *Builder) indexTables(body string) *Error {
 	if len(b.plan.tables) == 0 {
 		return nil
