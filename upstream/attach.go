@@ -40,9 +40,9 @@ func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]stri
 			if err != nil {
 				return err
 			}
-			m.KeepSamples = f.keepResponses
+			m.Allow, m.KeepSamples = f.allow, f.keepResponses
 			replies[i] = m
-			return f.newPager(s.Paging, ask, &s.Format, m).read(ctx)
+			return f.newPager(s.Plan, ask, m).read(ctx)
 		})
 	}
 	return replies, group.Wait()

@@ -68,14 +68,13 @@ const (
 
 // credentials give the header that identifies the gateway.
 type credentials interface {
-	// header gives its name and value, which is another one than refused; an empty
-	// name: none.
-	header(ctx context.Context, refused string) (name, value string, err error)
-	// refuses tells whether a reply says that the value is not good any more.
+	// header gives it, made after refused; an empty name: none.
+	header(ctx context.Context, refused token) (token, error)
+	// refuses tells whether a reply says that it is not good any more.
 	refuses(reply) bool
-	// renews tells whether another value may be had after this one was refused to a
+	// renews tells whether another one may be had after this one was refused to a
 	// request for the account.
-	renews(value, account string) bool
+	renews(refused token, account string) bool
 }
 
 // method is one type of credentials: all that is particular to it.
@@ -93,13 +92,14 @@ type signInOptions struct {
 	base    string
 	timeout time.Duration // of one sign-in
 	client  *http.Client  // without cookies, redirects or a proxy of the environment
+	places  *bulkhead
 	metrics signInMetrics
 }
 
 // method gives what the type stands for; false: there is no such type.
 func (a AuthConfig) method() (m method, known bool) {
 	fixed := func(name, value string) func(signInOptions) credentials {
-		return func(signInOptions) credentials { return fixedHeader{name, value} }
+		return func(signInOptions) credentials { return fixedHeader{name: name, value: value} }
 	}
 	switch cmp.Or(a.Type, authNone) {
 	case authNone:
@@ -160,7 +160,7 @@ func (a AuthConfig) headerName() string {
 func (a AuthConfig) user() string { return cmp.Or(a.Username, oneLine(a.UsernameFile)) }
 
 // newCredentials makes what the type of c's configuration says. Sign-ins go through t.
-func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, error) {
+func newCredentials(c Config, t http.RoundTripper, places *bulkhead, opts Options) (credentials, error) {
 	m, _ := c.Auth.method()
 	var wrong setting.Problems
 	wrong.AddIf(m.secretKey != "" && oneLine(m.secret) == "" && (m.secret.Set() || !m.optional), "auth."+m.secretKey,
@@ -170,23 +170,38 @@ func newCredentials(c Config, t http.RoundTripper, opts Options) (credentials, e
 		return nil, err
 	}
 	return m.credentials(signInOptions{
-		Options: opts, base: c.BaseURL, timeout: c.Timeout,
-		client:  &http.Client{Transport: t, CheckRedirect: noRedirect},
+		Options: opts, base: c.BaseURL, timeout: c.Timeout, places: places,
+		client:  &http.Client{Transport: withHeaders{t, c.common(opts, "application/json")}, CheckRedirect: noRedirect},
 		metrics: newSignInMetrics(opts.Registerer), // of every type, so that the series are there
 	}), nil
 }
 
-// fixedHeader is a header made of one secret, or none where its name is empty.
-type fixedHeader struct{ name, value string }
-
-func (h fixedHeader) header(context.Context, string) (name, value string, err error) {
-	return h.name, h.value, nil
+// withHeaders adds headers where a request has none of these names.
+type withHeaders struct {
+	http.RoundTripper
+	headers http.Header
 }
+
+// RoundTrip implements http.RoundTripper.
+func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name, values := range h.headers {
+		if r.Header[name] == nil {
+			r.Header[name] = values
+		}
+	}
+	return h.RoundTripper.RoundTrip(r)
+}
+
+// fixedHeader is a header made of one secret, or none where its name is empty.
+type fixedHeader token
+
+func (h fixedHeader) header(context.Context, token) (token, error) { return token(h), nil }
 
 // refuses is false: there is nothing better.
 func (fixedHeader) refuses(reply) bool { return false }
 
-func (fixedHeader) renews(_, _ string) bool { return false }
+func (fixedHeader) renews(token, string) bool { return false }
 
 // absolute tells whether a text is the URL of an HTTP server.
 func absolute(text string) bool {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -16,8 +17,9 @@ import (
 
 // What one request does is in testdata/talks/signin.txt; this is what many do to each other.
 
-// signIns is a legacy system that gives the tokens s1, s2 and so on.
+// signIns is a legacy system that gives the tokens s1, s2 and so on, or s1 each time.
 type signIns struct {
+	same          bool
 	logins, lists atomic.Int64
 	ended         atomic.Int64  // the tokens up to this one are refused
 	takes         time.Duration // each sign-in after the first
@@ -28,6 +30,9 @@ func (s *signIns) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		n := s.logins.Add(1)
 		if n > 1 {
 			time.Sleep(s.takes)
+		}
+		if s.same {
+			n = 1
 		}
 		serveJSON(fmt.Sprintf(`{"token":"s%d"}`, n))(w, r)
 		return
@@ -99,6 +104,52 @@ func TestOneAccountsRefusalSignsNobodyOut(t *testing.T) {
 		}
 		locked(1)
 	})
+}
+
+// What an account causes that is refused for good is bounded over any time, whether a
+// sign-in gives another token or the same, and whether others ask or not.
+func TestAnAccountRefusedForGood(t *testing.T) {
+	for _, same := range []bool{false, true} {
+		for _, others := range []bool{false, true} {
+			s := &signIns{same: same}
+			signedIn(t, s, "", func(t *testing.T, f *fixture) {
+				for range 600 {
+					if got := buyer(t, f.Client, "locked"); got != "status_4xx" {
+						t.Fatalf("the locked account: %s", got)
+					}
+					if !others {
+					} else if got := buyer(t, f.Client, "acme"); got != "ok" {
+						t.Fatalf("another one: %s", got)
+					}
+					time.Sleep(time.Second)
+				}
+				if n := s.logins.Load(); n > 2+renewBurst+int64(10*time.Minute/renewEvery) {
+					t.Errorf("the same token: %t, others: %t: %d sign-ins in ten minutes", same, others, n)
+				}
+			})
+		}
+	}
+}
+
+// A sign-in that fails, in whatever way, says nothing of the legacy's lists: the breaker
+// stays as it is, also where the list has no more time than one attempt.
+func TestAFailingSignInIsNoEvidence(t *testing.T) {
+	for how, login := range map[string]http.HandlerFunc{
+		"500": status(500), "403": status(403), "hang": hang, "garbage": serveJSON("<html>"),
+		"drop": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		auth := `auth: {type: session, password_file: f, login: {path: /login, body: ["{password}"]}, token: token}`
+		virtual(t, login, auth+"\nbreaker: {min_requests: 1}", func(t *testing.T, f *fixture) {
+			for _, deadline := range []time.Duration{f.cfg.Timeout / 2, f.cfg.Timeout, 2 * f.cfg.Timeout} {
+				ctx, cancel := context.WithTimeout(t.Context(), deadline)
+				_, err := f.Fetch(ctx, acme)
+				if cancel(); err == nil || asError(err).Kind != KindUnready || asError(err).Reason != "auth" || f.BreakerState("buyer", "") != "closed" {
+					t.Errorf("%s, a deadline of %v: %v, the breaker is %s", how, deadline, err, f.BreakerState("buyer", ""))
+				}
+				time.Sleep(time.Minute)
+			}
+		})
+	}
 }
 
 // While a new token is asked for because one account was refused, the others go on with

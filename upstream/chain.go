@@ -25,8 +25,8 @@ import (
 
 // This file is the way of one list, from above to below. The list as a whole passes the
 // bulkhead, what the legacy has told us to wait, and the breaker. Each of its requests
-// passes the repeats, the credentials and the ceiling, is sent, and its reply is read.
-// The replies are mapped as they come.
+// passes the repeats, the bulkhead if it is not the only one, the credentials and the
+// ceiling, is sent, and its reply is read. The replies are mapped as they come.
 
 // Fetch gets one list from the legacy system, within the deadline of ctx. Each of its
 // requests has upstream.timeout besides. The error is always *Error.
@@ -39,12 +39,12 @@ func (s *Source) Fetch(ctx context.Context, want Request) (List, error) {
 	ctx, step := s.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
-		step.Set(attribute.String("inquiry.kind", s.plan.Kind), attribute.String("upstream.breaker", s.breaker.state().String()),
+		step.Set(attribute.String("inquiry.kind", s.plan.Kind), attribute.String("upstream.breaker", s.breaker.current(want.Account, start).String()),
 			attribute.Int("upstream.in_flight", s.bulkhead.count()), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
-	list, err := s.admitted(want.Account, func() (List, error) {
-		return s.breaker.do(ctx, func() (List, error) { return f.list(ctx, ask) })
+	list, err := f.admitted(func() (List, error) {
+		return f.guarded(ctx, func() (List, error) { return f.list(ctx, ask) })
 	})
 	endStep(step, len(list.Inquiries), err)
 	now := s.opts.Now()
@@ -55,7 +55,7 @@ func (s *Source) Fetch(ctx context.Context, want Request) (List, error) {
 		if refused, ok := s.metrics.refused[failed.Reason]; ok {
 			refused.Inc()
 		}
-		s.outage.failed(s.opts.Logger, s.plan.Kind, want.Account, failed, now)
+		s.outage.failed(s.opts.Logger, s.plan.Kind, want.Account, failed, s.breaker.ownFailure(want.Account, s.cfg.Breaker), now)
 		return List{}, failed
 	}
 	s.metrics.requests[resultOK].Inc()
@@ -63,19 +63,43 @@ func (s *Source) Fetch(ctx context.Context, want Request) (List, error) {
 	return list, nil
 }
 
-// admitted runs fetch if the bulkhead, the account's part of it and what the legacy has
+// admitted runs get if the bulkhead, the account's part of it and what the legacy has
 // told us to wait allow it.
-func (s *Source) admitted(account string, fetch func() (List, error)) (List, error) {
-	if err := s.bulkhead.enter(account, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
+func (f *fetch) admitted(get func() (List, error)) (List, error) {
+	if err := f.bulkhead.enter(f.place(), f.cfg.MaxConcurrent, f.cfg.perAccount()); err != nil {
 		return List{}, err
 	}
-	defer s.bulkhead.leave(account)
-	s.metrics.inFlight.Inc()
-	defer s.metrics.inFlight.Dec()
-	if err := s.hold.refuse(account, s.opts.Now()); err != nil {
+	defer f.bulkhead.leave(f.place())
+	if err := f.hold.refuse(f.want.Account, f.opts.Now()); err != nil {
 		return List{}, err
 	}
-	return fetch()
+	return get()
+}
+
+// guarded runs get if the breaker allows it, and the fleet if that makes it a probe.
+func (f *fetch) guarded(ctx context.Context, get func() (List, error)) (list List, err error) {
+	p, err := f.breaker.admit(f.want.Account, f.terms, f.opts.Now())
+	if err != nil {
+		return List{}, err
+	}
+	said := unknown
+	if !p.probe {
+		defer func() { f.breaker.done(p, said, f.terms, f.opts.Now()) }()
+	} else {
+		owner, taken := f.lease.take(ctx)
+		defer func() {
+			// Where it opens for all, the other nodes wait until the lease ends.
+			if opened := f.breaker.done(p, said, f.terms, f.opts.Now()); taken && !opened {
+				f.lease.end(ctx, owner)
+			}
+		}()
+		if !taken {
+			return List{}, notAsked(reasonBreaker, time.Second, "another node finds out whether the legacy is well")
+		}
+	}
+	list, err = get()
+	said = verdictOf(err)
+	return list, err
 }
 
 // fetch is one list on its way. Its requests may be made at the same time.
@@ -83,23 +107,31 @@ type fetch struct {
 	*Source
 	want    Request
 	allowed *allowance
-	begun   atomic.Bool // the first request has been made
+	begun   atomic.Bool   // the first request has been made
+	free    chan struct{} // a place of the list in which no request is under way
 
 	keepResponses int // of each further request, to be explained
 }
 
 func (s *Source) newFetch(want Request) *fetch {
-	return &fetch{Source: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes)}
+	f := &fetch{Source: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes), free: make(chan struct{}, 1)}
+	f.free <- struct{}{} // which admitted has taken
+	return f
 }
+
+// allow tells whether so many bytes more may be held.
+func (f *fetch) allow(bytes int64) bool { return f.allowed.take(bytes) == nil }
+
+// place is for whom the list takes places.
+func (f *fetch) place() place { return place{f.plan.Kind, f.want.Account} }
 
 // list reads and maps all replies that make up the list. No part of it is older than its
 // AnsweredAt, when the first reply was there. The internal ids are removed at the end,
 // when all of them are known.
 func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err error) {
 	defer f.opts.Panics.Catch(func(p any) { list, err = List{}, bug(p) })
-	m := f.plan.NewBuilder(f.want)
-	pages := f.newPager(f.plan.Paging, ask, &f.plan.Format, m)
-	if err = pages.read(ctx); err == nil {
+	m, pages, err := f.readList(ctx, ask)
+	if err == nil {
 		err = f.attach(ctx, "upstream.details", f.plan.Details, m.DetailBatches, m.AddDetails)
 	}
 	if err == nil {
@@ -124,7 +156,9 @@ func (f *fetch) count(m *mapping.Builder) {
 	log := f.opts.Logger
 	for field, n := range m.Skipped {
 		f.metrics.invalid[field].Add(float64(n))
-		log.Warn("legacy records refused", "kind", f.plan.Kind, "field", field, "records", n, "of", m.Seen)
+		if untold, tell := f.invalid.add(n, f.opts.Now()); tell {
+			log.Warn("legacy records refused", "kind", f.plan.Kind, "account", f.want.Account, "field", field, "records", n, "of", m.Seen, "not_told_before", untold)
+		}
 	}
 	m.EachDefaulted(func(field string, n int) { f.metrics.defaulted[field].Add(float64(n)) })
 	for field, n := range m.Removed {
@@ -147,9 +181,9 @@ func (f *fetch) count(m *mapping.Builder) {
 // call is one request on its way through the chain.
 type call struct {
 	*fetch
-	asked       address.Request
-	format      *mapping.Format // of the reply
-	name, value string          // the header that identifies the gateway; without a name: none
+	asked      address.Request
+	format     *mapping.Format // of the reply
+	credential token           // that identifies the gateway; without a name: none
 }
 
 // reply is what came. Of its header only what paging is told to look at is ever read. With
@@ -168,7 +202,10 @@ func (r reply) empty() bool { return r.status != http.StatusOK }
 type do func(context.Context, *call) (reply, error)
 
 // chain is the way of one request.
-func (s *Source) chain() do { return s.repeated(s.signed(s.bounded(s.send))) }
+func (s *Source) chain() do { return s.repeated(s.once()) }
+
+// once is the way of one attempt.
+func (s *Source) once() do { return s.placed(s.signed(s.bounded(s.send))) }
 
 // repeated repeats what may be, until it succeeds, fails for good, or attempts, budget
 // or deadline are used up.
@@ -191,7 +228,7 @@ func (s *Source) repeated(next do) do {
 			// Full jitter, so that callers who failed together do not return together.
 			wait := e.Wait + time.Duration(rand.Int64N(int64(20*time.Millisecond)<<min(attempt, 6)))
 			// A caller is told to come back rather than kept for longer than an attempt.
-			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait || e.Wait > s.cfg.Timeout || !s.budget.withdraw() {
+			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait || e.Wait > s.cfg.Timeout || !s.budget.withdraw(1) {
 				return r, e
 			}
 			s.metrics.retries[reason].Inc()
@@ -225,29 +262,57 @@ func repeatable(r reply, e *Error) string {
 	return ""
 }
 
+// placed makes a request in the place that the list has. Where all that it has are in use, it
+// takes one more, or waits until one of them is free. Half of the places, and of the
+// account's, are not taken so: they are for lists that begin.
+func (s *Source) placed(next do) do {
+	return func(ctx context.Context, c *call) (reply, error) {
+		select {
+		case <-c.free:
+		default:
+			if s.bulkhead.enter(c.place(), (s.cfg.MaxConcurrent+1)/2, (s.cfg.perAccount()+1)/2) == nil {
+				break
+			}
+			select {
+			case <-c.free:
+			case <-ctx.Done():
+				return reply{}, classify(ctx, ctx.Err())
+			}
+		}
+		defer func() {
+			select {
+			case c.free <- struct{}{}:
+			default:
+				s.bulkhead.leave(c.place())
+			}
+		}()
+		return next(ctx, c)
+	}
+}
+
 // signed puts the credentials in. If they may have run out it tries again with new ones.
 func (s *Source) signed(next do) do {
 	return func(ctx context.Context, c *call) (reply, error) {
-		for refused := ""; ; {
+		for refused := (token{}); ; {
 			var err error
-			if c.name, c.value, err = s.creds.header(ctx, refused); err != nil {
-				var e *Error
-				if ctx.Err() != nil || errors.As(err, &e) {
+			if c.credential, err = s.creds.header(ctx, refused); err != nil {
+				if _, known := errors.AsType[*Error](err); known || errors.Is(ctx.Err(), context.Canceled) {
 					return reply{}, classify(ctx, err)
 				}
+				// A deadline, too: the list was not asked for.
 				return reply{}, &Error{Kind: KindUnready, Reason: "auth", Err: err}
 			}
 			r, err := next(ctx, c)
 			if err != nil && r.status == http.StatusOK || !s.creds.refuses(r) {
 				return r, err
 			}
-			if refused != "" || !s.creds.renews(c.value, c.want.Account) {
+			if refused.made > 0 || !s.creds.renews(c.credential, c.want.Account) {
 				if err == nil {
 					err = failure(KindUnready, "auth", "the reply meets auth.renew_if again after a new sign-in")
 				}
 				return r, err
 			}
-			refused = c.value
+			refused = c.credential
 		}
 	}
 }
@@ -292,8 +357,8 @@ func (s *Source) send(ctx context.Context, c *call) (r reply, err error) {
 	if out.Header.Get("Accept") == "" && s.http.Header.Get("Accept") == mapping.AcceptJSON {
 		out.SetHeader("Accept", c.format.Accept)
 	}
-	if c.name != "" {
-		out.SetHeader(c.name, c.value)
+	if c.credential.name != "" {
+		out.SetHeader(c.credential.name, c.credential.value)
 	}
 	if s.tracer != nil {
 		var step telemetry.Span

@@ -25,7 +25,8 @@ type Config struct {
 	MaxResponseBytes int64 `yaml:"max_response_bytes" above:"0" max:"1GiB"`
 	// MaxRecords is how many records one list may have; one with more is refused.
 	MaxRecords int `yaml:"max_records" min:"1"`
-	// MaxConcurrent is how many fetches run at a time; one more is refused, never queued.
+	// MaxConcurrent is how many requests are under way at a time, of every sort. A list that would be one more is refused, never
+	// queued. What a list asks for besides (pages, details, responses) takes up to half of them, and else waits for its own others.
 	MaxConcurrent int `yaml:"max_concurrent" min:"1"`
 	// Headers are sent with every request. They hold no secrets: those go into auth.
 	Headers map[string]string `yaml:"headers"`
@@ -53,7 +54,7 @@ type Config struct {
 	// or 1 without Redis.
 	MaxNodes int `yaml:"max_nodes" min:"0" max:"1000"`
 
-	// MaxConcurrentPerAccount is how many of max_concurrent one account may take,
+	// MaxConcurrentPerAccount is how many of max_concurrent one account may take, in the same way,
 	// so that none can keep the others from the legacy. 0: a quarter, at least 1.
 	MaxConcurrentPerAccount int `yaml:"max_concurrent_per_account" min:"0"`
 }
@@ -93,16 +94,17 @@ func (c Config) endpoints() map[string]mapping.EndpointConfig {
 	return all
 }
 
-// BreakerWindow is the time over which breaker.failure_ratio is taken.
+// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken.
 const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is how many fetches of a list there must be in 10 s; of fewer the ratio says nothing. Less is for few callers.
+	// MinRequests is how many fetches there must be in 10 s; of fewer the ratio says nothing. Less is for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio opens the breaker: 0.5 when half of the fetches fail.
+	// FailureRatio opens the breaker: with 0.5 an account fails when half of its fetches do, and the legacy when half of the accounts do.
+	// One account that fails beside others that work opens nothing; one that fails alone is held alone.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long nothing is fetched, so that the legacy can recover; then one list is, as a probe.
+	// OpenFor is how long nothing is fetched, so that the legacy can recover; then one list at a time is, as a probe.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 

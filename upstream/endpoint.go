@@ -1,22 +1,13 @@
 package upstream
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
-
-	breakers "inquiry-gateway/internal/breaker"
 )
 
 // endpoint is what the gateway knows of one list of the legacy system, whatever
@@ -24,120 +15,80 @@ import (
 // are safe for concurrent use.
 type endpoint struct {
 	bulkhead *bulkhead // one for both lists
-	breaker  *breaker
+	breaker  *breaker  // outlives a change of base_url, too, as its gauge does
 	budget   *budget
 	hold     *hold
 	outage   *outage
 	foreign  *seldom // records of other accounts, in the log
+	invalid  *seldom // records that the mapping refused, in the log
 }
 
-// newEndpoint makes what is known at the start: nothing. The breaker is put in by itself.
-func newEndpoint(places *bulkhead) endpoint {
-	return endpoint{places, nil, &budget{tokens: budgetBurst}, &hold{}, &outage{}, &seldom{}}
+// newEndpoint makes what is known at the start: nothing.
+func newEndpoint(places *bulkhead, b *breaker) endpoint {
+	return endpoint{places, b, &budget{tokens: budgetBurst}, &hold{}, &outage{}, &seldom{}, &seldom{}}
 }
 
-// bulkhead counts the fetches that are under way, of all accounts and of each: no
-// account takes all places. An account with nothing under way takes no memory.
+// bulkhead has the places that requests to the legacy are made in, of all accounts and of
+// each: no account takes all. A list that is being fetched has one, in which one of its
+// requests at a time is under way. Those that it makes beside that one have their own. A
+// buyer and a seller of one name are two accounts. One with nothing under way takes no memory.
 type bulkhead struct {
 	mu       sync.Mutex
-	underWay int
-	accounts map[string]int
+	taken    int
+	accounts map[place]int
 }
 
-// enter counts a fetch, or refuses it where all or the account's places are taken.
-// Without an error leave must be called.
-func (b *bulkhead) enter(account string, most, mostPerAccount int) error {
+// place is for whom one is taken.
+type place struct{ kind, account string }
+
+// enter takes a place, or refuses it where all or the account's are taken. Without an
+// error leave must be called.
+func (b *bulkhead) enter(p place, most, mostPerAccount int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.accounts[account] >= mostPerAccount:
-		return notAsked(reasonAccountFull, time.Second, "%d fetches of the account are under way", mostPerAccount)
-	case b.underWay >= most:
-		return notAsked(reasonFull, time.Second, "%d fetches are under way", most)
+	case b.accounts[p] >= mostPerAccount:
+		return notAsked(reasonAccountFull, time.Second, "the %d places of the account are taken", mostPerAccount)
+	case b.taken >= most:
+		return notAsked(reasonFull, time.Second, "all %d places are taken", most)
 	}
-	if b.accounts == nil {
-		b.accounts = map[string]int{}
-	}
-	b.underWay++
-	b.accounts[account]++
+	b.take(p)
 	return nil
 }
 
-// leave ends a fetch that enter has counted.
-func (b *bulkhead) leave(account string) {
+func (b *bulkhead) take(p place) {
+	if b.accounts == nil {
+		b.accounts = map[place]int{}
+	}
+	b.taken++
+	b.accounts[p]++
+}
+
+// leave gives up a place that enter has given.
+func (b *bulkhead) leave(p place) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.underWay--
-	if b.accounts[account]--; b.accounts[account] == 0 {
-		delete(b.accounts, account)
+	b.taken--
+	if b.accounts[p]--; b.accounts[p] == 0 {
+		delete(b.accounts, p)
 	}
 }
 
-// count is how many fetches are under way.
+// give takes a place beyond all bounds, for who goes on in the one that another is about to
+// leave, and returns what gives it up.
+func (b *bulkhead) give() (leave func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.take(place{})
+	return func() { b.leave(place{}) }
+}
+
+// count is how many places are taken.
 func (b *bulkhead) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.underWay
+	return b.taken
 }
-
-// breaker stops asking for a list that the legacy fails to give. One fetch counts once,
-// by its kind of failure, however many requests it makes.
-type breaker struct {
-	cb        *gobreaker.CircuitBreaker[List]
-	openUntil atomic.Int64 // Unix nanoseconds
-
-	redis redis.Cmdable // where the fleet agrees on one probe; nil: this node probes by itself
-	key   string
-	lease time.Duration // of a probe
-}
-
-// newBreaker gives a closed breaker whose changes show in the metrics and the log.
-func newBreaker(kind string, cfg Config, m *metrics, opts Options) *breaker {
-	b := &breaker{redis: opts.Redis, key: cmp.Or(opts.Prefix, "iq") + ":probe:{" + kind + "}", lease: cfg.Timeout}
-	m.state.Set(0)
-	opens := breakers.Config{Window: BreakerWindow, Least: cfg.Breaker.MinRequests, Ratio: cfg.Breaker.FailureRatio, OpenFor: cfg.Breaker.OpenFor}
-	judge := func(err error) (isWell, counts bool) {
-		v := verdictOf(err)
-		return v == well, v != unknown
-	}
-	b.cb = breakers.New[List](opens, judge, func(from, to gobreaker.State) {
-		if to == gobreaker.StateOpen {
-			b.openUntil.Store(time.Now().Add(cfg.Breaker.OpenFor).UnixNano())
-		}
-		m.state.Set(float64(to))
-		m.transitions[to.String()].Inc()
-		opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String())
-	})
-	return b
-}
-
-// do runs fetch unless the breaker is open. A half-open one lets one fetch of the whole
-// fleet through at a time.
-func (b *breaker) do(ctx context.Context, fetch func() (List, error)) (List, error) {
-	list, err := b.cb.Execute(func() (List, error) {
-		if b.cb.State() != gobreaker.StateHalfOpen || b.redis == nil {
-			return fetch()
-		}
-		// Without an answer of Redis this node probes by itself.
-		if won, err := b.redis.SetNX(ctx, b.key, 1, b.lease).Result(); err == nil && !won {
-			return List{}, notAsked(reasonBreaker, time.Second, "another node asks whether the legacy is well")
-		}
-		list, err := fetch()
-		if verdictOf(err) != atFault { // else the others wait until the lease ends
-			_ = b.redis.Del(context.WithoutCancel(ctx), b.key).Err()
-		}
-		return list, err
-	})
-	switch {
-	case errors.Is(err, gobreaker.ErrOpenState):
-		return List{}, notAsked(reasonBreaker, time.Until(time.Unix(0, b.openUntil.Load())), "%w", err)
-	case errors.Is(err, gobreaker.ErrTooManyRequests): // another caller's probe is under way
-		return List{}, notAsked(reasonBreaker, time.Second, "%w", err)
-	}
-	return list, err
-}
-
-func (b *breaker) state() gobreaker.State { return b.cb.State() }
 
 // budget is a token bucket: every request puts a part of a token in, every
 // repeat takes a whole one out. So a legacy system that is down gets a tenth
@@ -163,14 +114,15 @@ func (b *budget) deposit() {
 	b.tokens = min(b.tokens+budgetShare, budgetBurst)
 }
 
-// withdraw takes the token for one repeat, if there is one.
-func (b *budget) withdraw() bool {
+// withdraw takes the tokens for so many repeated requests, if there is one. What is missing
+// is a debt, which later requests pay back.
+func (b *budget) withdraw(requests int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tokens < 1 {
 		return false
 	}
-	b.tokens--
+	b.tokens -= float64(requests)
 	return true
 }
 
@@ -248,12 +200,13 @@ type outage struct {
 	own   seldom    // failures of one account's list
 }
 
-// failed notes a fetch that failed. One that was not made says nothing.
-func (o *outage) failed(log *slog.Logger, kind, account string, e *Error, now time.Time) {
+// failed notes a fetch that failed; own: for a reason of its account's. One that was not
+// made says nothing.
+func (o *outage) failed(log *slog.Logger, kind, account string, e *Error, own bool, now time.Time) {
 	if e.Refused() || e.Kind == KindBug {
 		return
 	}
-	if verdictOf(e) != atFault {
+	if own || verdictOf(e) != atFault {
 		if untold, tell := o.own.add(1, now); tell {
 			log.Warn("a list cannot be fetched from the legacy system", "kind", kind, "account", account, "reason", e.Reason, "error", e.Error(), "not_told_before", untold)
 		}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -39,8 +40,8 @@ func TestCallersWhoLeave(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if f.BreakerState("buyer") != "closed" || f.metric(t, "requests_total", "canceled") != 3 || f.calls.Load() != 3 {
-			t.Errorf("the breaker is %s after %d requests", f.BreakerState("buyer"), f.calls.Load())
+		if f.BreakerState("buyer", "") != "closed" || f.metric(t, "requests_total", "canceled") != 3 || f.calls.Load() != 3 {
+			t.Errorf("the breaker is %s after %d requests", f.BreakerState("buyer", ""), f.calls.Load())
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -97,14 +98,14 @@ func TestOneProbeAtATime(t *testing.T) {
 			t.Errorf("a second one: %v after %d requests", err, f.calls.Load())
 		}
 		probe.Wait()
-		if f.BreakerState("buyer") != "half-open" {
-			t.Errorf("%s when the caller has left", f.BreakerState("buyer"))
+		if f.BreakerState("buyer", "") != "half-open" {
+			t.Errorf("%s when the caller has left", f.BreakerState("buyer", ""))
 		}
 	})
 }
 
 // The fleet's ceiling counts every request: pages, repeats, sign-ins, and those that
-// net/http sends again.
+// net/http sends again. It changes none of them: one without a body is not sent in chunks.
 func TestCeilingCountsEveryRequest(t *testing.T) {
 	list, drop := serveJSON(rows("")), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	const session = "auth: {type: session, password_file: f, login: {path: /login, body: ['{password}']}, token: t}"
@@ -112,13 +113,17 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 		"attempts: 3": {status(502), status(502), list},
 		"buyer: {paging: {style: page, param: p}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
 		session: {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
-		"buyer: {method: POST, body: x, paging: {style: page, param: p}}":  {serveJSON(rows("", "a")), drop, list},
-		"buyer: {paging: {style: page, size: 1, size_param: n, param: p}}": {serveJSON(rows("", "a")), drop, list},
+		"auth: {type: session, username: u, password_file: f, login: {path: /login, basic: true}, token: t}": {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
+		"buyer: {method: POST, paging: {style: page, param: p}}":                                             {serveJSON(rows("", "a")), drop, list},
+		"buyer: {method: POST, body: x, paging: {style: page, param: p}}":                                    {serveJSON(rows("", "a")), drop, list},
+		"buyer: {paging: {style: page, size: 1, size_param: n, param: p}}":                                   {serveJSON(rows("", "a")), drop, list},
 	} {
 		came := 0
 		virtual(t, func(w http.ResponseWriter, r *http.Request) {
-			came++
-			replies[came-1](w, r)
+			if came++; r.ContentLength < 0 || r.TransferEncoding != nil {
+				t.Errorf("%s: request %d is %s with %d bytes, %v", keys, came, r.Method, r.ContentLength, r.TransferEncoding)
+			}
+			replies[min(came, len(replies))-1](w, r)
 		}, keys, func(t *testing.T, f *fixture) {
 			ceiling := quota.NewCeiling(quota.CeilingOptions{})
 			defer ceiling.Close()
@@ -150,8 +155,11 @@ func TestPanics(t *testing.T) {
 					})
 				}
 			})
-			if got := buyer(t, c, "acme"); got != "internal" || c.BreakerState("buyer") != "closed" {
+			if got := buyer(t, c, "acme"); got != "internal" || c.BreakerState("buyer", "") != "closed" {
 				t.Errorf("%s: %s", in, got)
+			}
+			if p, err := c.Explain(t.Context(), acme, 1, Whole); err != nil || asError(p.Problem).Reason != "internal" {
+				t.Errorf("%s, explained: %v %v", in, p.Problem, err)
 			}
 		})
 	}
@@ -200,29 +208,116 @@ func TestBulkhead(t *testing.T) {
 	}
 }
 
-// A list makes several requests at a time, each of which gets a connection at once: waiting
-// for one would look like a legacy that is slow.
-func TestRequestsDoNotWaitForEachOther(t *testing.T) {
-	virtual(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/list" {
-			serveJSON(`{"rows":[`+strings.Repeat(`{"id":"1","t":"a",`+good+`},`, 7)+`{"id":"1","t":"a",`+good+`}]}`)(w, r)
-			return
-		}
-		time.Sleep(time.Second)
+// busy is a legacy system that takes a second for each request, and knows how many it had
+// at a time. Its lists have eight records with a further request each. It signs in who asks
+// for that, and refuses the first token once it has been used.
+type busy struct {
+	mu         sync.Mutex
+	now, most  int
+	requests   int
+	tokens     int
+	tokensLost bool
+}
+
+func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	b.now++
+	b.requests++
+	b.most = max(b.most, b.now)
+	lost := b.tokensLost && r.Header.Get("Authorization") == "Bearer t1"
+	if r.URL.Path == "/login" {
+		b.tokens++
+	}
+	login := fmt.Sprintf(`{"token":"t%d"}`, b.tokens)
+	b.mu.Unlock()
+	time.Sleep(time.Second)
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.now--
+	}()
+	switch {
+	case r.URL.Path == "/login":
+		serveJSON(login)(w, r)
+	case lost:
+		status(401)(w, r)
+	case r.URL.Path == "/list":
+		serveJSON(`{"n":8,"rows":[`+strings.Repeat(`{"id":"1","t":"a",`+good+`},`, 7)+`{"id":"1","t":"a",`+good+`}]}`)(w, r)
+	default:
 		serveJSON(`{"r":[]}`)(w, r)
-	}, `{max_concurrent: 2, max_concurrent_per_account: 2, buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, concurrency: 8}}}}}`,
-		func(t *testing.T, f *fixture) {
+	}
+}
+
+// The legacy never has more requests at a time than max_concurrent says, nor of one account
+// than max_concurrent_per_account does, whatever a list is made of. No list waits for itself,
+// and what a list asks for beside its first request leaves half of the places to others.
+func TestRequestsAtATime(t *testing.T) {
+	const (
+		details = `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, concurrency: 8}}}}`
+		pages   = `buyer: {paging: {style: page, param: p, total: n, concurrency: 8, max_pages: 8}, max_records: 64}`
+		session = `auth: {type: session, password_file: f, login: {path: /login, body: ["{password}"]}, token: token}`
+	)
+	for _, tc := range []struct {
+		bounds, keys string
+		accounts     string // a list each
+		most         int    // requests at a time
+		took         time.Duration
+	}{
+		{"max_concurrent: 1", details, "acme", 1, 9 * time.Second},
+		{"max_concurrent: 2", details, "acme other", 2, 9 * time.Second},
+		{"max_concurrent: 4", details, "acme", 1, 9 * time.Second},
+		{"max_concurrent: 4\nmax_concurrent_per_account: 4", details, "acme", 2, 5 * time.Second},
+		{"max_concurrent: 8\nmax_concurrent_per_account: 8", details, "acme", 4, 3 * time.Second},
+		{"max_concurrent: 8\nmax_concurrent_per_account: 8", details, "acme acme acme acme acme acme acme acme", 8, 9 * time.Second},
+		{"max_concurrent: 64", details, "acme", 8, 2 * time.Second},
+		{"max_concurrent: 64", details, "a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5 6", 32, 9 * time.Second},
+		{"max_concurrent: 1", session + "\n" + details, "acme", 1, 12 * time.Second}, // two sign-ins, and one refusal
+		{"max_concurrent: 64", session + "\n" + details, "acme", 8, 5 * time.Second},
+	} {
+		system := &busy{}
+		virtual(t, system.ServeHTTP, tc.bounds+"\n"+tc.keys, func(t *testing.T, f *fixture) {
+			system.tokensLost = strings.Contains(tc.keys, session)
 			begin := time.Now()
 			var lists sync.WaitGroup
-			for range 2 {
+			for _, account := range strings.Fields(tc.accounts) {
 				lists.Go(func() {
-					if got := buyer(t, f.Client, "acme"); got != "ok" || time.Since(begin) != time.Second {
-						t.Errorf("%s after %v", got, time.Since(begin))
+					if got := buyer(t, f.Client, account); got != "ok" {
+						t.Errorf("%s: %s: %s", tc.bounds, account, got)
 					}
 				})
 			}
 			lists.Wait()
+			if took := time.Since(begin); system.most != tc.most || took != tc.took || f.metric(t, "in_flight") != 0 {
+				t.Errorf("%s %s: %d requests at a time in %v, want %d in %v; %v are under way", tc.bounds, tc.keys, system.most, took, tc.most, tc.took, f.metric(t, "in_flight"))
+			}
 		})
+	}
+}
+
+// A sign-in that goes on when the list that waited for it has been given up is one of the
+// requests that are under way.
+func TestASignInThatOutlivesItsListHasAPlace(t *testing.T) {
+	s := &signIns{takes: 2 * time.Second}
+	signedIn(t, s, "", func(t *testing.T, f *fixture) {
+		cfg := f.cfg
+		cfg.MaxConcurrent, cfg.Timeout = 1, 5*time.Second
+		c := f.next(t, cfg)
+		if got := buyer(t, c, "acme"); got != "ok" { // the new client's own sign-in
+			t.Fatal(got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Fetch(ctx, Request{Kind: "buyer", Account: "locked"}); asError(err).Reason != "auth" {
+			t.Errorf("without a sign-in in time: %v", err)
+		}
+		if got := buyer(t, c, "acme"); got != "bulkhead_full" || f.metric(t, "in_flight") != 1 {
+			t.Errorf("while the sign-in goes on: %s, %v places are taken", got, f.metric(t, "in_flight"))
+		}
+		time.Sleep(2 * time.Second)
+		if got := buyer(t, c, "acme"); got != "ok" || f.metric(t, "in_flight") != 0 {
+			t.Errorf("after it: %s, %v places are taken", got, f.metric(t, "in_flight"))
+		}
+	})
 }
 
 // A client that takes the place of another goes on with what is known of the legacy, as
@@ -235,7 +330,7 @@ func TestWhatOutlivesAReload(t *testing.T) {
 		failed, held string  // why there is no list
 	}{
 		{func(c *Config) { c.MaxRecords++ }, 2, true, "breaker_open", "held_back"},
-		{func(c *Config) { c.Breaker.OpenFor *= 2 }, 0, true, "status_5xx", "held_back"},
+		{func(c *Config) { c.Breaker.OpenFor *= 2 }, 2, true, "breaker_open", "held_back"},
 		{func(c *Config) { c.BaseURL += "/" }, 0, true, "status_5xx", "throttled"},
 		{func(c *Config) { c.Headers = map[string]string{"X-A": "b"} }, 2, false, "breaker_open", "held_back"},
 	} {

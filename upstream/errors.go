@@ -23,7 +23,7 @@ type Error struct {
 	// bulkhead_full, account_bulkhead_full, held_back, ceiling, throttled, connect, tls,
 	// truncated, read, timeout, canceled, status_2xx to status_5xx, media_type, encoding,
 	// charset, json, xml, fault, expect, items, record, owner, too_large, too_many,
-	// account, auth, paging, internal.
+	// account, auth, paging, changed, internal.
 	Reason string
 	Wait   time.Duration // after which the list may be asked for again; 0: nobody knows
 	Err    error         // for logs: without content, ids and query values

@@ -9,19 +9,29 @@ import (
 	"time"
 
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
 
 // Explained is a list and what it looks like through the mapping.
 type Explained struct {
 	First    address.Request // the one that the list begins with
+	Further  []Further       // the first of each sort that follows the list
 	Unasked  bool            // no record can have the filter values: a fetch would not ask
 	Took     time.Duration   // until the first reply was there
 	Reply    string          // its body, as the mapping reads it
 	NextPage string          // where the list goes on after it, or why it cannot
 	Problem  error           // why the list as a whole cannot be used; an *Error
-	Served   []Inquiry       // what a caller would get; nil with a Problem
+	Refused  error           // what a fetch would have failed with; an *Error, nil: it would not
+	Served   []Inquiry       // what a caller would get where the list is not refused; nil with a Problem
 	mapping.Explanation
+}
+
+// Further is a request for what the list does not tell of its records.
+type Further struct {
+	For   string // details or responses
+	Times int    // how many requests of this sort there are
+	address.Request
 }
 
 // Depth is how much of a list is explained.
@@ -35,29 +45,37 @@ const (
 )
 
 // Explain reads a list for a person who writes a mapping. Filters are sent but not
-// applied. Neither breaker nor bulkhead come into it, and the first request is made once.
+// applied. The breaker does not come into it, and the first request is made once.
 // So many records are shown field by field. The error is for a kind or account that makes
 // no request; everything that is wrong with the replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int, depth Depth) (*Explained, error) {
+func (c *Client) Explain(ctx context.Context, want Request, show int, depth Depth) (e *Explained, err error) {
 	s, ok := c.sources[want.Kind]
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
 	ask, impossible := s.plan.Ask(want)
 	f, x := s.newFetch(want), s.plan.Explainer(want, show)
-	f.keepResponses = math.MaxInt
-	pages := f.newPager(s.plan.Paging, ask, &s.plan.Format, x)
+	x.Allow, f.keepResponses = f.allow, math.MaxInt
+	pages := f.newPager(s.plan, ask, x)
 	first, err := ask.Page(pages.values(0, 0))
 	if err != nil {
 		return nil, err
 	}
-	e := &Explained{First: first, Unasked: impossible}
+	if err = s.bulkhead.enter(f.place(), s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
+		return nil, err
+	}
+	defer s.bulkhead.leave(f.place())
+	e = &Explained{First: first, Unasked: impossible}
+	defer f.opts.Panics.Catch(func(p any) { e.Problem = bug(p) })
 	if err = f.explain(ctx, pages, x, e, depth); err != nil {
 		e.Problem = asError(err)
 	}
 	x.Finish()
 	e.Explanation = x.Explanation
-	if err == nil && e.Reply != "" {
+	if e.Refused = e.Problem; x.Refusal != nil { // which comes first
+		e.Refused = asError(x.Refusal)
+	}
+	if err == nil {
 		e.Served = x.List
 	}
 	return e, nil
@@ -66,16 +84,17 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, depth Dept
 // explain makes the requests of a fetch, or the first of each sort.
 func (f *fetch) explain(ctx context.Context, pages *pager, x *mapping.Explainer, e *Explained, depth Depth) error {
 	start := time.Now()
-	r, err := f.signed(f.bounded(f.send))(ctx, &call{fetch: f, asked: e.First, format: pages.format})
+	r, err := f.once()(ctx, &call{fetch: f, asked: e.First, format: &pages.plan.Format})
 	e.Took = time.Since(start)
-	switch {
-	case err != nil:
-	case r.empty():
-	case depth == Whole || pages.Style == mapping.PageNone:
+	if err != nil {
+		return err
+	}
+	if !r.empty() {
 		e.NextPage, e.Reply = pages.following(r, pages.ask, e.First), r.body
+	}
+	if depth == Whole || pages.Style == mapping.PageNone {
 		err = pages.readFrom(ctx, e.First, r)
-	default:
-		e.NextPage, e.Reply = pages.following(r, pages.ask, e.First), r.body
+	} else if !r.empty() {
 		err = pages.firstOnly(r)
 	}
 	if err != nil {
@@ -87,7 +106,7 @@ func (f *fetch) explain(ctx context.Context, pages *pager, x *mapping.Explainer,
 		}
 		return nil
 	}
-	return f.explainFurther(ctx, x, depth == Whole)
+	return f.explainFurther(ctx, x, e, depth == Whole)
 }
 
 // firstOnly maps the first page of a list. One without records may tell that there are some.
@@ -96,7 +115,7 @@ func (l *pager) firstOnly(r reply) error {
 	if err != nil || n > 0 || !l.tellsLength() {
 		return err
 	}
-	length, err := l.length(r)
+	length, err := l.told(r)
 	if err == nil && length > 0 {
 		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", length)
 	}
@@ -110,12 +129,13 @@ const (
 )
 
 // explainFurther asks for details and responses, if the list needs any.
-func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, whole bool) error {
+func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, e *Explained, whole bool) error {
 	details, responses := explainedDetails, explainedResponses
 	if whole {
 		details, responses = math.MaxInt, math.MaxInt
 	}
 	if batches := x.DetailBatches(details); len(batches) > 0 {
+		e.further("details", f, f.plan.Details, batches)
 		replies, err := f.batches(ctx, f.plan.Details, batches)
 		if err == nil {
 			err = x.AddDetails(replies)
@@ -128,6 +148,7 @@ func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, whole 
 	if len(batches) == 0 {
 		return nil
 	}
+	e.further("responses", f, f.plan.Second, batches)
 	replies, err := f.batches(ctx, f.plan.Second, batches)
 	if err != nil {
 		err = asError(err)
@@ -135,13 +156,25 @@ func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, whole 
 	return x.AddResponses(replies, err)
 }
 
+// further notes the first request for the batches, if it can be made.
+func (e *Explained) further(what string, f *fetch, s *mapping.Second, batches [][]string) {
+	ask, _, err := s.Request(f.want.Account, batches[0])
+	if err != nil {
+		return
+	}
+	if first, err := ask.Page(paging{s.Paging}.values(0, 0)); err == nil {
+		e.Further = append(e.Further, Further{what, len(batches), first})
+	}
+}
+
 // following says for a person where the list goes on, or why it cannot.
 func (p paging) following(r reply, ask mapping.Asking, first address.Request) (next string) {
-	var err error
+	err := jsonwalk.Check(r.body)
 	switch {
-	case p.tellsLength():
+	case err != nil:
+	case p.tellsLength() && (p.numbers() || p.Style == mapping.PageNone):
 		var length int
-		length, err = p.length(r)
+		length, err = p.told(r)
 		next = strconv.Itoa(length) + " pages in all"
 		if p.countsRecords() {
 			next = strconv.Itoa(length) + " records in all"

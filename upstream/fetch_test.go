@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -171,6 +173,76 @@ func TestRepliesAreBoundedTogether(t *testing.T) {
 	}
 }
 
+// A reply that is no JSON is refused for that, whatever of it is read before its records.
+func TestMalformedReplies(t *testing.T) {
+	const page = "buyer: {paging: {style: page, param: p, %s: v}}"
+	reads := map[string]string{
+		"expect":      "buyer: {expect: [{path: v, equals: 0, missing: include}]}",
+		"a look-up":   "buyer: {fields: {title: {path: [], lookup: {in: table, key: v, by: s, take: t}}}}",
+		"look-ups":    "buyer: {fields: {responses: {lookup: {in: table, key: [s, v], by: [s, v]}}}}",
+		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, equals: 1}]}}`,
+		"total":       fmt.Sprintf(page, "total"),
+		"total_pages": fmt.Sprintf(page, "total_pages"),
+		"more":        fmt.Sprintf(page, "more"),
+		"cursor":      "buyer: {paging: {style: cursor, param: p, cursor: v}}",
+		"next":        "buyer: {paging: {style: next_url, next: v}}",
+	}
+	for read, keys := range reads {
+		for _, value := range []string{`"\u1"`, `"\u12G4"`, `"\ud83d\u1"`, `"\x"`, "\"\x00\"", `"\`, `"\u`, `"\u1`, `"`, strings.Repeat(`[`, 1<<14)} {
+			for _, body := range []string{`{"v":` + value, `{"table":[{"s":"N","t":"x","v":` + value, `{"rows":[],"v":` + value + `}`, `{"v":` + value + `,"rows":[],"table":[{"v":` + value + `}]}`} {
+				virtual(t, func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/login" {
+						serveJSON(`{"t":"x"}`)(w, r)
+						return
+					}
+					serveJSON(body)(w, r)
+				}, keys, func(t *testing.T, f *fixture) {
+					short := body[:min(len(body), 60)]
+					if got := buyer(t, f.Client, "acme"); got != "json" {
+						t.Errorf("%s, %s: %s", read, short, got)
+					}
+					for _, depth := range []Depth{FirstReply, FirstOfEach, Whole} {
+						if p, err := f.Explain(t.Context(), acme, 3, depth); err != nil || asError(p.Problem).Reason != "json" {
+							t.Errorf("%s, %s, explained: %v %v", read, short, p.Problem, err)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// What look-ups give counts as often as it is named, so that a small reply is no large list:
+// of an entry of 60 KB that is named 7,000 times 400 MB would be held.
+func TestLookupsAreBounded(t *testing.T) {
+	entry := func(text string) string {
+		return `{"k":1,"c":"` + strings.Repeat(text, 60_000/len(text)) + `",` + good + `}`
+	}
+	for what, keys := range map[string]string{
+		"responses": "responses: {items: by, lookup: {in: table, key: k, by: k}}",
+		"a text":    "content: {path: [], lookup: {in: table, key: k, by: by.0.k, take: c}}",
+	} {
+		for text, entry := range map[string]string{"plain": entry("x"), "escaped": entry(`\n`)} {
+			for names, reason := range map[int]string{1: "ok", 20: "ok", 7_000: "too_large"} {
+				body := `{"rows":[{"t":"a",` + good + `,"by":[` + strings.Repeat(`{"k":1},`, names-1) + `{"k":1}]}],"table":[` + entry + `]}`
+				if what == "a text" {
+					record := `{"t":"a",` + good + `,"by":[{"k":1}]}`
+					body = `{"rows":[` + strings.Repeat(record+",", names-1) + record + `],"table":[` + entry + `]}`
+				}
+				virtual(t, serveJSON(body), "{max_response_bytes: 2097152, buyer: {fields: {"+keys+"}}}", func(t *testing.T, f *fixture) {
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					got := buyer(t, f.Client, "acme")
+					runtime.ReadMemStats(&after)
+					if held := (after.TotalAlloc - before.TotalAlloc) >> 20; got != reason || held > 16 {
+						t.Errorf("%s, %s, named %d times in a reply of %d KB: %s, %d MiB", what, text, names, len(body)>>10, got, held)
+					}
+				})
+			}
+		}
+	}
+}
+
 // A fingerprint changes with what decides on its kind's list, and with nothing else.
 func TestFingerprint(t *testing.T) {
 	of := func(change func(*Config)) map[string]string {
@@ -213,7 +285,7 @@ func TestOneListOnly(t *testing.T) {
 		t.Errorf("the list that there is not: %v; lists %v", err, one.Fingerprints())
 	}
 	both, err := New(configFrom(t, section), Options{Before: one})
-	if err != nil || both.BreakerState("seller") != "closed" || one.BreakerState("seller") != "" {
+	if err != nil || both.BreakerState("seller", "") != "closed" || one.BreakerState("seller", "") != "" {
 		t.Errorf("with both: %v", err)
 	}
 }

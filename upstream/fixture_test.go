@@ -52,12 +52,16 @@ seller:
 // good is what each record of theirs has.
 const good = `"s":"N","at":"2026-01-02T03:04:05Z"`
 
-// rows is a reply with records of these titles, and with more members beside them.
+// answers counts the replies that rows made.
+var answers atomic.Int64
+
+// rows is a reply with records of these titles, and with more members beside them: no two
+// replies are the same.
 func rows(more string, titles ...string) string {
 	for i, title := range titles {
 		titles[i] = fmt.Sprintf(`{"t":"%s",%s}`, title, good)
 	}
-	return `{"rows":[` + strings.Join(titles, ",") + `]` + more + `}`
+	return fmt.Sprintf(`{"request_id":"r-%d","took":0.0,"rows":[%s]%s}`, answers.Add(1), strings.Join(titles, ","), more)
 }
 
 // configFrom decodes sections one over the other, as the program does with the defaults.
@@ -219,4 +223,7 @@ func serveAs(code int, media, body string) http.HandlerFunc {
 }
 
 // hang answers nothing until the client goes away.
-func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+func hang(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that it goes
+	<-r.Context().Done()
+}

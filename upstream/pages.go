@@ -22,24 +22,51 @@ type pager struct {
 	*fetch
 	paging
 	taker
+	plan     *mapping.Plan
 	ask      mapping.Asking
-	format   *mapping.Format // of the replies
 	end      mapping.End
-	answered time.Time // when the first reply was there
+	length   int             // of the whole list, as each page tells it
+	items    map[string]bool // of the pages before, as they came
+	answered time.Time       // when the first reply was there
 }
 
 // taker maps the replies of a list; they come in order.
 type taker interface {
 	Take(body string) (records int, err error)
-	// NoItems tells whether the last reply had nothing at the path of its items, which
-	// items_optional allows.
-	NoItems() bool
-	// CheckEnd refuses a list that goes on after its last reply.
+	// ItemsText is what holds the items of the last reply, as it came. It is empty where
+	// nothing is at their path, which items_optional allows.
+	ItemsText() string
+	// CheckEnd refuses a list that goes on after its last reply, or has a record twice.
 	CheckEnd(mapping.PagingConfig, mapping.End) error
 }
 
-func (f *fetch) newPager(cfg mapping.PagingConfig, ask mapping.Asking, format *mapping.Format, take taker) *pager {
-	return &pager{fetch: f, paging: paging{cfg}, ask: ask, format: format, taker: take}
+func (f *fetch) newPager(plan *mapping.Plan, ask mapping.Asking, take taker) *pager {
+	return &pager{fetch: f, paging: paging{plan.Paging}, taker: take, plan: plan, ask: ask, items: map[string]bool{}}
+}
+
+// readList reads all pages of the list. One that changed meanwhile is read once more, as far
+// as the budget of repeats and the time of the request allow it.
+func (f *fetch) readList(ctx context.Context, ask mapping.Asking) (m *mapping.Builder, pages *pager, err error) {
+	var changed error
+	for start := time.Now(); ; {
+		m = f.plan.NewBuilder(f.want)
+		m.Allow = f.allow
+		pages = f.newPager(f.plan, ask, m)
+		err = pages.read(ctx)
+		switch took := time.Since(start); {
+		case changed != nil && err != nil && ctx.Err() != nil:
+			return m, pages, changed // there was no time for the second reading
+		case err == nil, changed != nil, asError(err).Reason != mapping.ReasonChanged:
+			return m, pages, err
+		default:
+			deadline, ok := ctx.Deadline()
+			if ok && time.Until(deadline) <= took || !f.budget.withdraw(pages.end.Pages) {
+				return m, pages, err
+			}
+		}
+		changed, f.allowed = err, newAllowance(f.cfg.MaxResponseBytes)
+		f.metrics.retries[mapping.ReasonChanged].Inc()
+	}
 }
 
 // read maps all pages.
@@ -61,13 +88,18 @@ func (l *pager) readFrom(ctx context.Context, r address.Request, first reply) er
 	n, err := l.add(ctx, &first, r.URL)
 	switch {
 	case err != nil || first.empty() || l.Style == mapping.PageNone:
-	case l.tellsLength():
-		err = l.allAtOnce(ctx, first, n)
+	case l.tellsLength() && l.numbers():
+		err = l.allAtOnce(ctx, n)
 	default:
 		err = l.oneByOne(ctx, r, first, n)
 	}
-	if err != nil {
+	switch came := l.end.Records; {
+	case err != nil:
 		return err
+	case l.countsRecords() && came < l.length:
+		return pagingError("%d records were announced, %d came", l.length, came)
+	case l.countsRecords() && came > l.length:
+		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", l.length, came)
 	}
 	l.end.Next = linkNext(l.end.Header.Values("Link"))
 	return l.CheckEnd(l.PagingConfig, l.end)
@@ -88,10 +120,11 @@ func (l *pager) page(index, records int) (address.Request, error) {
 
 // get asks for one page.
 func (l *pager) get(ctx context.Context, r address.Request) (reply, error) {
-	return l.do(ctx, &call{fetch: l.fetch, asked: r, format: l.format})
+	return l.do(ctx, &call{fetch: l.fetch, asked: r, format: &l.plan.Format})
 }
 
-// add maps a page and gives the number of its records.
+// add maps a page and gives the number of its records. Its items must differ from those of
+// all pages before it. What stands around them may have a time or the id of the request.
 func (l *pager) add(ctx context.Context, p *reply, address string) (records int, err error) {
 	if p.empty() {
 		return 0, nil
@@ -100,21 +133,38 @@ func (l *pager) add(ctx context.Context, p *reply, address string) (records int,
 	defer step.End()
 	records, err = l.Take(p.body)
 	endStep(step, records, err)
-	p.none = l.NoItems()
+	items := l.ItemsText()
+	p.none = items == ""
 	l.end.Address, l.end.Header = address, p.header
 	l.end.Records += records
 	l.end.Pages++
-	return records, err
+	switch {
+	case err != nil:
+		return records, err
+	case records > 0 && l.items[items]:
+		return records, pagingError("page %d is a page before it again; does the legacy system know what tells it the page?", l.end.Pages)
+	case records > 0:
+		l.items[items] = true
+	}
+	if l.tellsLength() {
+		told, err := l.told(*p)
+		if l.end.Pages == 1 {
+			l.length = told
+		}
+		if err == nil && told != l.length {
+			// Records may have moved from one page to another unseen.
+			err = invalidReply(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", l.end.Pages)
+		}
+		return records, err
+	}
+	return records, nil
 }
 
 // oneByOne reads the pages after the first, which is p with n records, until one is the
 // last.
 func (l *pager) oneByOne(ctx context.Context, r address.Request, p reply, n int) (err error) {
-	seen, before := map[address.Request]bool{r: true}, ""
+	seen := map[address.Request]bool{r: true}
 	for page := 1; ; page++ {
-		if n > 0 && l.numbers() && p.body == before {
-			return pagingError("page %d is the page before again; does the legacy know what tells it the page?", page)
-		}
 		if r, err = l.after(p, n, page, r); err != nil || r.URL == "" {
 			return err
 		}
@@ -124,14 +174,29 @@ func (l *pager) oneByOne(ctx context.Context, r address.Request, p reply, n int)
 		if page >= l.MaxPages {
 			return pagingError("the list has more than %d pages", l.MaxPages)
 		}
-		seen[r], before = true, p.body
-		if p, err = l.get(ctx, r); err != nil || p.empty() {
+		seen[r] = true
+		if p, err = l.get(ctx, r); err != nil {
 			return err
+		}
+		if p.empty() {
+			return l.gone(p, page+1)
 		}
 		if n, err = l.add(ctx, &p, r.URL); err != nil {
 			return err
 		}
 	}
+}
+
+// gone says what it means that a page after the first has a status of an empty list. It is
+// the end where nobody has named the page, or all records are there. A page that the legacy
+// itself has named may be lost.
+func (l *pager) gone(p reply, page int) error {
+	guessed := l.numbers() || l.plan.OwnCursor()
+	if guessed && !l.tellsMore() || l.countsRecords() && l.end.Records == l.length {
+		return nil
+	}
+	return pagingError("page %d, which the page before names, has the status %d, one of reply.empty_statuses: is it lost? Where the last page names one, too, "+
+		"let paging.more or paging.last tell the end, or paging.total that all records are there", page, p.status)
 }
 
 // after gives the request for the page after the current one, which is p with n records;
@@ -156,22 +221,18 @@ func (l *pager) after(p reply, n, page int, current address.Request) (address.Re
 
 // allAtOnce reads the rest of a list whose first page, with so many records, tells how
 // long it is: at the same time, and takes the pages in order. A page has as many records
-// as the first: a legacy may send fewer than were asked for. The length must be the same
-// on all of them, or the list has changed in between, and records may have moved from one
-// page to another unseen.
-func (l *pager) allAtOnce(ctx context.Context, first reply, size int) error {
-	length, err := l.length(first)
-	pages := length
+// as the first: a legacy may send fewer than were asked for.
+func (l *pager) allAtOnce(ctx context.Context, size int) error {
+	pages := l.length
 	switch {
-	case err != nil:
-		return err
-	case !l.countsRecords():
-	case length > l.plan.MaxRecords:
-		return invalidReply("too_many", "the list has %d records, more than %d", length, l.plan.MaxRecords)
-	case length > 0 && size == 0:
-		return pagingError("the list has %d records but its first page has none", length)
-	case length > 0:
-		pages = (length + size - 1) / size
+	case l.countsRecords() && l.length > l.plan.MaxRecords:
+		return invalidReply("too_many", "the list has %d records, more than %d", l.length, l.plan.MaxRecords)
+	case l.countsRecords() && l.length > 0 && size == 0:
+		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", l.length)
+	case l.countsRecords() && l.length > 0:
+		pages = (l.length + size - 1) / size
+	case pages > 1 && size == 0:
+		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", pages)
 	}
 	if pages > l.MaxPages {
 		return pagingError("the list has %d pages, more than %d", pages, l.MaxPages)
@@ -193,23 +254,15 @@ func (l *pager) allAtOnce(ctx context.Context, first reply, size int) error {
 	}
 	for i, p := range replies {
 		n, err := l.add(ctx, &p, asked[i].URL)
-		if err == nil && (p.empty() || n == 0 && i < len(replies)-1) {
-			err = pagingError("page %d of %d is empty", i+2, pages)
-		}
-		if err == nil && n > 0 && p.body == first.body {
-			err = pagingError("page %d is the first page again; does the legacy know what tells it the page?", i+2)
-		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case !p.empty() && (n > 0 || l.countsRecords() && i == len(replies)-1): // what is missing then shows in the total
+		case i == len(replies)-1:
+			return pagingError("page %d, the last, is empty; does the legacy system count pages from another number than paging.first?", i+2)
+		default:
+			return pagingError("page %d of %d is empty", i+2, pages)
 		}
-		if told, err := l.length(p); err != nil {
-			return err
-		} else if told != length {
-			return pagingError("the list changed while it was read: page %d tells another length than the first", i+2)
-		}
-	}
-	if came := l.end.Records; l.countsRecords() && came < length {
-		return pagingError("%d records were announced, %d came", length, came)
 	}
 	return nil
 }
@@ -252,8 +305,8 @@ func (p paging) tellsLength() bool {
 // countsRecords tells whether that length counts records, not pages.
 func (p paging) countsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
-// length gives what the legacy says of it: records, or pages if only those are told.
-func (p paging) length(r reply) (int, error) {
+// told gives what a page says of the length: records, or pages if only those are told.
+func (p paging) told(r reply) (int, error) {
 	text := r.header.Get(p.TotalHeader)
 	switch {
 	case p.Total != "":
@@ -261,11 +314,11 @@ func (p paging) length(r reply) (int, error) {
 	case p.TotalHeader == "":
 		text = jsonwalk.Lookup(r.body, p.TotalPages).Plain()
 	}
-	if text = strings.TrimSpace(text); text == "" && r.none {
+	if strings.TrimSpace(text) == "" && r.none {
 		return 0, nil
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 {
+	n, ok := jsonwalk.Count(text)
+	if !ok || n < 0 {
 		return 0, pagingError("the reply does not tell how long the list is")
 	}
 	return n, nil
@@ -277,16 +330,17 @@ func (p paging) tellsMore() bool { return p.More != "" || p.Last != "" }
 // more reads the truth value that says whether another page follows. Anything
 // else there is an error: guessed, it would cut the list short.
 func (p paging) more(r reply) (bool, error) {
-	switch v := jsonwalk.Lookup(r.body, p.More+p.Last); {
-	case v.Kind == jsonwalk.Bool, v.Raw == `"true"`, v.Raw == `"false"`: // XML has texts only
-		return (v.String() == "true") == (p.Last == ""), nil
+	v := jsonwalk.Lookup(r.body, p.More+p.Last)
+	is, ok := v.Truth()
+	switch {
+	case ok:
+		return is == (p.Last == ""), nil
 	case !v.Present() && r.none:
 		return false, nil // a reply that says nothing at all is the end
 	case !v.Present():
 		return false, pagingError("the reply does not tell whether another page follows")
-	default:
-		return false, pagingError("what tells whether another page follows is neither true nor false")
 	}
+	return false, pagingError("what tells whether another page follows is neither true nor false, Y nor N, 1 nor 0")
 }
 
 // next gives the request for the page after r, without a URL after the last. A URL

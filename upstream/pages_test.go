@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"inquiry-gateway/upstream/mapping"
@@ -92,6 +94,170 @@ func TestPages(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// pagedSystem is a legacy system whose list of six records comes in pages of two, and
+// which says nothing of it but what it has to. What is wrong with it is in cut.
+type pagedSystem struct {
+	tells  string // how the list goes on: words out of total, pages, more, cursor, next, link, header
+	cut    string
+	xml    bool
+	unkind bool // with a request id and a time in each reply, and numbers as Perl writes them
+	asked  atomic.Int64
+}
+
+func (s *pagedSystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	number := func(name string) int { n, _ := strconv.Atoi(r.URL.Query().Get(name)); return n }
+	page := number("page") + (number("offset")+1)/2 + number("cursor")
+	if s.cut == "the page is not looked at" {
+		page = 0
+	}
+	pages := map[string][][]int{
+		"one record twice, another lost":   {{0, 1}, {1, 2}, {4, 5}},
+		"one record twice in another text": {{0, 1}, {1, 2}, {4, 5}},
+		"a record lost":                    {{0, 1}, {2}, {4, 5}},
+		"a page repeated":                  {{0, 1}, {2, 3}, {2, 3}},
+		"an empty page":                    {{0, 1}, {2, 3}, {}},
+	}[s.cut]
+	if pages == nil {
+		pages = [][]int{{0, 1}, {2, 3}, {4, 5}}
+	}
+	if page >= len(pages) {
+		pages = append(pages, make([][]int, page+1-len(pages))...)
+	}
+	if page == 2 && s.cut == "the last page is gone" {
+		status(http.StatusNotFound)(w, r)
+		return
+	}
+	total := map[string]int{"a total too small": 5, "a total too large": 7, "the total counts pages": 3}[s.cut]
+	if total == 0 {
+		total = 6
+	}
+	form, more := "%d", page < 2
+	if s.unkind {
+		form = "%d.0"
+	}
+	says := map[string]string{
+		"total": fmt.Sprintf(form, total), "pages": fmt.Sprintf(form, 3), "more": strconv.FormatBool(more),
+		"cursor": strconv.Itoa(page + 1), "next": fmt.Sprintf("/list?cursor=%d", page+1),
+	}
+	if !more {
+		says["cursor"], says["next"] = "", ""
+	}
+	if strings.Contains(s.tells, "link") && more {
+		w.Header().Set("Link", "<"+says["next"]+`>; rel="next"`)
+	}
+	if strings.Contains(s.tells, "header") {
+		w.Header().Set("X-Total-Count", says["total"])
+	}
+	var b strings.Builder
+	write := func(name, value string) {
+		if s.xml {
+			fmt.Fprintf(&b, "<%s>%s</%[1]s>", name, value)
+		} else {
+			fmt.Fprintf(&b, `,%q:%q`, name, value)
+		}
+	}
+	asked := strconv.FormatInt(s.asked.Add(1), 10)
+	if s.unkind {
+		write("request_id", "r-"+asked)
+		write("served_at", "2026-01-02T03:04:0"+asked+"Z")
+	}
+	for _, name := range strings.Fields(s.tells) {
+		if value := says[name]; value != "" {
+			write(name, value)
+		}
+	}
+	envelope := b.String()
+	var records []string
+	for _, n := range pages[page] {
+		b.Reset()
+		write("id", fmt.Sprintf("id-000%d", n))
+		write("t", strconv.Itoa(n))
+		write("s", "N")
+		write("at", "2026-01-02T03:04:05Z")
+		if s.cut == "one record twice in another text" {
+			write("read", asked)
+		}
+		records = append(records, b.String())
+	}
+	if s.xml {
+		for i := range records {
+			records[i] = "<row>" + records[i] + "</row>"
+		}
+		serveAs(http.StatusOK, "text/xml", "<list>"+strings.Join(records, "")+envelope+"</list>")(w, r)
+		return
+	}
+	for i := range records {
+		records[i] = "{" + records[i][1:] + "}"
+	}
+	serveJSON(`{"list":{"row":[`+strings.Join(records, ",")+"]"+envelope+"}}")(w, r)
+}
+
+// However a list comes in pages, and however it is cut: it is served whole or refused, and
+// never a part of it.
+func TestWholeOrRefused(t *testing.T) {
+	const untilEmpty, named, goesOn = "page offset", "cursor next_url link_header", "page/more cursor/more"
+	const counts = "page/total page/header offset/total offset/header cursor/total next_url/total link_header/header"
+	styles := map[string][2]string{ // what the system tells, and how that is written
+		"page/total":  {"total", "style: page, param: page, total: list.total"},
+		"page/header": {"header", "style: page, param: page, total_header: X-Total-Count"},
+		"page/pages":  {"pages", "style: page, param: page, total_pages: list.pages"},
+		"page/more":   {"more", "style: page, param: page, more: list.more"},
+		"page":        {"", "style: page, param: page"},
+
+		"offset/total":  {"total", "style: offset, param: offset, total: list.total"},
+		"offset/header": {"header", "style: offset, param: offset, total_header: X-Total-Count"},
+		"offset":        {"", "style: offset, param: offset"},
+
+		"cursor":       {"cursor", "style: cursor, param: cursor, cursor: list.cursor"},
+		"cursor/more":  {"cursor more", "style: cursor, param: cursor, cursor: list.cursor, more: list.more"},
+		"cursor/total": {"cursor total", "style: cursor, param: cursor, cursor: list.cursor, total: list.total"},
+
+		"next_url":           {"next", "style: next_url, next: list.next"},
+		"next_url/total":     {"next total", "style: next_url, next: list.next, total: list.total"},
+		"link_header":        {"link", "style: link_header"},
+		"link_header/header": {"link header", "style: link_header, total_header: X-Total-Count"},
+	}
+	for _, c := range []struct {
+		cut  string
+		says string // of the refusal
+		end  string // styles of systems that end a list in this very way: nothing tells that it is cut
+	}{
+		{"nothing", "", ""},
+		{"the last page is gone", "page 3", untilEmpty},
+		{"an empty page", "", untilEmpty + " " + named + " " + goesOn},
+		{"a page repeated", "again", ""},
+		{"the page is not looked at", "", ""},
+		{"one record twice, another lost", "came before", ""},
+		{"one record twice in another text", "came before", ""},
+		{"a record lost", "6 records were announced, 5 came", untilEmpty + " " + named + " " + goesOn + " page/pages"},
+		{"a total too small", "5 records were announced, 6 came", "-" + counts},
+		{"a total too large", "7 records were announced, 6 came", "-" + counts},
+		{"the total counts pages", "3 records were announced", "-" + counts},
+	} {
+		for name, style := range styles {
+			for _, form := range []string{"", "xml", "unkind", "xml unkind"} {
+				kind := &pagedSystem{tells: style[0], cut: c.cut, xml: strings.Contains(form, "xml"), unkind: strings.Contains(form, "unkind")}
+				reply := "{empty_statuses: [404]}"
+				if kind.xml {
+					reply = "{format: xml, empty_statuses: [404]}"
+				}
+				keys := fmt.Sprintf("buyer: {items: list.row, items_optional: true, reply: %s, paging: {%s}}", reply, style[1])
+				only, isOnly := strings.CutPrefix(c.end, "-")
+				served := c.cut == "nothing" || slices.Contains(strings.Fields(only), name) != isOnly
+				var list List
+				var err error
+				virtual(t, kind.ServeHTTP, keys, func(t *testing.T, f *fixture) { list, err = f.Fetch(t.Context(), acme) })
+				switch reason := asError(err).Reason; {
+				case served && (err != nil || titles(list) != "0 1 2 3 4 5" && !strings.Contains(c.end, name)):
+					t.Errorf("%s, %s, %s: %s, %v", name, c.cut, form, titles(list), err)
+				case !served && (err == nil || reason != "paging" && reason != "changed" || !strings.Contains(err.Error(), c.says)):
+					t.Errorf("%s, %s, %s: served %s, %v, want %q", name, c.cut, form, titles(list), err, c.says)
+				}
+			}
 		}
 	}
 }

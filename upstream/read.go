@@ -1,12 +1,14 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -202,7 +204,7 @@ const unknownSize = 64<<10 - 1
 const via = "1.1 inquiry-gateway"
 
 // newHTTP builds the one client for the legacy system. Its connections have no bound of
-// their own: max_concurrent bounds the fetches, and each of them its requests. A request
+// their own: max_concurrent bounds the requests. A request
 // that waited for a connection here would look like a legacy that is slow. Every request has a
 // deadline by its context, the header's arrival included. It keeps nothing of a
 // reply but its body: no cookies, no redirects, no proxy out of the environment,
@@ -213,6 +215,7 @@ func newHTTP(cfg Config, opts Options) *resty.Client {
 		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	}
 	t := &http.Transport{
+		Proxy:                  eachTime,
 		DialContext:            dial,
 		TLSHandshakeTimeout:    cfg.Timeout,
 		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
@@ -227,16 +230,19 @@ func newHTTP(cfg Config, opts Options) *resty.Client {
 	}
 	client := resty.NewWithClient(&http.Client{Transport: limited{t, opts.Ceiling}, CheckRedirect: noRedirect})
 	client.SetLogger(silent{})
-	client.SetHeaders(cfg.Headers)
-	if client.Header.Get("Accept") == "" { // some want their own media type to be named
-		client.SetHeader("Accept", mapping.AcceptJSON)
-	}
+	client.Header = cfg.common(opts, mapping.AcceptJSON)
 	client.SetHeader("Accept-Encoding", "gzip")
-	client.SetHeader("Via", via)
-	if client.Header.Get("User-Agent") == "" {
-		client.SetHeader("User-Agent", opts.UserAgent)
-	}
 	return client
+}
+
+// common are the headers that all requests have, sign-ins included. accept is for a
+// configuration that names no media type: some systems have one of their own.
+func (c Config) common(opts Options, accept string) http.Header {
+	h := http.Header{"Accept": {accept}, "Via": {via}, "User-Agent": {opts.UserAgent}}
+	for name, value := range c.Headers {
+		h.Set(name, value)
+	}
+	return h
 }
 
 // noRedirect makes a redirect an ordinary reply, which is then refused by its
@@ -252,56 +258,39 @@ func (silent) Debugf(string, ...any) {}
 
 // limited takes a token of the ceiling for each request that the chain does not: a
 // sign-in, and one that net/http sends again where the legacy has closed the connection
-// meanwhile. It rewinds the body before, so that a request without one gets an empty one.
+// meanwhile.
 type limited struct {
 	*http.Transport
 	ceiling *quota.Ceiling
 }
 
+// againKey is where a request's context has what is called each time that it is sent.
+type againKey struct{}
+
 // RoundTrip implements http.RoundTripper.
 func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	account := ""
-	c, chained := r.Context().Value(callKey{}).(*call)
-	if chained {
+	c, paid := r.Context().Value(callKey{}).(*call)
+	if paid {
 		account = c.want.Account
 	}
 	take := func() error {
-		if err := l.ceiling.Wait(r.Context(), account, quota.Started); err != nil {
-			return notAsked(reasonCeiling, time.Second, "%w", err)
+		if !paid {
+			if err := l.ceiling.Wait(r.Context(), account, quota.Started); err != nil {
+				return notAsked(reasonCeiling, time.Second, "%w", err)
+			}
 		}
+		paid = false // when it is sent again
 		return nil
 	}
-	if !chained {
-		if err := take(); err != nil {
-			return nil, err
-		}
-	}
-	if l.ceiling.State().PerSecond == 0 {
-		return l.Transport.RoundTrip(r)
-	}
-	again := r.GetBody
-	r = r.WithContext(r.Context())
-	if r.Body == nil || r.Body == http.NoBody {
-		again = func() (io.ReadCloser, error) { return nothing{}, nil }
-		r.Body = nothing{}
-	}
-	if again != nil {
-		r.GetBody = func() (io.ReadCloser, error) {
-			if err := take(); err != nil {
-				return nil, err
-			}
-			return again()
-		}
-	}
-	return l.Transport.RoundTrip(r)
+	return l.Transport.RoundTrip(r.WithContext(context.WithValue(r.Context(), againKey{}, take)))
 }
 
-// nothing is the body of a request without one. net/http finds out that it is empty,
-// and sends none.
-type nothing struct{}
-
-// Read implements io.Reader.
-func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
-
-// Close implements io.Closer.
-func (nothing) Close() error { return nil }
+// eachTime is the Transport's Proxy, which net/http asks before each sending of a request.
+// There is no proxy; an error ends the request.
+func eachTime(r *http.Request) (*url.URL, error) {
+	if take, ok := r.Context().Value(againKey{}).(func() error); ok {
+		return nil, take()
+	}
+	return nil, nil
+}

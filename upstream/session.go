@@ -121,8 +121,6 @@ func (a session) credentials(s signInOptions) credentials {
 		if err != nil {
 			return token{}, errors.New("the login makes no request") // the error's text holds the address
 		}
-		r.Header.Set("Accept", "application/json")
-		r.Header.Set("Via", via)
 		for name, value := range asked.Headers {
 			r.Header.Set(name, value)
 		}

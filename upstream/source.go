@@ -14,6 +14,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"reflect"
@@ -60,8 +61,10 @@ type Options struct {
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
 	Redis      redis.Cmdable        // where the fleet agrees on one probe of a legacy that has failed; nil: each node probes by itself
 	Prefix     string               // of every key there; empty: iq
-	Ceiling    *quota.Ceiling       // takes every request that goes to the legacy system; nil: there is none
-	Panics     *telemetry.Catcher   // of fetches; nil: logged only
+	// RedisTimeout bounds a call of Redis; 0: 100 ms.
+	RedisTimeout time.Duration
+	Ceiling      *quota.Ceiling     // takes every request that goes to the legacy system; nil: there is none
+	Panics       *telemetry.Catcher // of fetches; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport gives what takes the requests in the place of the network, which it may
@@ -88,9 +91,10 @@ func (o Options) withDefaults() Options {
 // use.
 type Client struct {
 	connection
-	cfg     Config
-	places  *bulkhead          // of both lists
-	sources map[string]*Source // by kind
+	cfg      Config
+	places   *bulkhead           // of both lists
+	breakers map[string]*breaker // of every kind that there was; they outlive any reload, as their gauges do
+	sources  map[string]*Source  // by kind
 }
 
 // connection is what both sources share, and what a reload keeps that leaves address,
@@ -110,6 +114,8 @@ type Source struct {
 	fingerprint string
 	metrics     *metrics
 	tracer      *telemetry.Tracer
+	terms       terms // of the breaker
+	lease       lease
 	do          do // one request
 }
 
@@ -122,11 +128,11 @@ func New(cfg Config, opts Options) (*Client, error) {
 	opts = opts.withDefaults()
 	before := opts.Before
 	opts.Before = nil // or each reload would keep the clients of all before
-	c := &Client{cfg: cfg, places: &bulkhead{}, sources: map[string]*Source{}}
+	c := &Client{cfg: cfg, places: &bulkhead{}, breakers: map[string]*breaker{}, sources: map[string]*Source{}}
 	if before == nil {
 		before = &Client{}
 	} else {
-		c.places = before.places // even for another system: what is under way is
+		c.places, c.breakers = before.places, maps.Clone(before.breakers) // even for another system: what is under way is
 	}
 	if before.http != nil && reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
 		c.connection = before.connection
@@ -139,17 +145,28 @@ func New(cfg Config, opts Options) (*Client, error) {
 			connection: c.connection, cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec),
 			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
-		old, known := before.sources[kind]
-		if known = known && old.cfg.BaseURL == cfg.BaseURL; known {
+		if c.breakers[kind] == nil {
+			c.breakers[kind] = &breaker{}
+		}
+		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
 			s.endpoint = old.endpoint
 		} else {
-			s.endpoint = newEndpoint(c.places)
+			s.endpoint = newEndpoint(c.places, c.breakers[kind])
+			s.breaker.forget()
 		}
-		if !known || old.cfg.Breaker != cfg.Breaker {
-			s.breaker = newBreaker(kind, cfg, s.metrics, opts)
-		}
+		gauges(opts, kind, s.endpoint)
+		s.lease = newLease(kind, cfg, opts)
+		s.terms = terms{cfg.Breaker, func(from, to gobreaker.State, accounts int) {
+			s.metrics.transitions[to.String()].Inc()
+			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String(), "accounts_failing", accounts)
+		}}
 		s.do = s.chain()
 		c.sources[kind] = s
+	}
+	for kind, b := range c.breakers {
+		if c.sources[kind] == nil {
+			b.forget()
+		}
 	}
 	return c, nil
 }
@@ -169,7 +186,7 @@ func (c *Client) connect(opts Options) (err error) {
 	if opts.Transport != nil {
 		c.http.SetTransport(opts.Transport(c.http.GetClient().Transport))
 	}
-	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, opts)
+	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, c.places, opts)
 	return err
 }
 
@@ -198,10 +215,12 @@ func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
 	return s.Fetch(ctx, want)
 }
 
-// BreakerState is closed, half-open or open; empty for a list that there is not.
-func (c *Client) BreakerState(kind string) string {
+// BreakerState is closed, half-open or open; empty for a list that there is not. It is that of
+// one account: a breaker that one account's failures opened is closed for all others. With an
+// empty account it is that of those whom it holds.
+func (c *Client) BreakerState(kind, account string) string {
 	if s, ok := c.sources[kind]; ok {
-		return s.breaker.state().String()
+		return s.breaker.current(account, s.opts.Now()).String()
 	}
 	return ""
 }
@@ -255,8 +274,6 @@ type metrics struct {
 	foreign     prometheus.Counter
 	hidden      prometheus.Counter
 	duration    prometheus.Observer
-	state       prometheus.Gauge
-	inFlight    prometheus.Gauge // of both endpoints
 }
 
 // newMetrics makes the series of a kind. fields are those that a mapping may refuse or
@@ -272,7 +289,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
 			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
-			"reason", reasonConnect, reason502, reason503, reasonThrottled),
+			"reason", reasonConnect, reason502, reason503, reasonThrottled, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
 		removed:   counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
 		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),
@@ -282,7 +299,14 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
 			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),
-		state:    all.Gauges("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open.", "kind").WithLabelValues(kind),
-		inFlight: all.Gauge("in_flight", "Fetches from the legacy system that are under way."),
 	}
+}
+
+// gauges show what is now, of a part that outlives every reload.
+func gauges(opts Options, kind string, e endpoint) {
+	all := telemetry.Series(opts.Registerer, subsystem)
+	all.GaugeFunc("in_flight", "Places of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
+		func() float64 { return float64(e.bulkhead.count()) })
+	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open, be it for one account.",
+		func() float64 { return float64(e.breaker.current("", opts.Now())) })
 }

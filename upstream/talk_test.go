@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,7 +23,8 @@ import (
 //
 //	## what it shows
 //	auth: {...}                   keys over those of section
-//	list acme                     a list is asked for, with [kind:]account[?status]; 3 list: so many, in turn
+//	list acme                     a list is asked for, with [kind:]account[?status]; 3 list: so many, in turn;
+//	                              acme within 5s: by a caller who waits no longer
 //	> GET /list?customer=acme     a request that must come for it, once; those of one list come in any order
 //	  header: value               which it must have; -: must not. body: its body, else none
 //	< rows a b; "total":2         the reply: records with these titles, and more members
@@ -169,12 +171,19 @@ func (c *talk) list(who string, follow []string) {
 	c.Helper()
 	results := c.expect(follow)
 	c.begun = time.Now()
+	ctx := c.Context()
+	if account, time, ok := strings.Cut(who, " within "); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, duration(c.T, time))
+		defer cancel()
+		who = account
+	}
 	want := Request{Kind: "buyer", RequestID: "req-1"}
 	want.Account, want.Status, _ = strings.Cut(who, "?")
 	if kind, account, ok := strings.Cut(want.Account, ":"); ok {
 		want.Kind, want.Account = kind, account
 	}
-	list, err := c.Fetch(c.Context(), want)
+	list, err := c.Fetch(ctx, want)
 	got, text := strings.TrimSpace("= "+titles(list)), ""
 	if err != nil {
 		e := asError(err)
@@ -255,6 +264,12 @@ func (c *talk) explain(what string, follow []string) {
 	}
 	for _, u := range p.Unused {
 		fmt.Fprintf(&b, "unused %s %s\n", u.Path, strings.Join(u.Types, "|"))
+	}
+	for _, r := range p.Further {
+		fmt.Fprintf(&b, "%s: %d times %s %s %s\n", r.For, r.Times, r.Method, r.URL, r.Body)
+	}
+	for _, d := range p.Doubts {
+		fmt.Fprintf(&b, "doubt %s: %s\n", d.Path, d.Text)
 	}
 	c.shown = fmt.Sprintf("%snext: %s\nproblem: %v\nserved: %s\n", &b, p.NextPage, p.Problem, titles(List{Inquiries: p.Served}))
 	c.done(what)

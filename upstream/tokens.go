@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -38,6 +39,7 @@ const (
 type token struct {
 	name, value string
 	end         time.Time // not used from then on; zero: until it is refused
+	made        int       // by which sign-in, from 1 on: two may give the same value
 }
 
 // tokens keeps one token for all requests. When it runs out, one sign-in is made, and
@@ -54,11 +56,13 @@ type tokens struct {
 	renewal *rate.Limiter // of those because a token was refused
 
 	mu       sync.Mutex
-	token    token  // without a value: none
-	refused  string // a value that the legacy has refused, for which a new one is asked
-	err      error  // of the last sign-in
-	failures int    // one after another
+	token    token // made by none: there is none
+	renewing int   // the last sign-in whose token was refused so that a new one is asked for
+	err      error // of the last sign-in
+	failures int   // one after another
 	next     time.Time
+	running  bool                 // a sign-in is under way
+	leave    func()               // gives up the place that it took over; nil: it has none
 	renewed  map[string]time.Time // by account: when a refusal of its requests last caused a sign-in; bounded, as these are
 }
 
@@ -81,32 +85,43 @@ func newSignInMetrics(reg prometheus.Registerer) signInMetrics {
 	return signInMetrics{v.WithLabelValues("ok"), v.WithLabelValues("error"), v.WithLabelValues("held")}
 }
 
-// header gives the token, waiting for a new one if need be, but no longer
-// than the context allows.
-func (t *tokens) header(ctx context.Context, refused string) (name, value string, err error) {
+// header gives a token that was made after the refused one, waiting for a new one if need
+// be, but no longer than the context allows.
+func (t *tokens) header(ctx context.Context, refused token) (token, error) {
 	have, err := t.kept(refused)
-	if have.value == "" && err == nil {
-		select {
-		case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx), refused) }):
-			// A token that was just made is used even if it runs out in a moment:
-			// asking for another would give another of the same kind.
-			have, _ = r.Val.(token)
-			err = r.Err
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	if have.made > 0 || err != nil {
+		return have, err
 	}
-	return have.name, have.value, err
+	select {
+	case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx), refused) }):
+		// A token that was just made is used even if it runs out in a moment:
+		// asking for another would give another of the same kind.
+		have, _ = r.Val.(token)
+		return have, r.Err
+	case <-ctx.Done():
+		t.takeOver()
+		return token{}, fmt.Errorf("no sign-in in time: %w", ctx.Err())
+	}
+}
+
+// takeOver gives a sign-in that goes on without the request that waited for it a place,
+// as that one gives up its own.
+func (t *tokens) takeOver() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running && t.leave == nil {
+		t.leave = t.places.give()
+	}
 }
 
 // kept gives the token that is there, unless it is the refused one, or why there is
 // none; neither where a new one is to be asked for.
-func (t *tokens) kept(refused string) (token, error) {
+func (t *tokens) kept(refused token) (token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.Now()
 	switch {
-	case t.token.value != "" && t.token.value != refused && (t.token.end.IsZero() || now.Before(t.token.end)):
+	case t.token.made > refused.made && (t.token.end.IsZero() || now.Before(t.token.end)):
 		return t.token, nil
 	case t.err != nil && now.Before(t.next):
 		return token{}, t.err
@@ -116,8 +131,8 @@ func (t *tokens) kept(refused string) (token, error) {
 
 // renew gets a new token in the place of a refused one, or of none, and keeps it. It
 // belongs to nobody's request, and ends after the timeout at the latest.
-func (t *tokens) renew(ctx context.Context, refused string) (token, error) {
-	if kept, err := t.kept(refused); kept.value != "" || err != nil { // another call has just ended
+func (t *tokens) renew(ctx context.Context, refused token) (token, error) {
+	if kept, err := t.kept(refused); kept.made > 0 || err != nil { // another call has just ended
 		return kept, err
 	}
 	if !t.limit.AllowN(t.Now(), 1) {
@@ -126,15 +141,23 @@ func (t *tokens) renew(ctx context.Context, refused string) (token, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
+	t.mu.Lock()
+	t.running = true
+	t.mu.Unlock()
 	fresh, err := t.signIn(ctx)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.running = false; t.leave != nil {
+		t.leave()
+		t.leave = nil
+	}
 	if err != nil && asError(err).Kind == KindNotAsked { // by the ceiling: nothing has failed
 		t.metrics.held.Inc()
 		return token{}, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.err = err; err == nil {
 		t.metrics.ok.Inc()
+		fresh.made = t.token.made + 1
 		t.token, t.failures = fresh, 0
 		return fresh, nil
 	}
@@ -162,13 +185,13 @@ func (t *tokens) refuses(r reply) bool {
 	return t.renewIf.Any(r.body)
 }
 
-// renews is true where there is another token already, and for a value that is refused
-// for the first time while so many sign-ins may be made. Otherwise the refusal is the
+// renews is true where there is a later token already, or one is asked for, and for the
+// first refusal of one while so many sign-ins may be made. Otherwise the refusal is the
 // answer to this request alone.
-func (t *tokens) renews(value, account string) bool {
+func (t *tokens) renews(refused token, account string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if value != t.token.value || value == t.refused {
+	if refused.made < t.token.made || refused.made <= t.renewing {
 		return true
 	}
 	now := t.Now()
@@ -178,6 +201,6 @@ func (t *tokens) renews(value, account string) bool {
 		t.metrics.held.Inc()
 		return false
 	}
-	t.refused, t.renewed[account] = value, now
+	t.renewing, t.renewed[account] = refused.made, now
 	return true
 }

@@ -12,12 +12,12 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -26,6 +26,7 @@ type Probe struct {
 	Kind      string        `json:"kind"`
 	Account   string        `json:"account"`
 	Request   *Request      `json:"request,omitempty"`    // the first; nil for a saved reply
+	Further   []Further     `json:"further,omitempty"`    // the first request of each sort for what the list does not tell of its records
 	Status    int           `json:"status,omitempty"`     // of the first reply, or of the one that was refused; 0: none came
 	MediaType string        `json:"media_type,omitempty"` // of the same
 	Refused   string        `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
@@ -64,7 +65,14 @@ type Request struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
 	Body    string            `json:"body,omitempty"`
-	Headers map[string]string `json:"headers"`
+	Headers map[string]string `json:"headers,omitempty"` // those of a further request are as those of the first, and its own
+}
+
+// Further is a request for details or responses.
+type Further struct {
+	For   string `json:"for"`
+	Times int    `json:"times"` // how many of this sort there are
+	Request
 }
 
 // Options choose what is probed.
@@ -114,16 +122,24 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 	if o.Sample == nil {
 		p.exchanged(transport.exchanges, seen)
 	}
-	p.hide(cfg.Hider())
+	for _, f := range seen.Further {
+		p.Further = append(p.Further, Further{f.For, f.Times, Request{Method: f.Method, URL: f.URL, Body: f.Body}})
+	}
+	hide := cfg.Hider()
+	p.hide(hide)
 	endpoint := *cfg.Endpoint(want.Kind)
 	if endpoint.Paging.Style == "" || endpoint.Paging.Style == mapping.PageNone {
 		p.Beside = beside(seen.Reply, want.Account, strings.TrimSuffix(endpoint.Items, ".@values"), p.Items)
 	}
 	p.Records = p.Records[:min(len(p.Records), o.Records)]
-	if p.Reason, p.LeftOut = p.refusal(endpoint); p.Reason != "" {
-		p.Verdict = Refused
+	if seen.Refused != nil {
+		p.Verdict, p.Reason = Refused, hide(seen.Refused.Error())
+		if seen.Unfit > 1 {
+			p.Reason += fmt.Sprintf("; in all %d records cannot be served", seen.Unfit)
+		}
 		return p, nil
 	}
+	p.LeftOut = seen.Unfit
 	var doubts []string
 	for _, d := range p.Doubts {
 		// A wrong path of a field with a default gives a list that is good and says nothing.
@@ -168,6 +184,9 @@ func (p *Probe) hide(hide func(string) string) {
 	if p.Request != nil {
 		texts = append(texts, &p.Request.URL, &p.Request.Body)
 	}
+	for i := range p.Further {
+		texts = append(texts, &p.Further[i].URL, &p.Further[i].Body)
+	}
 	for _, text := range texts {
 		*text = hide(*text)
 	}
@@ -193,44 +212,6 @@ func violations(seen *upstream.Explained) []Violation {
 	return list
 }
 
-// refusal says why a caller would get an error in the place of the list; empty: the
-// list, without the records that cfg leaves out.
-func (p *Probe) refusal(cfg mapping.EndpointConfig) (reason string, leftOut int) {
-	strangers, broken := map[int]bool{}, map[int]bool{}
-	for _, n := range p.Owner.Foreign {
-		strangers[n] = true
-	}
-	for _, n := range p.Owner.Missing {
-		if cfg.OnForeignRecord == "drop" {
-			broken[n] = true // whose it is nobody knows: dropped, all of the list could be lost unseen
-		} else {
-			strangers[n] = true
-		}
-	}
-	for _, v := range p.Violations {
-		if !strangers[v.Record] { // those are not even mapped
-			broken[v.Record] = true
-		}
-	}
-	switch {
-	case p.Problem != "":
-		return p.Problem, 0
-	case len(strangers) > 0 && cfg.OnForeignRecord != "drop":
-		return records(len(strangers)) + " of another account or of none", 0
-	case len(broken) > 0 && cfg.OnInvalidRecord != "skip":
-		return records(len(broken)) + " that the mapping cannot accept", 0
-	}
-	return "", len(broken) + len(strangers)
-}
-
-// records is a number of records in words.
-func records(n int) string {
-	if n == 1 {
-		return "1 record"
-	}
-	return strconv.Itoa(n) + " records"
-}
-
 // beside finds numbers beside the list that are larger than its records, such as
 // "treffer = 40": a mark of pages that has a name nobody knows.
 func beside(reply, account, items string, came int) (found []string) {
@@ -246,7 +227,7 @@ func beside(reply, account, items string, came int) (found []string) {
 			}
 		case json.Number, string: // a number in XML is a text
 			text := fmt.Sprint(v)
-			if n, err := strconv.Atoi(text); err == nil && n > came && n < 1_000_000 && text != account {
+			if n, ok := jsonwalk.Count(text); ok && n > came && n < 1_000_000 && text != account {
 				found = append(found, path+" = "+text)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -20,10 +21,10 @@ import (
 var acme = upstream.Request{Kind: "buyer", Account: "acme"}
 
 // configOf is the sample's configuration with more keys, of a legacy system that serves so.
-func configOf(t testing.TB, keys string, serve http.HandlerFunc) upstream.Config {
+func configOf(t testing.TB, keys string, serve http.HandlerFunc, more ...string) upstream.Config {
 	t.Helper()
 	cfg := upstream.DefaultConfig()
-	for _, text := range []string{testkit.SampleYAML, keys} {
+	for _, text := range append([]string{testkit.SampleYAML, keys}, more...) {
 		if err := yamlfile.Decode(text, &cfg); text != "" && err != nil {
 			t.Fatal(err)
 		}
@@ -61,9 +62,9 @@ func TestSavedReplies(t *testing.T) {
 		leftOut         int
 	}{
 		{"", testkit.SampleList(good), Good, "", 0},
-		{"", testkit.SampleList(good, strange), Refused, "1 record that the mapping cannot accept", 0},
-		{"", testkit.SampleList(good, stranger, stranger), Refused, "2 records of another account or of none", 0},
-		{"", testkit.SampleList(nobodys), Refused, "1 record of another account or of none", 0},
+		{"", testkit.SampleList(good, strange), Refused, "invalid (record): record 2: status: a value that has no entry", 0},
+		{"", testkit.SampleList(good, stranger, stranger), Refused, "invalid (owner): record 2: another owner than the account; in all 2 records", 0},
+		{"", testkit.SampleList(nobodys), Refused, "invalid (owner): record 1: no owner", 0},
 		{"", "<html>", Refused, "json", 0},
 		{"", `{"a":1}`, Refused, "items", 0},
 		{"", `{"a":1,"a":2}`, Refused, "duplicate", 0},
@@ -131,6 +132,35 @@ func TestCredentialsInBodies(t *testing.T) {
 	}
 	if p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
 		t.Error(p.Refused)
+	}
+}
+
+// The requests for what the list does not tell of its records are shown, once for each sort,
+// as serve sends them, without credentials. No response in any of them is a doubt.
+func TestFurtherRequests(t *testing.T) {
+	const fetch = `buyer: {method: POST, fields: {responses: {items: notes, fetch: {path: /notes, method: POST, body: {of: "{id}", password: s3cret}, id: no}}}}`
+	cfg := configOf(t, fetch, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		ticket := strings.Replace(testkit.SampleTicket, "{", `{"no":7,`, 1)
+		body := testkit.SampleList(ticket, strings.Replace(ticket, ":7,", ":8,", 1))
+		if r.ContentLength < 0 {
+			t.Errorf("%s %s is sent in chunks, and not as serve sends it", r.Method, r.URL)
+		}
+		if r.URL.Path == "/notes" {
+			body = `{"notes":[]}`
+		}
+		_, _ = io.WriteString(w, body)
+	})
+	p := run(t, cfg, Options{Whole: true})
+	want := []Further{{"responses", 2, Request{Method: "POST", URL: cfg.BaseURL + "/notes", Body: `{"of":"7","password":"(hidden)"}`}}}
+	if !reflect.DeepEqual(p.Further, want) {
+		t.Errorf("%+v", p.Further)
+	}
+	if p.Verdict != Doubtful || p.Reason != "no response came for any of 2 records: every inquiry would look unanswered" {
+		t.Error(p.Verdict, p.Reason)
+	}
+	if p := run(t, cfg, Options{Whole: true, MayMiss: []string{"notes"}}); p.Verdict != Good {
+		t.Error(p.Verdict, p.Reason)
 	}
 }
 

@@ -92,7 +92,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.network.RoundTrip(r) // a sign-in, whose reply nobody is to see
 	}
 	e := &exchange{method: r.Method, url: r.URL.String(), header: r.Header.Clone()}
-	if r.Body != nil {
+	if r.Body != nil && r.Body != http.NoBody {
 		body, err := io.ReadAll(r.Body)
 		if err = errors.Join(err, r.Body.Close()); err != nil {
 			return nil, err
