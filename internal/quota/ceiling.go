@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// life bounds a call of Redis and the life of the tokens that it brings, both from the
-	// begin of the call. Tokens kept longer would come on top of those of the next second.
-	life = 50 * time.Millisecond
-	// usable is the part of the ceiling that tokens come back at. The rest is for what is
-	// in the bucket and on its way: burst + 1.05 x 0.9 n stays below n + 1 in any second.
-	usable = 0.9
-	// pacedFor is how long a node keeps to its own part after Redis is back: others may not
-	// have noticed yet, and the second before counts.
+	// leastLife is how long tokens may be used at least, and callTimeout how long a call of Redis
+	// may take unless the options say it.
+	leastLife   = 50 * time.Millisecond
+	callTimeout = 100 * time.Millisecond
+	// ownPart is the part of the ceiling that nodes share while Redis is away.
+	ownPart = 0.9
+	// pacedFor is how long, besides one call, a node keeps to its own part after Redis is back:
+	// others may not have noticed yet, and the second before counts.
 	pacedFor = 2 * time.Second
 	// overFor is how long at most an account is over its share after it has stopped.
 	overFor = 10 * time.Second
@@ -37,8 +37,8 @@ type Class int
 
 // The classes. Started is a further request of a list, which would be lost without it: it
 // waits as long as its context. Asked is the first request for somebody who waits: a quarter
-// of a second, or 1.5/n where n is small. Background is for nobody: it waits longer, and gets
-// what the others leave.
+// of a second, or longer where n is small or Redis may be slow. Background is for nobody: it waits
+// longer, and gets what the others leave.
 const (
 	Started Class = iota
 	Asked
@@ -51,13 +51,14 @@ var ErrCeiling = errors.New("the requests that the fleet may make are used up")
 // Ceiling bounds how many requests all nodes of a fleet send to the legacy system in any
 // second. It is safe for concurrent use; nil is no bound.
 //
-// One bucket in Redis has the tokens, which come back at 0.9 n per second. A node asks for
+// One bucket in Redis has the tokens, which come back at [Usable] n per second. A node asks for
 // them when requests wait, for all of them at once. Background requests, and accounts that
 // have more than a twentieth of the ceiling, get what the others leave. While Redis does not
-// answer, each node sends 0.9 n / max_nodes. What the bound presumes: all nodes reach Redis
-// or none does. One that alone is cut off adds its 0.9 n / max_nodes.
+// answer, twice in a row, each node sends 0.9 n / max_nodes. What the bound presumes: all nodes
+// reach Redis or none does, by the same timeout. One that alone is cut off adds its 0.9 n / max_nodes.
 type Ceiling struct {
 	opts    CeilingOptions
+	life    time.Duration // of tokens, from the begin of the call that brings them
 	metrics ceilingMetrics
 	wg      sync.WaitGroup
 
@@ -65,9 +66,10 @@ type Ceiling struct {
 	n      int           // requests per second of the fleet; 0: no bound
 	every  time.Duration // between two requests of this node while it is alone
 	lines  [2]line       // callers, and those after all others
-	sent   []time.Time   // of callers' requests within the last life
+	sent   []time.Time   // of callers' requests within the last life of a token
 	spent  map[string]int
 	over   map[string]time.Time // until when an account is over its share
+	failed time.Time            // when the first of the last calls failed, if none has worked since
 	alone  bool                 // Redis is away
 	probe  time.Time            // when it is tried again
 	paced  time.Time            // until then a token is not enough
@@ -101,6 +103,7 @@ type waiter struct {
 // CeilingOptions are what a [Ceiling] is built from. All zero values are usable.
 type CeilingOptions struct {
 	Redis      redis.Scripter // nil: this node has the whole ceiling
+	Timeout    time.Duration  // of one call of Redis, the same on all nodes; 0: 100 ms
 	Prefix     string         // of the Redis keys; empty: "iq"
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -110,7 +113,8 @@ type CeilingOptions struct {
 func NewCeiling(o CeilingOptions) *Ceiling {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Prefix = cmp.Or(o.Prefix, "iq")
-	c := &Ceiling{opts: o, metrics: newCeilingMetrics(o.Registerer), spent: map[string]int{}, over: map[string]time.Time{}, alone: o.Redis == nil}
+	o.Timeout = cmp.Or(o.Timeout, callTimeout)
+	c := &Ceiling{opts: o, life: lifeOf(o.Timeout), metrics: newCeilingMetrics(o.Registerer), spent: map[string]int{}, over: map[string]time.Time{}, alone: o.Redis == nil}
 	for i := range c.lines {
 		c.lines[i].waiting = map[string][]*waiter{}
 	}
@@ -118,6 +122,16 @@ func NewCeiling(o CeilingOptions) *Ceiling {
 	c.timer.Stop()
 	return c
 }
+
+// lifeOf is how long tokens may be used, from the begin of the call that brings them: those of the
+// slowest call that counts must be of use. Kept longer they would come on top of those of the
+// next second.
+func lifeOf(timeout time.Duration) time.Duration { return max(timeout, leastLife) }
+
+// Usable is the part of a ceiling that tokens come back at where a call of Redis may take so
+// long. The rest is for what is in the bucket and on its way: burst, and what is given in a second
+// and the life of a token before it, stay below n + 1.
+func Usable(timeout time.Duration) float64 { return 0.945 / (1 + lifeOf(timeout).Seconds()) }
 
 // Set changes the ceiling: requests per second of the whole fleet, 0 for none, and how many
 // nodes share it while Redis is away, 0 for 3, or for 1 where there is no Redis at all.
@@ -131,7 +145,7 @@ func (c *Ceiling) Set(perSecond, maxNodes int) {
 		if c.opts.Redis == nil {
 			nodes = max(maxNodes, 1)
 		}
-		c.every = time.Duration(float64(nodes) / (usable * float64(perSecond)) * float64(time.Second))
+		c.every = time.Duration(float64(nodes) / (ownPart * float64(perSecond)) * float64(time.Second))
 	}
 	for i := range c.lines {
 		c.lines[i].tokens = 0
@@ -188,9 +202,9 @@ func (c *Ceiling) wait(ctx context.Context, account string, class Class) error {
 	var most time.Duration // 0: as long as ctx
 	switch class {
 	case Asked:
-		most = max(250*time.Millisecond, 3*time.Second/2/time.Duration(c.n))
+		most = max(250*time.Millisecond, 5*c.life/2, 3*time.Second/2/time.Duration(c.n))
 	case Background:
-		most = max(time.Second, 2*time.Second/time.Duration(c.n))
+		most = max(time.Second, 10*c.life, 2*time.Second/time.Duration(c.n))
 	case Started:
 	}
 	w := &waiter{account, make(chan struct{})}
@@ -312,7 +326,7 @@ func (c *Ceiling) send(i int, now time.Time) {
 // others. c.mu is held.
 func (c *Ceiling) ask(i int, now time.Time) {
 	l := &c.lines[i]
-	c.sent = slices.DeleteFunc(c.sent, func(at time.Time) bool { return now.Sub(at) >= life })
+	c.sent = slices.DeleteFunc(c.sent, func(at time.Time) bool { return now.Sub(at) >= c.life })
 	want, need := l.n, 0
 	if i == callers {
 		want, need = max(l.n, len(c.sent)), l.n
@@ -322,7 +336,7 @@ func (c *Ceiling) ask(i int, now time.Time) {
 	if c.alone { // a probe
 		want = 0
 	}
-	every := float64(time.Second) / (usable * n)
+	every := float64(time.Second) / (Usable(c.opts.Timeout) * n)
 	lowest := max(1, 0.025*n)
 	b := Bucket{
 		Key: c.key("level"), Every: time.Duration(every), Burst: time.Duration((lowest + 0.025*n) * every), Low: time.Duration(lowest * every),
@@ -336,20 +350,20 @@ func (c *Ceiling) ask(i int, now time.Time) {
 	clear(c.spent)
 	l.asking = true
 	c.wg.Go(func() {
-		ctx, cancel := context.WithDeadline(context.Background(), now.Add(life))
+		ctx, cancel := context.WithTimeout(context.Background(), c.opts.Timeout)
 		defer cancel()
 		got, err := Take(ctx, c.opts.Redis, b, min(need, want), want, s)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		l.asking = false
-		c.reached(err)
+		c.reached(now, err)
 		if err == nil {
 			end := time.Now()
 			for j, account := range accounts {
 				c.setOver(account, end, got.Over[j])
 			}
-			if end.Before(now.Add(life)) {
-				l.tokens, l.until = got.Tokens, now.Add(life)
+			if end.Before(now.Add(c.life)) {
+				l.tokens, l.until = got.Tokens, now.Add(c.life)
 			}
 			if got.Tokens == 0 || got.Tokens < l.n {
 				most := b.Low
@@ -383,10 +397,17 @@ func (c *Ceiling) setOver(account string, now time.Time, over time.Duration) {
 	}
 }
 
-// reached notes whether Redis answered. c.mu is held.
-func (c *Ceiling) reached(err error) {
+// reached notes whether Redis answered to a call of a moment. One stall may fail several calls
+// at once. c.mu is held.
+func (c *Ceiling) reached(begun time.Time, err error) {
 	now := time.Now()
+	if err == nil {
+		c.failed = time.Time{}
+	}
 	switch {
+	case err != nil && !c.alone && c.failed.IsZero():
+		c.failed = now
+	case err != nil && !c.alone && begun.Before(c.failed):
 	case err != nil:
 		c.probe = now.Add(500*time.Millisecond + rand.N(500*time.Millisecond))
 		if !c.alone {
@@ -397,7 +418,7 @@ func (c *Ceiling) reached(err error) {
 		c.alone = true
 		c.metrics.alone.Set(1)
 	case c.alone:
-		c.alone, c.paced = false, now.Add(pacedFor)
+		c.alone, c.paced = false, now.Add(pacedFor+c.life)
 		c.opts.Logger.Info("the ceiling of the legacy system is shared with the fleet again")
 		c.metrics.alone.Set(0)
 	}

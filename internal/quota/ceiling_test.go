@@ -33,6 +33,7 @@ type modelRedis struct {
 	script *lua.LFunction
 	skew   time.Duration // of its clock
 	slow   time.Duration // before each reply
+	stall  time.Time     // no reply before
 	away   bool
 }
 
@@ -61,9 +62,11 @@ func (m *modelRedis) EvalSha(ctx context.Context, _ string, keys []string, args 
 		return cmd
 	}
 	reply, err := m.run(keys, args)
+	late := max(m.slow, time.Until(m.stall))
 	m.mu.Unlock()
-	time.Sleep(half + m.slow)
-	if err == nil {
+	select {
+	case <-time.After(half + late):
+	case <-ctx.Done():
 		err = ctx.Err()
 	}
 	cmd.SetErr(err)
@@ -135,10 +138,16 @@ type fleet struct {
 // more requests than the ceiling.
 func withFleet(t *testing.T, nodes, n int, do func(t *testing.T, f *fleet)) {
 	t.Helper()
+	withCeilings(t, nodes, n, CeilingOptions{}, do)
+}
+
+func withCeilings(t *testing.T, nodes, n int, o CeilingOptions, do func(t *testing.T, f *fleet)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{redis: newModel(), begin: time.Now(), of: map[string]int{}, refused: map[string]int{}}
 		for range nodes {
-			c := NewCeiling(CeilingOptions{Redis: f.redis})
+			o.Redis = f.redis
+			c := NewCeiling(o)
 			c.Set(n, nodes)
 			f.nodes = append(f.nodes, c)
 		}
@@ -228,6 +237,7 @@ func TestTheCeiling(t *testing.T) {
 	}
 	forgets := func(m *modelRedis) { clear(m.values) }
 	backward, onward := func(m *modelRedis) { m.skew -= time.Hour }, func(m *modelRedis) { m.skew += time.Hour; clear(m.values) }
+	slow, quick := func(m *modelRedis) { m.slow = 95 * time.Millisecond }, func(m *modelRedis) { m.slow = 0 }
 	away, back := func(m *modelRedis) { m.away = true }, func(m *modelRedis) { m.away = false }
 	for name, tc := range map[string]struct {
 		nodes, n, lasts  int
@@ -242,6 +252,7 @@ func TestTheCeiling(t *testing.T) {
 		"Redis forgets":        {3, 100, 7, []event{{2, forgets}, {3, forgets}, {4, forgets}}, 5, 7, 80},
 		"its clock goes back":  {3, 100, 7, []event{{2, backward}, {4, backward}}, 5, 7, 80},
 		"its clock goes on":    {3, 100, 7, []event{{2, onward}, {4, onward}}, 5, 7, 80},
+		"slow by turns":        {10, 100, 7, []event{{1, slow}, {2, quick}, {3, slow}, {4, quick}, {5, slow}, {6, quick}}, 1, 7, 50},
 		"Redis is away":        {3, 60, 11, []event{{4, away}}, 6, 11, 45},
 		"Redis is there again": {3, 60, 14, []event{{2, away}, {6, back}}, 10, 14, 48},
 	} {
@@ -311,10 +322,76 @@ func TestBackgroundComesLast(t *testing.T) {
 	})
 }
 
+// A Redis that answers within its timeout is there for the ceiling, however slow it is, with more
+// nodes than would share the ceiling without it. One that does not is away.
+func TestASlowRedis(t *testing.T) {
+	const n = 100
+	for _, timeout := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} {
+		for _, takes := range []struct {
+			part float64 // of the timeout
+			used float64 // of the ceiling, at least; a node takes no more than a twentieth in a round trip
+		}{{0, 0.9 * Usable(timeout)}, {0.6, 0.5 * float64(callTimeout) / float64(timeout)}, {0.95, 0.05}, {1.2, 0.2}} {
+			for _, nodes := range []int{1, 3, 10} {
+				if takes.part > 1 && nodes > defaultNodes {
+					continue // then the ceiling holds only while Redis is there
+				}
+				t.Run(fmt.Sprintf("%v of %v, %d nodes", takes.part, timeout, nodes), func(t *testing.T) {
+					withCeilings(t, nodes, n, CeilingOptions{Timeout: timeout}, func(t *testing.T, f *fleet) {
+						for _, c := range f.nodes {
+							c.Set(n, defaultNodes)
+						}
+						f.redis.mu.Lock()
+						f.redis.slow = time.Duration(takes.part * float64(timeout))
+						f.redis.mu.Unlock()
+						f.load(t, 3*n, 6*time.Second, Asked, anyAccount)
+						time.Sleep(3 * time.Second) // none is ever alone, not for a moment
+						for range 300 {
+							time.Sleep(10 * time.Millisecond)
+							for i, c := range f.nodes {
+								if alone := c.State().Alone; alone != (takes.part > 1) {
+									t.Errorf("node %d is alone: %t", i, alone)
+									return
+								}
+							}
+						}
+						if used, want := f.between(2, 6), int(takes.used*n*4); used < want {
+							t.Errorf("%d requests in 4 s, want %d", used, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A stall of once is no outage: no part of the ceiling is lost for seconds.
+func TestOneStall(t *testing.T) {
+	for _, stall := range []time.Duration{60 * time.Millisecond, 150 * time.Millisecond} {
+		withFleet(t, 1, 200, func(t *testing.T, f *fleet) {
+			f.load(t, 600, 6*time.Second, Asked, anyAccount)
+			f.load(t, 100, 6*time.Second, Background, anyAccount)
+			time.Sleep(3 * time.Second)
+			f.redis.mu.Lock()
+			f.redis.stall = time.Now().Add(stall)
+			f.redis.mu.Unlock()
+			for range 300 {
+				time.Sleep(10 * time.Millisecond)
+				if f.nodes[0].State().Alone {
+					t.Errorf("alone after a stall of %v", stall)
+					return
+				}
+			}
+			if used := f.between(3, 6); used < 3*150 {
+				t.Errorf("%d requests in the 3 s after a stall of %v", used, stall)
+			}
+		})
+	}
+}
+
 // What is left of a slow reply serves nobody who comes 10 ms later: tokens live from the ask on.
 func TestTokensLiveFromTheAsk(t *testing.T) {
 	withFleet(t, 1, 100, func(t *testing.T, f *fleet) {
-		f.redis.slow = 45 * time.Millisecond
+		f.redis.slow = 95 * time.Millisecond
 		f.ask(t, 0, "first", Started)
 		time.Sleep(2 * time.Second) // the bucket is full
 		for range 3 {
@@ -325,7 +402,7 @@ func TestTokensLiveFromTheAsk(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		begin := time.Now()
 		f.ask(t, 0, "late", Started)
-		if took := time.Since(begin); took < 40*time.Millisecond {
+		if took := time.Since(begin); took < 90*time.Millisecond {
 			t.Errorf("a request got an old token after %v", took)
 		}
 	})

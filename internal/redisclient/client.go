@@ -109,7 +109,7 @@ func Open(c Config, o Options) (*Client, error) {
 	own.Dialer = o.Dial
 	rdb := redis.NewUniversalClient(own)
 	client := &Client{
-		Cmdable: rdb, client: rdb, timeout: c.Timeout, probed: cmp.Or(c.Prefix, defaultPrefix) + ":probe",
+		Cmdable: rdb, client: rdb, timeout: c.Timeout, probed: c.KeyPrefix() + ":probe",
 		log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), nodes: map[*node]struct{}{},
 		trouble: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
@@ -269,6 +269,10 @@ func (c brokenConn) SetDeadline(time.Time) error      { return nil }
 func (c brokenConn) SetReadDeadline(time.Time) error  { return nil }
 func (c brokenConn) SetWriteDeadline(time.Time) error { return nil }
 
+// SyscallConn has go-redis throw it away where its call has given up before it came: it stays in
+// the pool else, and fails one long after.
+func (c brokenConn) SyscallConn() (syscall.RawConn, error) { return nil, c.err }
+
 // pooledConn is a connection that go-redis keeps. go-redis looks at the socket of an idle one
 // before it uses it, but not through TLS, and a server that died without a word shows nothing
 // there. So where one connection turns out to be broken, those from before are not used again:
@@ -351,11 +355,12 @@ type URL struct {
 // a Redis by their prefix, so that it has no number of a database.
 func ParseURL(text string) (URL, error) {
 	o, err := redis.ParseURL(text)
+	what := "cannot be read" // err quotes the URL, whose password may be anywhere in it
 	if err == nil && o.DB != 0 {
-		err = errors.New("the gateway uses database 0 only")
+		what = "names a database, and the gateway uses database 0 only"
 	}
-	if err != nil {
-		return URL{}, fmt.Errorf("REDIS_URL: %w; write it as redis://[user:password@]host:port", err)
+	if err != nil || o.DB != 0 {
+		return URL{}, fmt.Errorf("REDIS_URL %s; write it as redis://[user:password@]host:port, with %%2F for / in a password", what)
 	}
 	return URL{o.Addr, o.Username, o.Password, o.TLSConfig != nil}, nil
 }

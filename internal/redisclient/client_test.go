@@ -2,11 +2,13 @@ package redisclient
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +89,91 @@ func TestALongOutageDoesNotDelayTheReturn(t *testing.T) {
 	srv.Restart()
 	if err := rdb.client.Ping(ctx).Err(); err != nil {
 		t.Errorf("the first call after the return: %v", err)
+	}
+}
+
+// A call that had all of its time says something about Redis, and one whose caller had less does
+// not.
+func TestWhoseDeadlineIsEvidence(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	for _, tt := range []struct {
+		takes, own time.Duration // own: the caller's deadline; 0: that of the client
+		down       bool
+	}{
+		{timeout * 6 / 10, 0, false},
+		{timeout * 6 / 10, timeout / 10, false},
+		{timeout * 12 / 10, 0, true},
+		{timeout * 12 / 10, timeout / 10, false},
+	} {
+		t.Run(fmt.Sprintf("%v for Redis, %v for the caller", tt.takes, tt.own), func(t *testing.T) {
+			t.Parallel()
+			rdb, _ := open(t, redistest.Start(t), func(c *Config) { c.Timeout = timeout })
+			ctx := t.Context()
+			if tt.own > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, tt.own)
+				defer cancel()
+			}
+			var all sync.WaitGroup
+			for range 2 * breakerCalls {
+				all.Go(func() {
+					ctx, cancel := rdb.Bounded(ctx)
+					defer cancel()
+					_ = rdb.client.Do(ctx, "BLPOP", "nothing", tt.takes.Seconds()).Err()
+				})
+			}
+			all.Wait()
+			if rdb.Down() != tt.down {
+				t.Errorf("Redis counts as away: %t", rdb.Down())
+			}
+		})
+	}
+}
+
+// A connection may fail after the call that wanted it has given up. It is of no use to later
+// ones: those get connections that work.
+func TestDialsThatFailLateAreNotKept(t *testing.T) {
+	srv := redistest.Start(t)
+	const calls = 8
+	config := DefaultConfig()
+	config.Addrs, config.Timeout = []string{srv.Addr}, time.Second
+	var away atomic.Bool
+	var late sync.WaitGroup
+	fail := make(chan struct{})
+	rdb, err := Open(config, Options{Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if away.Load() {
+			defer late.Done()
+			<-fail
+			return nil, syscall.ECONNREFUSED
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = rdb.Close() })
+	away.Store(true)
+	late.Add(calls)
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), passKey{}, passNested), 10*time.Millisecond)
+			defer cancel()
+			if err := rdb.client.Ping(ctx).Err(); err == nil {
+				t.Error("a call went through")
+			}
+		})
+	}
+	all.Wait()
+	away.Store(false)
+	close(fail)
+	late.Wait()
+	redistest.Eventually(t, "all are in the pool", func() bool { return rdb.client.PoolStats().IdleConns >= calls })
+	for i := range 2 * calls {
+		ctx := context.WithValue(t.Context(), passKey{}, passNested)
+		if err := rdb.client.Ping(ctx).Err(); err != nil {
+			t.Errorf("call %d after the return: %v", i, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package redisclient
 
 import (
+	"cmp"
 	"crypto/tls"
 	"strings"
 	"time"
@@ -43,7 +44,8 @@ type Config struct {
 	// Prefix begins every key and channel, so that installations can share a Redis. Empty: iq.
 	Prefix string `yaml:"prefix"`
 	// Timeout bounds one call, connecting included. A miss waits for Redis no
-	// longer than one and a half of it, whatever Redis does.
+	// longer than one and a half of it, whatever Redis does. The longer it is, the less of
+	// upstream.max_requests_per_second can be used: 86 % at 100ms, 63 % at 500ms. Give all nodes the same.
 	Timeout time.Duration `yaml:"timeout" min:"1ms" max:"5s" zero:"100ms"`
 }
 
@@ -53,6 +55,9 @@ type TLS struct {
 	Enabled bool        `yaml:"enabled"`
 	Files   setting.TLS `yaml:",inline"`
 }
+
+// KeyPrefix is what begins every key and channel.
+func (c Config) KeyPrefix() string { return cmp.Or(c.Prefix, defaultPrefix) }
 
 // DefaultConfig is no Redis.
 func DefaultConfig() Config {

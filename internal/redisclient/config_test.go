@@ -3,6 +3,7 @@ package redisclient
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"inquiry-gateway/internal/setting"
@@ -50,6 +51,21 @@ func TestEveryProblemOfTheRedisSectionIsNamed(t *testing.T) {
 	for mode, c := range map[string]Config{"single": {Addrs: one}, "cluster": {Addrs: two}, "sentinel": {Addrs: two, MasterName: "m"}} {
 		if got := c.mode(); got != mode || c.Validate() != nil {
 			t.Errorf("mode %s, want %s; %v", got, mode, c.Validate())
+		}
+	}
+}
+
+// Wherever the password of a URL stands, no error shows it.
+func TestParseURLHidesThePassword(t *testing.T) {
+	if u, err := ParseURL("rediss://u:hunter2@h:1/0"); err != nil || u != (URL{"h:1", "u", "hunter2", true}) {
+		t.Errorf("%+v, %v", u, err)
+	}
+	for _, text := range []string{
+		"redis://u:hunter2@h:port", "redis://u:hunt/hunter2@h:1", "redis://u:hunter2%zz@h:1", "redis:// u:hunter2@h:1", "hunter2",
+		"http://u:hunter2@h:1", "redis://u:hunter2@h:1/x", "redis://u:p@h:1/hunter2", "redis://u:hunter2@h:1/3", "redis://h:1?hunter2=1", "\x00hunter2",
+	} {
+		if _, err := ParseURL(text); err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "write it as redis://") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

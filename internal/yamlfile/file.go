@@ -138,18 +138,26 @@ func (doc *File) Has(key string) bool {
 // endpoints has about 10 KiB.
 const maxFileBytes = 256 << 10
 
-// ReadRegular reads a file of at most that many bytes, and no other than a regular
-// one: a reload reads it again.
-func ReadRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
-	// Stat before open: opening a named pipe would wait for its writer.
+// StatRegular refuses what is no regular file: a reload reads it again.
+func StatRegular(path string) (fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, nil, fileError{err}
+		return nil, fileError{err}
 	case info.IsDir():
-		return nil, nil, errors.New("is a folder; name a file")
+		return nil, errors.New("is a folder; name a file")
 	case !info.Mode().IsRegular():
-		return nil, nil, errors.New("is not a regular file; it must be one, because it is read again at a reload")
+		return nil, errors.New("is not a regular file; it must be one, because it is read again at a reload")
+	}
+	return info, nil
+}
+
+// ReadRegular reads a regular file of at most that many bytes.
+func ReadRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
+	// Stat before open: opening a named pipe would wait for its writer.
+	info, err := StatRegular(path)
+	if err != nil {
+		return nil, nil, err
 	}
 	f, err := os.Open(path)
 	if err != nil {

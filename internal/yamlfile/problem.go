@@ -151,6 +151,14 @@ func Under(a, b string) bool {
 	return ok && (b == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
+// Keep drops the problems of keys that do not matter. What is about the file as a whole stays, and so does
+// all where there is too much to have been told whole.
+func (r *report) Keep(matters func(key string) bool) {
+	if len(r.problems) < maxProblems {
+		r.problems = slices.DeleteFunc(r.problems, func(p Problem) bool { return p.Key != "" && !matters(p.Key) })
+	}
+}
+
 // Err gives the collected problems in the order of the file, or nil.
 func (r *report) Err() error {
 	if len(r.problems) == 0 {
