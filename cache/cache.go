@@ -147,9 +147,9 @@ type Result struct {
 type Options struct {
 	Fill  Fill
 	Fills Fills // until Prepare gives others
-	// Failing tells whether the breaker of a kind is not closed: stale lists are served
-	// at once then. nil: never. It must be quick.
-	Failing    func(kind string) bool
+	// Failing tells whether the breaker of a kind is not closed for an account: stale lists
+	// are served at once then. nil: never. It must be quick.
+	Failing    func(kind, account string) bool
 	Redis      *redisclient.Client  // nil: in-process tier only; closed by its owner
 	Prefix     string               // of every Redis key; empty: "iq"
 	Derivation Derivation           // zero: each key is asked for by itself
@@ -174,7 +174,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Now = time.Now
 	}
 	if o.Failing == nil {
-		o.Failing = func(string) bool { return false }
+		o.Failing = func(string, string) bool { return false }
 	}
 	return o, nil
 }
@@ -193,6 +193,8 @@ func (o Options) withDefaults() (Options, error) {
 //     made it gives it back and tells the others again at its next poll. Each
 //     node remembers the last 1,024 accounts that were purged, and refuses their
 //     older lists meanwhile.
+//   - A purge that Redis does not take is tried again at each poll. Meanwhile the node
+//     that was asked for it serves, of those lists, only what it fetches itself.
 //   - One node fills a key for the fleet, and the callers of all nodes wait for
 //     its answer as long as they have time. When it dies the others find out
 //     within a second. A fill has all of its time whenever it begins, and none
@@ -246,7 +248,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if l.comp, err = newCompressor(); err != nil {
 		return nil, err
 	}
-	if l.backoff, err = newBackoff(); err != nil {
+	if l.backoff, err = newBackoff(opts.Now()); err != nil {
 		return nil, err
 	}
 	l.tier, err = otter.New(&otter.Options[Key, *Entry]{

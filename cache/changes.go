@@ -2,9 +2,7 @@ package cache
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"regexp"
 	"runtime"
 	"slices"
 	"sync"
@@ -20,9 +18,6 @@ const (
 	// epochLife is how long Redis remembers a purge. It is longer than any entry
 	// can live, so an entry never outlives the purge that hides it.
 	epochLife = maxLifetime + 24*time.Hour
-	// raiseWithin bounds a purge or a hint, which is tried again until then: Redis may be
-	// about to name a new master.
-	raiseWithin = 3 * time.Second
 	// pollEvery bounds how long a lost message can hide a purge. With the time that
 	// the breaker takes to let a poll through it stays under the promised second.
 	pollEvery = 250 * time.Millisecond
@@ -30,7 +25,7 @@ const (
 	messageDelay = 20 * time.Millisecond
 	maxEarly     = 256 // notices that wait for others
 	// recentPurges bounds what a node remembers of purged accounts, about 200 bytes
-	// each.
+	// each. Where Redis has taken none of that many, the oldest becomes a purge of both kinds.
 	recentPurges = 1024
 )
 
@@ -62,6 +57,8 @@ type changes struct {
 	// stay, so that a list of before is refused even if Redis, having lost the
 	// purge, brings it back.
 	recent []recentPurge
+
+	finishing chan struct{} // capacity 1: who holds it gives Redis the purges that it has not taken
 }
 
 // recentPurge is a purge of an account that this node has made or heard of.
@@ -77,10 +74,19 @@ type cell struct {
 	floor     atomic.Uint64 // of the last purge
 	changed   atomic.Int64  // the moment when the lists last changed
 	confirmed atomic.Uint64 // the suspectEpoch at which Redis confirmed it
+	// pending: Redis has not taken a purge of this node, so what it has of the lists is
+	// refused. What this node fetches is told from what it had by the epoch.
+	pending atomic.Bool
+
+	// Guarded by changes.mu: how many purges this node was asked for, how many of them are
+	// in Redis, and of how many the nodes were told.
+	asked, raised, told uint32
 }
 
 func newChanges(began time.Time) *changes {
-	return &changes{began: began, accounts: map[string]weak.Pointer[cell]{}, early: map[uint64]uint64{}}
+	return &changes{
+		began: began, accounts: map[string]weak.Pointer[cell]{}, early: map[uint64]uint64{}, finishing: make(chan struct{}, 1),
+	}
 }
 
 // moment is a time as cells have it.
@@ -109,18 +115,23 @@ func (c *changes) forget(account string) {
 }
 
 // remember keeps the cell of a purged account; an empty account is a kind's, which
-// is kept anyway.
-func (c *changes) remember(account string, x *cell, own bool) {
+// is kept anyway. c.mu is held.
+func (c *changes) remember(account string, x *cell, own bool, at int64) {
 	if account == "" {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if i := slices.IndexFunc(c.recent, func(r recentPurge) bool { return r.cell == x }); i >= 0 {
 		own = own || c.recent[i].own
 		c.recent = slices.Delete(c.recent, i, i+1)
 	} else if len(c.recent) == recentPurges {
-		c.recent = slices.Delete(c.recent, 0, 1)
+		i := max(slices.IndexFunc(c.recent, func(r recentPurge) bool { return r.cell.told == r.cell.asked }), 0)
+		if oldest := c.recent[i].cell; oldest.told != oldest.asked {
+			for k := range c.kinds {
+				c.purge("", &c.kinds[k], at)
+			}
+			oldest.pending.Store(false)
+		}
+		c.recent = slices.Delete(c.recent, i, i+1)
 	}
 	c.recent = append(c.recent, recentPurge{account, x, own})
 }
@@ -153,7 +164,7 @@ func (x *cell) known() redistier.Epoch {
 func (x *cell) learn(read, before redistier.Epoch, at int64, suspectEpoch uint64) (lost bool) {
 	x.raise(read, at)
 	x.confirmed.Store(suspectEpoch)
-	return read.Last < before.Last || read.Floor < before.Floor
+	return !x.pending.Load() && (read.Last < before.Last || read.Floor < before.Floor)
 }
 
 // raiseHere raises the epoch, whatever the fleet knows.
@@ -164,9 +175,11 @@ func (x *cell) raiseHere(at int64, soft bool) {
 	}
 }
 
-// purged tells whether a purge that this node knows of is younger than the entry.
+// purged tells whether a purge that this node knows of is younger than the entry, or may be:
+// an epoch that this node has raised by itself says nothing of what others have filled.
 func (c *changes) purged(i kindIndex, e *Entry) bool {
-	return e.cell == nil || e.tag.kind < c.kinds[i].floor.Load() || e.tag.account < e.cell.floor.Load()
+	return e.cell == nil || e.tag.kind < c.kinds[i].floor.Load() || e.tag.account < e.cell.floor.Load() ||
+		e.suspectEpoch == 0 && (c.kinds[i].pending.Load() || e.cell.pending.Load())
 }
 
 // suspect tells whether this node may have missed a purge of the entry: neither has Redis
@@ -284,10 +297,16 @@ func (c *changes) setLost() {
 // watch runs until the cache is closed: one goroutine polls, one listens.
 func (l *Lists) watch() {
 	l.watchers.Go(func() {
+		ctx := redisclient.Probing(l.life)
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
-			_ = l.poll(redisclient.Probing(l.life)) // an error is counted, and the next tick is the retry
+			// Errors are counted, and the next tick is the retry. Of a Cluster one may work
+			// where the other does not.
+			_ = l.poll(ctx)
+			if n, _ := l.finishPurges(ctx); n > 0 {
+				l.opts.Logger.Info("purges that had waited for Redis are known to the fleet", "purges", n)
+			}
 			select {
 			case <-l.life.Done():
 				return
@@ -305,7 +324,9 @@ func (l *Lists) applyNotice(n redistier.Notice) {
 	for _, c := range n.Changes {
 		x := l.cellOf(c)
 		if x.raise(c.Epoch, at); c.Floor == c.Last {
-			l.changes.remember(c.Account, x, false)
+			l.changes.mu.Lock()
+			l.changes.remember(c.Account, x, false, at)
+			l.changes.mu.Unlock()
 		}
 	}
 	l.changes.heard(n)
@@ -396,159 +417,4 @@ func (l *Lists) changeOf(kind, account string, x *cell) redistier.Change {
 	e := x.known()
 	e.Since = max(time.Duration(l.moment(l.opts.Now())-x.changed.Load()), 0)
 	return redistier.Change{Kind: kind, Account: account, Epoch: e}
-}
-
-// raise raises epochs over the fleet, by a purge or softly: here, then in Redis in one
-// pipeline, then by one message. It fills in what they are. After an error of a soft one
-// nothing may be marked, here neither; those of a purge hold here.
-func (l *Lists) raise(ctx context.Context, some []redistier.Change, soft bool) error {
-	cells := make([]*cell, len(some))
-	for i, c := range some {
-		if cells[i] = l.cellOf(c); !soft && l.redis != nil {
-			l.changes.remember(c.Account, cells[i], true) // also if Redis does not take it: its old list must not come back here
-		}
-	}
-	here := sync.OnceFunc(func() {
-		at := l.moment(l.opts.Now())
-		for i, x := range cells {
-			x.raiseHere(at, soft)
-			some[i].Epoch = x.known()
-		}
-	})
-	if l.redis == nil {
-		here()
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, raiseWithin)
-	defer cancel()
-	err := redisclient.Retry(ctx, func() error {
-		for i, x := range cells {
-			some[i].Epoch = x.known()
-		}
-		err := l.redis.Raise(ctx, some, soft)
-		if err != nil && !soft {
-			here() // what this node holds is hidden in any case
-		}
-		return err
-	})
-	at := l.moment(l.opts.Now())
-	for i, x := range cells {
-		x.raise(some[i].Epoch, at)
-	}
-	if err != nil {
-		return fmt.Errorf("raise the epoch: %w", err)
-	}
-	if err := redisclient.Retry(ctx, func() error { return l.announce(ctx, some) }); err != nil {
-		return fmt.Errorf("announce it to the other nodes: %w", err)
-	}
-	return nil
-}
-
-// Scope is what to purge: all lists of one kind, or all lists of one account,
-// of either kind. Exactly one field is set.
-type Scope struct{ Kind, Account string }
-
-// Purge makes every list of the scope unservable: here at once, on every node
-// that can reach Redis within a second, whether or not a message is lost, and
-// on a node that is cut off within a second of its return (until then its lists
-// age by the policy). Fills that began before cannot bring the old data back.
-// It takes at most 3 s. An error means that the fleet may not know
-// of it, but this node does. Calling again is harmless. It returns the new epoch: lists
-// of an older one are not served any more; 0: Redis has not taken it.
-func (l *Lists) Purge(ctx context.Context, s Scope) (epoch uint64, err error) {
-	some := []redistier.Change{{Kind: s.Kind}}
-	switch _, known := indexOf(s.Kind); {
-	case (s.Kind == "") == (s.Account == ""):
-		return 0, errors.New("purge either a kind or an account")
-	case s.Account != "":
-		some[0].Account = redistier.Hash(s.Account)
-	case !known:
-		return 0, ErrUnknownKind
-	}
-	l.metrics.purges.Inc()
-	err = l.raise(ctx, some, false)
-	return some[0].Last, err
-}
-
-// MaxHintIDs bounds the ids of one hint.
-const MaxHintIDs = 1000
-
-// maxHintID is how many bytes one id of a hint may have.
-const maxHintID = 1 << 12
-
-// ErrHint is the error of a hint that cannot be meant.
-var ErrHint = errors.New("not a hint")
-
-// Hint says whose lists have changed at the legacy system. Together there are at most
-// MaxHintIDs ids.
-type Hint struct {
-	Accounts []string // as they are
-	// AccountHashes are as in the keys of Redis: base64url without padding of the first 16
-	// bytes of the SHA-256 of the id's length in bytes, as an uvarint, and the id.
-	AccountHashes []string
-	Kinds         []string
-	// Hard: the lists are not served any more, as after a purge. Else they may be served
-	// for hintStaleFor while they are refreshed, and while the legacy system fails.
-	Hard bool
-}
-
-// accountHash is what redistier.Hash makes.
-var accountHash = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
-
-// changes are the accounts and kinds of the hint, without repetitions.
-func (h Hint) changes() (all []redistier.Change, err error) {
-	if n := len(h.Accounts) + len(h.AccountHashes) + len(h.Kinds); n == 0 || n > MaxHintIDs {
-		return nil, fmt.Errorf("%w: it names %d accounts and kinds; name 1 to %d", ErrHint, n, MaxHintIDs)
-	}
-	seen := map[redistier.Change]bool{}
-	add := func(c redistier.Change) {
-		if !seen[c] {
-			seen[c], all = true, append(all, c)
-		}
-	}
-	for i, kind := range h.Kinds {
-		if _, ok := indexOf(kind); !ok {
-			return nil, fmt.Errorf("%w: kinds[%d] must be buyer or seller", ErrHint, i)
-		}
-		add(redistier.Change{Kind: kind})
-	}
-	for i, id := range h.Accounts {
-		if id == "" || len(id) > maxHintID {
-			return nil, fmt.Errorf("%w: accounts[%d] wants 1 to %d bytes", ErrHint, i, maxHintID)
-		}
-		add(redistier.Change{Account: redistier.Hash(id)})
-	}
-	for i, hash := range h.AccountHashes {
-		if !accountHash.MatchString(hash) {
-			return nil, fmt.Errorf("%w: account_hashes[%d] is none: 22 characters of base64url", ErrHint, i)
-		}
-		add(redistier.Change{Account: hash})
-	}
-	return all, nil
-}
-
-// Changed marks the lists of a hint as changed over the fleet, with the bounds of Purge:
-// a fill that began before does not count as fresh after it. It returns how many
-// accounts and kinds are marked. It takes at most 3 s; on an error the rest is not
-// marked, and calling again is harmless.
-func (l *Lists) Changed(ctx context.Context, h Hint) (marked int, err error) {
-	some, err := h.changes()
-	if err != nil {
-		return 0, err
-	}
-	how := hintSoft
-	if h.Hard {
-		how = hintHard
-	}
-	err = l.raise(ctx, some, !h.Hard)
-	for _, c := range some {
-		if c.Last > 0 {
-			marked++
-		}
-	}
-	l.metrics.hints.WithLabelValues(how).Add(float64(marked))
-	if err != nil {
-		err = fmt.Errorf("%d of %d are marked: %w", marked, len(some), err)
-	}
-	return marked, err
 }

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -107,29 +106,6 @@ func TestAPurgeDuringAFailingFillLeavesNothingToServe(t *testing.T) {
 	}
 }
 
-// Without Redis nothing says that a purge was missed, so lists are served as always; a purge
-// holds on this node, and says that the others may not know of it.
-func TestPurgesWhileRedisIsAway(t *testing.T) {
-	f := newFleet(t, 1)
-	f.warm(t, otherKey)
-	f.srv.Kill()
-	l := f.nodes[0]
-	mustGet(t, l, aKey)
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	for _, served := range []bool{true, false} {
-		_, purged := l.Lookup(aKey)
-		_, other := l.Lookup(otherKey)
-		if purged != served || !other {
-			t.Errorf("acme's list is served %t, want %t; another's %t", purged, served, other)
-		}
-		if _, err := l.Purge(ctx, Scope{Account: "acme"}); err == nil {
-			t.Error("no error, and the fleet does not know")
-		}
-	}
-	settled(l)
-}
-
 // A replica that had not taken the purge became the master: it has the list of before, and
 // no epoch. Nodes that hold nothing of the account know better.
 func TestAListOfBeforeALostPurgeIsRefused(t *testing.T) {
@@ -165,9 +141,11 @@ func TestALostMessageAndALostMemory(t *testing.T) {
 	}
 	f.srv.Do("SET", "iq:3:purges", "99", "PX", "60000")
 	f.gone(t, aKey)
+	f.hold = make(chan struct{}) // until both have asked
 	for _, l := range f.nodes {
 		want(t, mustGet(t, l, aKey), StaleRevalidate, "#1")
 	}
+	close(f.hold)
 	settled(f.nodes...)
 	purge(t, f.nodes[0], Scope{Account: "acme"})
 	purge(t, f.nodes[1], Scope{Kind: KindBuyer})
@@ -259,8 +237,8 @@ func TestASoftHintCountsFromItsOwnMoment(t *testing.T) {
 	}
 }
 
-// A hint of a thousand accounts is one pipeline and one message. It reaches all nodes, one of
-// which refreshes a list for the others.
+// A hint of a thousand accounts is twenty pipelines and one message. It reaches all nodes, one
+// of which refreshes a list for the others.
 func TestAHintOfAThousandAccounts(t *testing.T) {
 	f := newFleet(t, 2)
 	kept := Key{Kind: KindBuyer, Account: "initech"}
@@ -272,7 +250,7 @@ func TestAHintOfAThousandAccounts(t *testing.T) {
 	pipelines, scripts, start := f.called(t, 1, "pipeline"), f.called(t, 1, "eval", "evalsha"), time.Now()
 	changed(t, f.nodes[1], h, MaxHintIDs-1)
 	polls := 1 + time.Since(start).Seconds()/pollEvery.Seconds()
-	if p, s := f.called(t, 1, "pipeline")-pipelines, f.called(t, 1, "eval", "evalsha")-scripts; p > 1+polls || s > 2 { // a script that Redis does not know yet is two calls
+	if p, s := f.called(t, 1, "pipeline")-pipelines, f.called(t, 1, "eval", "evalsha")-scripts; p > 20+polls || s > 2 { // a script that Redis does not know yet is two calls
 		t.Errorf("%v pipelines, with %.1f polls among them, and %v scripts", p, polls, s)
 	}
 	f.gone(t, aKey)

@@ -31,8 +31,9 @@ type Config struct {
 	// Jitter shortens each ttl by a random part of up to this share, so that
 	// lists filled together do not expire together. 0 turns it off.
 	Jitter float64 `yaml:"jitter" min:"0" max:"0.9"`
-	// MaxEntryBytes bounds one list with its compressed forms, in memory and in Redis. A
-	// bigger one is served, but not stored: raise it where inquiry_gateway_cache_unstored_total
+	// MaxEntryBytes bounds one list without its compressed forms, in memory and in Redis. Those are kept in
+	// memory only, each smaller than the list, and count for max_bytes. A
+	// bigger list is served, but not stored: raise it where inquiry_gateway_cache_unstored_total
 	// counts too_big. Redis takes twice the most as one value.
 	MaxEntryBytes int64 `yaml:"max_entry_bytes" min:"1KiB" max:"256MiB"`
 	// SealingKeysFile holds AES-256 keys, one per line in base64 or hex. Set:

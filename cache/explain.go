@@ -18,7 +18,7 @@ type Explanation struct {
 	AnsweredAt time.Time `json:"answered_at,omitzero"` // of that entry
 	Age        Seconds   `json:"age_seconds"`          // since then
 	Left       Seconds   `json:"ttl_left_seconds"`     // negative when stale
-	Bytes      int       `json:"bytes"`                // with all variants
+	Bytes      int       `json:"bytes"`                // in Redis, without the compressed forms
 
 	Policy               string  `json:"policy"` // the configuration key that the times come from
 	TTL                  Seconds `json:"ttl_seconds"`
@@ -34,7 +34,7 @@ type Explanation struct {
 	Refused  string    `json:"refused_entry,omitempty"` // why the entry in Redis was refused; empty: it was not, or there is none
 	Redis    string    `json:"redis"`                   // as RedisState
 	InFlight bool      `json:"in_flight,omitempty"`     // a fill or a refresh runs on this node
-	Failing  bool      `json:"failing,omitempty"`       // the last fill failed
+	Failing  bool      `json:"failing,omitempty"`       // the last fill failed, and nothing has shown since that the next may work
 	RetryAt  time.Time `json:"retry_at,omitzero"`       // no refresh before; never in the past
 }
 
@@ -61,10 +61,6 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 		Policy: q.policy.source(q.kind, k.Status), TTL: secondsOf(q.terms.ttl),
 		StaleWhileRevalidate: secondsOf(q.terms.swr), StaleIfError: secondsOf(q.terms.sie), Mapping: f.fingerprint,
 	}
-	failing, retryAt := l.backoff.of(q.base)
-	if x.Failing = failing; retryAt.After(l.opts.Now()) {
-		x.RetryAt = retryAt.UTC()
-	}
 	l.mu.Lock()
 	if _, x.InFlight = l.flights[q.base]; x.InFlight {
 		x.Outcome = Collapsed
@@ -83,10 +79,19 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 			f.best, x.Tier = e.Value, TierLocal
 		}
 	}
+	now, answered := l.opts.Now(), time.Time{}
+	if f.best != nil {
+		answered = f.best.AnsweredAt
+	}
+	if a := l.backoff.of(q.base, answered, now); a != nil {
+		if x.Failing = true; a.next.After(now) {
+			x.RetryAt = a.next.UTC()
+		}
+	}
 	tag := l.changes.tag(q.kind, f.cell)
 	x.KindEpoch, x.AccountEpoch = tag.kind, tag.account
 	if e := f.best; e != nil {
-		v := l.decide(&q, e, l.opts.Now())
+		v := l.decide(&q, e, now)
 		x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.left), e.Size()
 		x.Jitter = secondsOf(time.Duration(float64(q.terms.ttl) * q.policy.jitter * e.spread))
 		if v.action != fetch {

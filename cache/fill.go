@@ -55,18 +55,15 @@ func (l *Lists) fill(ctx context.Context, f *flight) {
 func (l *Lists) fetch(ctx context.Context, f *flight, t tag) (e *Entry, stored bool, err error) {
 	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
 	defer span.End()
-	start, suspectEpoch := time.Now(), l.changes.suspectEpoch.Load()
-	l.mu.Lock()
-	unwanted := f.background && f.callers == 0
-	l.mu.Unlock()
-	if unwanted {
+	start, began, suspectEpoch := time.Now(), l.opts.Now(), l.changes.suspectEpoch.Load()
+	if l.unwanted(f) {
 		ctx = InBackground(ctx)
 	}
 	c, err := l.opts.Fill(ctx, f.key)
 	if err != nil {
 		span.Fail(reasonOf(err))
 		l.metrics.fills.WithLabelValues(f.key.Kind, fillError).Inc()
-		l.backoff.failed(f.key, err, l.opts.Now())
+		l.backoff.failed(f.key, err, began, l.opts.Now())
 		return nil, false, err
 	}
 	e = l.build(f, t, c)
@@ -76,7 +73,7 @@ func (l *Lists) fetch(ctx context.Context, f *flight, t tag) (e *Entry, stored b
 	if c.NoStore {
 		result = fillNoStore
 	} else { // without the legacy nothing is known about it
-		l.backoff.worked(f.key)
+		l.backoff.gave(f.key, e.AnsweredAt)
 	}
 	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
 	if unstored := l.unstored(f, e, c.NoStore); unstored != "" {

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,9 @@ type flight struct {
 	result Result
 	err    error
 }
+
+// errResting ends a refresh that may not begin. Nobody waits for it.
+var errResting = errors.New("cache: the list has failed and is not to be tried yet")
 
 // redisMoment is one moment on the clock of Redis and on this node's, which was not earlier.
 // Where Redis was not read it is zero.
@@ -183,10 +187,11 @@ func (l *Lists) run(ctx context.Context, f *flight) {
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
 	defer f.maxWait.Stop()
+	began := l.opts.Now()
 	defer func() {
 		if l.settle(f, Result{}, ErrFillPanicked) { // only a panic or Goexit leaves it unsettled
 			l.metrics.fills.WithLabelValues(f.key.Kind, fillPanic).Inc()
-			l.backoff.failed(f.key, ErrFillPanicked, l.opts.Now())
+			l.backoff.failed(f.key, ErrFillPanicked, began, l.opts.Now())
 		}
 	}()
 	defer l.opts.Panics.Catch(nil)
@@ -202,21 +207,56 @@ func (l *Lists) run(ctx context.Context, f *flight) {
 			return
 		}
 	}
-	if l.redis == nil || !l.runShared(ctx, f) {
-		l.fill(ctx, f)
+	for {
+		resting := l.resting(f)
+		if l.redis != nil && l.runShared(ctx, f, !resting) {
+			return
+		}
+		if !resting {
+			l.fill(ctx, f)
+			return
+		}
+		if l.resting(f) { // what was read may have shown that it works, and somebody may have come
+			l.backoff.looked(f.key, l.opts.Now())
+			if l.abandon(f, true, errResting) {
+				return
+			}
+		}
 	}
+}
+
+// resting tells that the legacy is not to be asked yet, because the list has failed lately and
+// nobody waits for it.
+func (l *Lists) resting(f *flight) bool {
+	if !l.unwanted(f) {
+		return false
+	}
+	var answered time.Time
+	if f.best != nil {
+		answered = f.best.AnsweredAt
+	}
+	now := l.opts.Now()
+	a := l.backoff.of(f.key, answered, now)
+	return a != nil && now.Before(a.next)
+}
+
+// unwanted tells that nobody waits for a refresh.
+func (l *Lists) unwanted(f *flight) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return f.background && f.callers == 0
 }
 
 // runShared tries everything that Redis has to give; true: the flight is settled. Else this
 // node fills, with the lease, or without one where Redis is in trouble, has no room, or
 // the lease is stuck. It waits as long as another node fills: that one's answer comes
-// before any that begins later.
-func (l *Lists) runShared(ctx context.Context, f *flight) (settled bool) {
+// before any that begins later. Unless this node may fill it only looks.
+func (l *Lists) runShared(ctx context.Context, f *flight, mayFill bool) (settled bool) {
 	if !l.changes.polledOnce() && l.poll(ctx) != nil { // at the very start
 		return l.serveStored(ctx, f, TierLocal)
 	}
 	p := l.policy.Load()
-	wanted := p.of(f.kind, f.key.Status).lifetime() > 0 // nobody would find a list that is never stored
+	wanted := p.of(f.kind, f.key.Status).lifetime() > 0 && mayFill // nobody would find a list that is never stored
 	start := time.Now()
 	r, settled, err := l.read(ctx, f, wanted, "")
 	switch {
@@ -247,7 +287,7 @@ func (l *Lists) runShared(ctx context.Context, f *flight) (settled bool) {
 		}
 		if f.leased { // what had it before has left nothing
 			stop()
-			return f.waited.Load() && l.abandon(f, false)
+			return f.waited.Load() && l.abandon(f, false, ErrFillOverdue)
 		}
 		f.waited.Store(true)
 		if r.Holder != holder {
@@ -262,7 +302,7 @@ func (l *Lists) runShared(ctx context.Context, f *flight) (settled bool) {
 			if ctx.Err() != nil {
 				return false
 			}
-			if l.abandon(f, true) {
+			if l.abandon(f, true, ErrFillOverdue) {
 				return true
 			}
 			f.maxWait.Reset(l.maxWait())
@@ -372,6 +412,7 @@ func (l *Lists) serveStored(ctx context.Context, f *flight, tier string) bool {
 		return false
 	}
 	q := query{policy: l.policy.Load(), kind: f.kind, key: f.key, base: f.key}
+	l.backoff.gave(f.key, f.best.AnsweredAt)
 	l.mu.Lock()
 	q.terms = f.terms
 	v := l.decide(&q, f.best, l.opts.Now())
@@ -387,11 +428,8 @@ func (l *Lists) serveStored(ctx context.Context, f *flight, tier string) bool {
 	if !ok {
 		return false
 	}
-	if v.state == fresh {
-		l.backoff.worked(f.key)
-		if f.waited.Load() && tier == TierRedis {
-			v.outcome = Collapsed
-		}
+	if v.state == fresh && f.waited.Load() && tier == TierRedis {
+		v.outcome = Collapsed
 	}
 	l.settle(f, Result{Entry: f.best, Outcome: v.outcome, Tier: tier, Expired: f.expired}, nil)
 	if v.action == serveRefresh {
@@ -407,15 +445,15 @@ func (l *Lists) maxWait() time.Duration { return l.policy.Load().fills.Timeout +
 
 // abandon ends a flight that nobody waits for any more, so that it does not ask
 // the legacy for nobody. A refresh has no callers, and is abandoned only if it
-// has waited too long.
-func (l *Lists) abandon(f *flight, late bool) bool {
+// has waited too long, or may not begin.
+func (l *Lists) abandon(f *flight, late bool, why error) bool {
 	l.mu.Lock()
 	nobody := f.callers == 0 && (late || !f.background)
 	if nobody && l.flights[f.key] == f {
 		delete(l.flights, f.key) // nobody joins it between here and its end
 	}
 	l.mu.Unlock()
-	return nobody && l.settle(f, Result{}, ErrFillOverdue)
+	return nobody && l.settle(f, Result{}, why)
 }
 
 // pause waits for a message or for d; false: the flight has waited too long.

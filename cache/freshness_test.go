@@ -117,29 +117,28 @@ func TestAFailedRefreshKeepsTheGoodEntryAndBacksOff(t *testing.T) {
 // The wait doubles from half a second to half a minute, half of it by chance. Where the legacy
 // was not asked it stays as after a first failure.
 func TestHowLongAListThatFailsWaits(t *testing.T) {
-	b, err := newBackoff()
+	now := time.Now()
+	b, err := newBackoff(now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	now := time.Now()
 	for i, most := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, 16 * backoffFirst, 32 * backoffFirst, backoffMost, backoffMost} {
 		for k, want := range map[Key]time.Duration{aKey: most, otherKey: backoffFirst} {
-			b.failed(k, legacyDown{refused: k == otherKey}, now)
-			if failing, at := b.of(k); !failing || at.Sub(now) < want/2 || at.Sub(now) > want {
-				t.Errorf("%v waits for %s after %d failures, want up to %s", k, at.Sub(now), i+1, want)
+			b.failed(k, legacyDown{refused: k == otherKey}, now, now)
+			if a := b.of(k, time.Time{}, now); a == nil || a.next.Sub(now) < want/2 || a.next.Sub(now) > want {
+				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.next.Sub(now), i+1, want)
 			}
 		}
-	}
-	b.worked(aKey)
-	if failing, _ := b.of(aKey); failing {
-		t.Error("it fails after a success")
+		now = now.Add(most)
 	}
 }
 
 // A breaker that is not closed has stale lists served at once, and lets refreshes try.
 func TestAnOpenBreakerSparesTheWait(t *testing.T) {
 	open := false
-	l, g := alone(t, func(s *setup) { s.Failing = func(kind string) bool { return open && kind == KindBuyer } })
+	l, g := alone(t, func(s *setup) {
+		s.Failing = func(kind, account string) bool { return open && kind == KindBuyer && account == aKey.Account }
+	})
 	mustGet(t, l, aKey)
 	g.clock.Add(30 * time.Second)
 	open = true

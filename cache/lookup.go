@@ -43,8 +43,8 @@ type marks struct {
 
 // health is how well the list's endpoint is.
 type health struct {
-	failing bool // its last fill failed, or its kind's breaker is not closed
-	resting bool // no refresh may begin yet
+	failing bool // its last fill failed, or the breaker is not closed for its account
+	resting bool // no refresh may begin yet, nor a look into Redis
 }
 
 // verdict is what decide says.
@@ -116,12 +116,17 @@ func (l *Lists) decide(q *query, e *Entry, now time.Time) verdict {
 	if v.state == unusable || v.state == fresh || m.suspect {
 		return v
 	}
-	return decide(q.policy, q.terms, e, now, m, l.healthOf(q.kind, q.base, now))
+	return decide(q.policy, q.terms, e, now, m, l.healthOf(q.kind, q.base, e.AnsweredAt, now))
 }
 
-func (l *Lists) healthOf(i kindIndex, base Key, now time.Time) health {
-	failing, retryAt := l.backoff.of(base)
-	return health{failing: failing || l.opts.Failing(kindNames[i]), resting: now.Before(retryAt)}
+// healthOf is that of a key's endpoint, and of the key, of which there is a list answered at a
+// moment.
+func (l *Lists) healthOf(i kindIndex, base Key, answered, now time.Time) health {
+	a := l.backoff.of(base, answered, now)
+	return health{
+		failing: a != nil || l.opts.Failing(kindNames[i], base.Account),
+		resting: a != nil && now.Before(a.next) && (l.redis == nil || now.Before(a.look)),
+	}
 }
 
 // query is one look-up. It sees one policy from its begin to its end.

@@ -1,9 +1,11 @@
 package redistier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -123,23 +125,31 @@ func parseNotice(s string) (n Notice, ok bool) {
 	return n, true
 }
 
-// each runs a script for every change in one pipeline, and gives the answers in order.
-// err is the first one. A pipeline cannot load a script, so it carries the text.
-func (t *Tier) each(ctx context.Context, script *redis.Script, all []Change, args func(Change) []any) ([]*redis.Cmd, error) {
-	ctx, cancel := t.rdb.Bounded(ctx)
-	defer cancel()
-	p := t.rdb.Pipeline()
-	cmds := make([]*redis.Cmd, len(all))
-	for i, c := range all {
-		cmds[i] = script.Eval(ctx, p, []string{t.epochKey(c)}, args(c)...)
+// perPipeline is how many scripts are sent at once: each pipeline has the time of one call. A
+// pipeline cannot load a script, so it carries the text, near a kilobyte of it.
+const perPipeline = 50
+
+// each runs a script for every change, and gives the answers in order. A pipeline that fails
+// does not stop the next. err is the first one. The client's timeout bounds what is read of one
+// server. go-redis asks a node of a Cluster that does not answer three times, and forgets the
+// answers of the others where the context ends before that.
+func (t *Tier) each(ctx context.Context, script *redis.Script, all []Change, args func(Change) []any) (cmds []*redis.Cmd, err error) {
+	for some := range slices.Chunk(all, perPipeline) {
+		ctx, cancel := context.WithTimeout(ctx, 4*t.rdb.CallTimeout())
+		p := t.rdb.Pipeline()
+		for _, c := range some {
+			cmds = append(cmds, script.Eval(ctx, p, []string{t.epochKey(c)}, args(c)...))
+		}
+		_, failed := p.Exec(ctx)
+		cancel()
+		err = cmp.Or(err, failed)
 	}
-	_, err := p.Exec(ctx)
 	return cmds, err
 }
 
-// Raise raises the epochs of all changes in one pipeline, by a purge or softly, and fills
-// in what they are now. On an error those with a Last of 0 may not be raised. Last is read,
-// too: no epoch is given out that is not above it.
+// Raise raises the epochs of all changes, by a purge or softly, and fills in what they are
+// now. On an error those with a Last of 0 may not be raised. Last is read, too: no epoch
+// is given out that is not above it.
 func (t *Tier) Raise(ctx context.Context, all []Change, soft bool) error {
 	how := 0
 	if soft {
@@ -159,8 +169,7 @@ func (t *Tier) Raise(ctx context.Context, all []Change, soft bool) error {
 	return err
 }
 
-// Restore gives epochs to a Redis that may have lost them, in one pipeline, and returns
-// those that it had lost.
+// Restore gives epochs to a Redis that may have lost them, and returns those that it had lost.
 func (t *Tier) Restore(ctx context.Context, all []Change) (lost []Change, err error) {
 	cmds, err := t.each(ctx, restoreScript, all, func(c Change) []any {
 		return []any{t.epochLife, c.Last, c.Floor, c.Since.Microseconds()}

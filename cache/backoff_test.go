@@ -1,0 +1,193 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A list that fails rests. What ends that early is a list that shows that it, or the system
+// where that had failed, works again; and what another node has got meanwhile is found. The rest
+// of a list that fails by itself is not ended by others.
+func TestWhatEndsTheRestOfAList(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		for _, age := range []time.Duration{15 * time.Second, 40 * time.Second} { // for stale_while_revalidate, or stale_if_error only
+			for _, works := range []string{"nothing", "the other kind", "another list here", "another list elsewhere", "the list elsewhere"} {
+				t.Run(fmt.Sprintf("own failures %t, %v old, then works %s", own, age, works), func(t *testing.T) {
+					var mu sync.Mutex
+					fails := map[Key]bool{}
+					down := false
+					f := newFleet(t, 2, func(s *setup) {
+						fill := s.Fill
+						s.Fill = func(ctx context.Context, k Key) (Content, error) {
+							c, err := fill(ctx, k)
+							mu.Lock()
+							defer mu.Unlock()
+							if fails[k] || down {
+								return Content{}, errLegacy
+							}
+							return c, err
+						}
+					})
+					set := func(list, all bool) {
+						mu.Lock()
+						defer mu.Unlock()
+						fails[aKey], down = list, all
+					}
+					here, elsewhere := f.nodes[0], f.nodes[1]
+					others := 0
+					other := func(l *Lists, kind string) Key {
+						others++
+						k := Key{Kind: kind, Account: fmt.Sprint("other-", others)}
+						f.clock.Add(time.Millisecond)
+						mustGet(t, l, k)
+						settled(l)
+						f.clock.Add(time.Millisecond)
+						return k
+					}
+					f.warm(t, sellers)
+					mustGet(t, here, aKey)
+					settled(here)
+					f.grow(t, age)
+					set(own, !own)
+					for range 3 {
+						mustGet(t, here, aKey)
+						settled(here)
+						if own {
+							other(here, KindBuyer)
+						}
+						f.clock.Add(2 * time.Second)
+					}
+					mustGet(t, here, aKey)
+					settled(here) // it rests for more than a second
+					set(false, false)
+					f.clock.Add(time.Millisecond)
+					switch works {
+					case "the other kind":
+						other(here, KindSeller)
+					case "another list here":
+						other(here, KindBuyer)
+					case "another list elsewhere":
+						mustGet(t, here, other(elsewhere, KindBuyer)) // out of Redis
+					case "the list elsewhere":
+						f.srv.Do("DEL", f.namesOf(aKey).Entry) // which it would take
+						mustGet(t, elsewhere, aKey)
+						settled(elsewhere)
+						f.clock.Add(lookEvery)
+					}
+					before := f.calls.Load()
+					r := mustGet(t, here, aKey)
+					settled(here)
+					asked, now := f.calls.Load()-before, mustGet(t, here, aKey)
+					settled(here)
+					switch {
+					case works == "the list elsewhere":
+						if asked != 0 || now.Outcome != Hit {
+							t.Errorf("asked %d times, then %s", asked, now.Outcome)
+						}
+					case !own && (works == "another list here" || works == "another list elsewhere"):
+						first := StaleRevalidate
+						if age > 20*time.Second {
+							first = Miss // who asks waits for it
+						}
+						if r.Outcome != first || asked != 1 || now.Outcome != Hit {
+							t.Errorf("%s, asked %d times, then %s; want %s", r.Outcome, asked, now.Outcome, first)
+						}
+					case r.Outcome != StaleError || asked != 0 || now.Outcome != StaleError:
+						t.Errorf("%s, asked %d times, then %s", r.Outcome, asked, now.Outcome)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A list was fetched by another node after it had failed here for everybody who asked. By the
+// time that this node reads it, its ttl is over: it is as stale as any other.
+func TestAListOfAnotherNodeDoesNotFail(t *testing.T) {
+	f := newFleet(t, 2)
+	f.failWith(errLegacy)
+	for range 17 {
+		if _, err := f.nodes[0].Get(t.Context(), aKey); err == nil {
+			t.Fatal("no error")
+		}
+		f.clock.Add(100 * time.Millisecond)
+	}
+	f.failWith(nil)
+	mustGet(t, f.nodes[1], aKey)
+	settled(f.nodes...)
+	f.grow(t, 12*time.Second)
+	want(t, mustGet(t, f.nodes[0], aKey), StaleRevalidate, "#18")
+	settled(f.nodes...)
+	want(t, mustGet(t, f.nodes[0], aKey), Hit, "#19")
+}
+
+// Two fills run because a purge came between them. The older one fails after the newer one has
+// worked, which says nothing of the list.
+func TestAnOlderFillThatFailsLater(t *testing.T) {
+	older := make(chan struct{})
+	l, g := alone(t, func(s *setup) {
+		fill := s.Fill
+		s.Fill = func(ctx context.Context, k Key) (Content, error) {
+			c, err := fill(ctx, k)
+			if c.Body != nil && string(c.Body[len(c.Body)-2:]) == "#1" {
+				<-older
+				return Content{}, errLegacy
+			}
+			return c, err
+		}
+	})
+	failed := make(chan error)
+	go func() { _, err := l.Get(t.Context(), aKey); failed <- err }()
+	for g.calls.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	purge(t, l, Scope{Account: "acme"})
+	g.clock.Add(time.Millisecond)
+	want(t, mustGet(t, l, aKey), Miss, "#2")
+	g.clock.Add(time.Millisecond)
+	close(older)
+	if err := <-failed; err == nil {
+		t.Fatal("no error")
+	}
+	settled(l)
+	g.clock.Add(11 * time.Second)
+	want(t, mustGet(t, l, aKey), StaleRevalidate, "#2")
+	settled(l)
+	want(t, mustGet(t, l, aKey), Hit, "#3")
+}
+
+// How long a list rests goes by how long it fails, not by how many ask for it meanwhile, and
+// not by failures of long ago.
+func TestFailuresThatDoNotMakeARestLonger(t *testing.T) {
+	for name, between := range map[string]time.Duration{"one a day": 24 * time.Hour, "many at once": time.Millisecond} {
+		l, g := alone(t)
+		g.failWith(errLegacy)
+		for range 17 {
+			g.clock.Add(between)
+			if _, err := l.Get(t.Context(), aKey); err == nil {
+				t.Fatal("no error")
+			}
+		}
+		x, err := l.Explain(t.Context(), aKey)
+		if rests := x.RetryAt.Sub(g.clock.Now()); err != nil || !x.Failing || rests > backoffFirst {
+			t.Errorf("%s: it rests for %s, %v", name, rests, err)
+		}
+	}
+}
+
+// Nobody has asked for a list since it failed, nor for others of its kind. Whether the system
+// still fails is not known: who asks waits for the list.
+func TestAFailureOfLongAgoIsNoneOfNow(t *testing.T) {
+	l, g := alone(t)
+	mustGet(t, l, aKey)
+	g.clock.Add(15 * time.Second)
+	g.failWith(errLegacy)
+	mustGet(t, l, aKey)
+	settled(l)
+	g.failWith(nil)
+	g.clock.Add(45 * time.Second)
+	want(t, mustGet(t, l, aKey), Miss, "#3")
+}
