@@ -37,6 +37,8 @@ var (
 	errClosed = errors.New("the key store has been closed")
 	// errAsked marks an unknown key whose client has been charged for it.
 	errAsked = errors.New("the store was asked")
+	// errFailing is for a client whose look-ups have used up what it may guess by failing.
+	errFailing = errors.New("too many lookups for this client have failed")
 )
 
 // Lookup asks a remote store about one key. It returns ErrUnknownKey only when the store has
@@ -62,16 +64,27 @@ type Known struct {
 	bad  localcache.Cache[Digest, *time.Time] // until when; a pointer as in good: one instance of otter is compiled for both
 
 	mu         sync.Mutex
-	generation uint64 // raised by each Forget: what was asked before is not stored
+	generation uint64       // raised by each Forget: what was asked before is not stored
+	owner      *CachedStore // the newest store: what others are answered is not stored
+
+	version atomic.Int64 // see Version
 }
 
 // NewKnown knows nothing yet.
 func NewKnown() *Known {
-	return &Known{
+	k := &Known{
 		good: otter.Must(&otter.Options[Digest, *entry]{MaximumSize: 1}),
 		bad:  otter.Must(&otter.Options[Digest, *time.Time]{MaximumSize: maxUnknown}),
 	}
+	k.version.Store(-1)
+	return k
 }
+
+// Version is that of the source's changes which have been forgotten here; negative: none is known.
+func (k *Known) Version() int64 { return k.version.Load() }
+
+// SetVersion notes that all changes up to a version have been forgotten.
+func (k *Known) SetVersion(v int64) { k.version.Store(v) }
 
 // entry is a good answer. A newer answer is a new entry.
 type entry struct {
@@ -91,7 +104,7 @@ const forgotten = -1
 // A key in use is looked up again in the background when half of its time is over. So it has
 // half of its time left when the remote store goes away, and a change there is seen sooner. The
 // keys that an earlier store of the same source has confirmed are good for their time, too, and
-// are looked up again at their next use.
+// are looked up again at their next use. What the earlier store still finds out is not stored.
 type CachedStore struct {
 	name    string
 	ask     Lookup
@@ -102,6 +115,7 @@ type CachedStore struct {
 	tracer  *telemetry.Tracer
 	panics  *telemetry.Catcher
 	known   *Known
+	away    atomic.Bool // the last lookup that ended was not answered
 
 	flights singleflight.Group // by digest and generation
 
@@ -123,6 +137,9 @@ func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) *Cache
 		s.known = NewKnown()
 	}
 	s.known.good.SetMaximum(uint64(p.MaxKeys))
+	s.known.mu.Lock()
+	s.known.owner = s
+	s.known.mu.Unlock()
 	s.known.bad.InvalidateAll()
 	s.known.change(func(e *entry) {
 		if due := e.due.Load(); due != forgotten {
@@ -139,14 +156,14 @@ func (s *CachedStore) Find(ctx context.Context, c Credential) (*Grant, error) {
 	e, seen := s.known.good.GetIfPresent(c.Digest)
 	if seen && s.counts(e, now) {
 		if s.claimRefresh(e, now) {
-			s.start(ctx, c, "", true)
+			s.start(ctx, c, true)
 		}
 		return e.grant, nil
 	}
 	if s.known.isBad(c.Digest, now) {
 		return nil, ErrUnknownKey
 	}
-	client := "" // who is charged for an unknown key
+	client := "" // whose the lookup is, unless the node has seen the key good
 	if c.Caller != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, c.Caller.Deadline())
@@ -155,17 +172,27 @@ func (s *CachedStore) Find(ctx context.Context, c Credential) (*Grant, error) {
 			client = c.Caller.ClientIP()
 		}
 	}
-	if wait, ok := s.guesses.look(client, c.Digest); !ok {
-		s.metrics.results[lookupLimited].Inc()
-		return nil, &TooManyAttempts{RetryAfter: wait}
+	if err := s.guesses.reserve(ctx, client, c.Digest); err != nil {
+		if ctx.Err() == nil {
+			s.metrics.results[lookupLimited].Inc()
+		}
+		if s.away.Load() {
+			return nil, errFailing
+		}
+		return nil, err
 	}
+	var answer singleflight.Result
 	select {
-	case answer := <-s.start(ctx, c, client, seen):
-		g, _ := answer.Val.(*Grant)
-		return g, answer.Err
+	case answer = <-s.start(ctx, c, seen):
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		answer.Err = ctx.Err()
 	}
+	s.guesses.settle(client, answer.Err)
+	if errors.Is(answer.Err, ErrUnknownKey) {
+		return nil, fmt.Errorf("%w: %w", errAsked, answer.Err)
+	}
+	g, _ := answer.Val.(*Grant)
+	return g, answer.Err
 }
 
 // Recall implements Store. A key that is due to be looked up again is Find's.
@@ -211,7 +238,7 @@ func (k *Known) isBad(d Digest, now time.Time) bool {
 // start joins the lookup of a key, or starts one; the answer comes through the channel. seen
 // says that this node has seen the key good. Lookups from before a Forget are not joined. The
 // loader of the cache is not used: it would hold the first caller past its deadline.
-func (s *CachedStore) start(ctx context.Context, c Credential, client string, seen bool) <-chan singleflight.Result {
+func (s *CachedStore) start(ctx context.Context, c Credential, seen bool) <-chan singleflight.Result {
 	s.known.mu.Lock()
 	generation := s.known.generation
 	s.known.mu.Unlock()
@@ -219,7 +246,7 @@ func (s *CachedStore) start(ctx context.Context, c Credential, client string, se
 	if seen {
 		most = maxLookups
 	}
-	c.Caller = nil // the request it belongs to may be over
+	c.Caller, c.Known = nil, seen // the request it belongs to may be over
 	ctx = context.WithoutCancel(ctx)
 	return s.flights.DoChan(string(c.Digest[:])+strconv.FormatUint(generation, 36), func() (any, error) {
 		if err := s.begin(most); err != nil {
@@ -235,11 +262,8 @@ func (s *CachedStore) start(ctx context.Context, c Credential, client string, se
 			return nil, ErrUnknownKey
 		}
 		g, err := s.lookup(ctx, c)
+		s.SetAway(err != nil && !errors.Is(err, ErrUnknownKey))
 		s.store(c.Digest, g, err, asked, generation)
-		if errors.Is(err, ErrUnknownKey) {
-			s.guesses.charge(client)
-			err = fmt.Errorf("%w: %w", errAsked, err)
-		}
 		return g, err
 	})
 }
@@ -296,7 +320,7 @@ func (s *CachedStore) store(d Digest, g *Grant, err error, asked time.Time, gene
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.generation != generation:
+	case k.generation != generation || k.owner != s:
 	case err == nil:
 		e := &entry{grant: g, asked: asked}
 		e.due.Store(int64(s.policy.TTL / 2))
@@ -317,6 +341,10 @@ func (k *Known) change(each func(*entry)) {
 		each(e)
 	}
 }
+
+// SetAway notes whether the remote store is away, for who finds that out without a lookup. A client
+// that may not have it asked is told so then, and not that it guesses.
+func (s *CachedStore) SetAway(away bool) { s.away.Store(away) }
 
 // Forget makes one key be looked up again. An answer on its way is given to who waits for it
 // and not stored.

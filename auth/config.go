@@ -113,11 +113,18 @@ func (c Config) CachePolicy() CachePolicy {
 	return p
 }
 
-// SameSource says whether what a node knows of keys by one configuration counts by the other:
-// both ask the same sort of store about the same digests.
+// SameSource says whether what a node knows of keys by one configuration counts by the other: the
+// same source is asked about the same digests, and what it says means the same. An authorization
+// server may tell different clients different things (RFC 7662, 2.2).
 func (c Config) SameSource(o Config) bool {
-	return c.PepperFile.Secret() == o.PepperFile.Secret() &&
-		(c.Redis != nil && o.Redis != nil || c.Introspection != nil && o.Introspection != nil)
+	if c.PepperFile.Secret() != o.PepperFile.Secret() || c.KeysFile != o.KeysFile || (c.Redis != nil) != (o.Redis != nil) {
+		return false
+	}
+	a, b := c.Introspection, o.Introspection
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.URL == b.URL && a.Claims == b.Claims && a.ClientID == b.ClientID
 }
 
 // SetDefaults is what the file is read over.

@@ -10,7 +10,8 @@ import (
 
 // Records are the keys and accounts of a store, for tools.
 type Records interface {
-	// List returns what the store holds.
+	// List returns what the store holds. Records that cannot be read are left out, and an ErrGarbage
+	// names them.
 	List(ctx context.Context) (Listing, error)
 	// Change lets change edit what is named and stores it, whole or not at all, beside other
 	// writers. What change gets holds those that there are, and may hold others; it may edit
@@ -42,20 +43,33 @@ func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
 }
 
 // Add adds a key. An account that is not there is added when create is not nil, and is
-// ErrNoSuchAccount otherwise. A key whose id or digest is there already is ErrDuplicate.
+// ErrNoSuchAccount otherwise; one that is there must have the access of create. A key whose id or
+// digest is there already is ErrDuplicate.
 func (e *Editor) Add(ctx context.Context, k KeyRecord, create *Account) error {
 	names := Names{[]string{k.ID}, []Digest{k.Digest}, []string{k.Account}}
 	return e.Change(ctx, names, func(l *Listing) error {
-		if err := l.add(k); err != nil || l.Account(k.Account) != nil {
+		if err := l.add(k); err != nil {
 			return err
 		}
+		old := l.Account(k.Account)
 		if create == nil {
-			return NoSuchAccount(k.Account)
+			if old == nil {
+				return NoSuchAccount(k.Account)
+			}
+			return nil
 		}
 		a := *create
 		a.ID = k.Account
-		l.Accounts = append(l.Accounts, a)
-		return a.Validate()
+		if err := a.Validate(); err != nil {
+			return err
+		}
+		if old == nil {
+			l.Accounts = append(l.Accounts, a)
+		} else if old.APIAccess != a.APIAccess {
+			return fmt.Errorf("account %s is there already with api access %s: leave --api-access out, or change it with keys account %[1]s --api-access %[3]s",
+				Clip(a.ID), old.APIAccess, a.APIAccess)
+		}
+		return nil
 	})
 }
 
@@ -111,12 +125,12 @@ type AccountChange struct {
 	Create    bool    // make the account when there is none, with AccessNone unless APIAccess says otherwise
 }
 
-// SetAccount changes an account, or adds it when that is asked for.
-func (e *Editor) SetAccount(ctx context.Context, c AccountChange) error {
+// SetAccount changes an account, or adds it when that is asked for, and returns it as it is then.
+func (e *Editor) SetAccount(ctx context.Context, c AccountChange) (changed Account, err error) {
 	if c.APIAccess == "" && c.Plan == nil && !c.Create {
-		return ErrNothingToChange
+		return Account{}, ErrNothingToChange
 	}
-	return e.Change(ctx, Names{Accounts: []string{c.ID}}, func(l *Listing) error {
+	err = e.Change(ctx, Names{Accounts: []string{c.ID}}, func(l *Listing) error {
 		if l.Account(c.ID) == nil {
 			if !c.Create {
 				return NoSuchAccount(c.ID)
@@ -130,8 +144,10 @@ func (e *Editor) SetAccount(ctx context.Context, c AccountChange) error {
 		if c.Plan != nil {
 			a.Plan = *c.Plan
 		}
+		changed = *a
 		return a.Validate()
 	})
+	return changed, err
 }
 
 // Errors of the tools that edit a store. Test for them with errors.Is.

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strings"
@@ -36,6 +37,19 @@ func bearer(values []string) (string, error) {
 		return "", &Denial{Reason: ReasonMalformed}
 	}
 	return key, nil
+}
+
+// CheckKey says why no caller could present a key, or nil. Its text holds nothing of the key.
+func CheckKey(key string) error {
+	switch {
+	case len(key) > MaxKeyLength:
+		return fmt.Errorf("a key that is longer than %d bytes is refused", MaxKeyLength)
+	case !visible(key):
+		return errors.New("a key holds visible ASCII characters only, and no blanks")
+	case ownFormat(key) && !checksumOK(key):
+		return errors.New("the key looks like one that this program makes, but its checksum is wrong: it is mistyped")
+	}
+	return nil
 }
 
 // visible reports whether s is visible ASCII: wider than the b64token of RFC

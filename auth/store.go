@@ -28,6 +28,7 @@ type Credential struct {
 	Digest Digest
 	Key    Secret
 	Caller Caller // who presents it; nil: not known, not limited, no deadline
+	Known  bool   // for a Lookup: the node has seen the key good, so no stranger has made it up
 }
 
 // Caller is the other end of a request. Its methods are called only where a key

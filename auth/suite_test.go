@@ -115,7 +115,8 @@ func openRedis(t *testing.T, s *testStore, opts auth.Options) {
 			return counted(t, s.reg, "inquiry_gateway_auth_store_version")[""] == version
 		})
 	}
-	then(editor.SetAccount(t.Context(), auth.AccountChange{ID: "somebody", Create: true}))
+	_, err := editor.SetAccount(t.Context(), auth.AccountChange{ID: "somebody", Create: true})
+	then(err)
 	s.Store, s.forget = store, store.ForgetAll
 	s.put = func(k auth.KeyRecord, a auth.Account) { then(editor.Add(t.Context(), k, &a)) }
 	s.revoke = func(id string) { then(editor.Revoke(t.Context(), id)) }
@@ -353,14 +354,21 @@ func everyEditor(t *testing.T, test func(ctx context.Context, t *testing.T, e *a
 func TestEditorsChange(t *testing.T) {
 	everyEditor(t, func(ctx context.Context, t *testing.T, e *auth.Editor) {
 		pro, none := "pro", ""
+		account := func(c auth.AccountChange, want auth.Account) error {
+			got, err := e.SetAccount(ctx, c)
+			if err == nil && got != want {
+				err = fmt.Errorf("%+v, want %+v", got, want)
+			}
+			return err
+		}
 		k1 := record("k1")
 		k1.ExpiresAt = testNow.Add(time.Hour + time.Millisecond)
 		for i, err := range []error{
 			e.Add(ctx, k1, &paying),
-			e.Add(ctx, record("also"), &auth.Account{APIAccess: auth.AccessNone}), // the account stays as it is
-			e.SetAccount(ctx, auth.AccountChange{ID: "true", Create: true}),
-			e.SetAccount(ctx, auth.AccountChange{ID: "true", APIAccess: auth.AccessPaid, Plan: &pro}),
-			e.SetAccount(ctx, auth.AccountChange{ID: "true", Plan: &none}),
+			e.Add(ctx, record("also"), &auth.Account{APIAccess: auth.AccessPaid}), // the account stays as it is
+			account(auth.AccountChange{ID: "true", Create: true}, auth.Account{ID: "true", APIAccess: auth.AccessNone}),
+			account(auth.AccountChange{ID: "true", APIAccess: auth.AccessPaid, Plan: &pro}, auth.Account{ID: "true", APIAccess: auth.AccessPaid, Plan: pro}),
+			account(auth.AccountChange{ID: "true", Plan: &none}, auth.Account{ID: "true", APIAccess: auth.AccessPaid}),
 		} {
 			if err != nil {
 				t.Fatalf("change %d: %v", i, err)
@@ -408,7 +416,7 @@ func TestEditorsRefuse(t *testing.T) {
 			return e.Add(ctx, k, nil)
 		}
 		rotate := func(id, next string) error { _, err := e.Rotate(ctx, id, record(next), testNow); return err }
-		account := func(c auth.AccountChange) error { return e.SetAccount(ctx, c) }
+		account := func(c auth.AccountChange) error { _, err := e.SetAccount(ctx, c); return err }
 		_, getErr := e.Get(ctx, "nothing")
 		for name, tt := range map[string]struct {
 			got  error
@@ -419,6 +427,7 @@ func TestEditorsRefuse(t *testing.T) {
 			"same digest":       {add(func(k *auth.KeyRecord) { k.Digest = digestOf("k1") }), auth.ErrDuplicate, "k2"},
 			"id of a revoked":   {add(func(k *auth.KeyRecord) { k.ID = "gone" }), auth.ErrDuplicate, "gone"},
 			"no such account":   {add(func(k *auth.KeyRecord) { k.Account = "other" }), auth.ErrNoSuchAccount, "other"},
+			"other access":      {e.Add(ctx, record("k2"), &auth.Account{APIAccess: auth.AccessNone}), nil, "there already with api access paid"},
 			"bad id":            {add(func(k *auth.KeyRecord) { k.ID = "a\nb" }), nil, "key id may hold"},
 			"long id":           {add(func(k *auth.KeyRecord) { k.ID = strings.Repeat("i", 129) }), nil, "key id is longer than 128"},
 			"bad scope":         {add(func(k *auth.KeyRecord) { k.Scopes = []string{"x y"} }), nil, "scopes[0] may hold"},

@@ -7,8 +7,8 @@
 // grant allows.
 //
 // An answer is stored for a short time, so a key that the server has revoked stays good on a
-// node for auth.cache_ttl at most. While the server is away or slow, a breaker keeps
-// callers from waiting for it: keys whose time is not over go on, others get 503.
+// node for auth.cache_ttl at most. While the server is away or slow, a breaker, which known
+// keys open, keeps callers from waiting for it: keys whose time is not over go on, others get 503.
 package introspect
 
 import (
@@ -61,10 +61,21 @@ func New(cfg auth.IntrospectionConfig, policy auth.CachePolicy, opts auth.Option
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.breaker = s.newBreaker(opts)
-	s.CachedStore = auth.NewCachedStore("introspection", func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-		return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
-	}, policy, opts)
+	s.CachedStore = auth.NewCachedStore("introspection", s.lookup, policy, opts)
 	return s
+}
+
+// lookup asks about a key through the breaker. A key that the node has never seen good says
+// nothing of the server, as strangers could choose what makes a lookup fail and so lock out known
+// keys: it goes by the breaker and does not move it. What strangers may ask auth.Guesses bounds.
+func (s *Store) lookup(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	if c.Known {
+		return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
+	}
+	if s.breaker.State() == gobreaker.StateOpen {
+		return nil, gobreaker.ErrOpenState
+	}
+	return s.introspect(ctx, c)
 }
 
 // Close refuses further lookups, waits for those under way, which end by
@@ -85,8 +96,7 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dial,
 		ForceAttemptHTTP2:     true,
-		MaxIdleConnsPerHost:   32,
-		MaxConnsPerHost:       64,
+		MaxIdleConnsPerHost:   32, // as many as there are lookups may be open: none waits for another's connection
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
@@ -94,12 +104,27 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 	}
 }
 
+// errStatus is an answer with another status than 200.
+type errStatus int
+
+func (e errStatus) Error() string {
+	return fmt.Sprintf("the introspection endpoint answered with status %d", int(e))
+}
+
+// aboutKey tells whether it is about what was sent, and so says nothing of the server.
+func (e errStatus) aboutKey() bool {
+	return e/100 == 4 && e != http.StatusUnauthorized && e != http.StatusTooManyRequests
+}
+
 // newBreaker makes a breaker that unknown keys do not open: they are answers.
 func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
 	state := telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	state.Set(0) // a store of before may have left another one
-	judge := func(err error) (well, counts bool) { return err == nil || errors.Is(err, auth.ErrUnknownKey), true }
+	judge := func(err error) (well, counts bool) {
+		status, _ := errors.AsType[errStatus](err)
+		return err == nil || errors.Is(err, auth.ErrUnknownKey), !status.aboutKey()
+	}
 	opens := breaker.Config{Window: 10 * time.Second, Least: breakerRequests, Ratio: 0.5, OpenFor: 5 * time.Second}
 	return breaker.New[*auth.Grant](opens, judge, func(from, to gobreaker.State) {
 		state.Set(float64(to))
@@ -120,7 +145,7 @@ func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant,
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the introspection endpoint answered with status %d", res.StatusCode)
+		return nil, errStatus(res.StatusCode)
 	}
 	if media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, fmt.Errorf("%w: it is no application/json", auth.ErrGarbage)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sony/gobreaker/v2"
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
@@ -116,25 +117,50 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// After ten failures callers do not wait for the server any more. Unknown keys are no failures.
+// After ten failures of keys that the node knows callers do not wait for the server any more. New
+// keys do not open the breaker, nor does an answer about what was sent; an open one holds for all.
 func TestBreaker(t *testing.T) {
-	for healthy, want := range map[bool]int{false: breakerRequests, true: 3 * breakerRequests} {
-		calls := 0
+	const known, times = "known", 3 * breakerRequests
+	for _, tt := range []struct {
+		key    string
+		status int // 200: the key is not active
+		calls  int // of so many times
+	}{
+		{known, 500, breakerRequests}, {known, 401, breakerRequests}, {known, 429, breakerRequests},
+		{known, 400, times}, {known, 404, times}, {known, 200, times},
+		{"new", 500, times}, {"new", 401, times}, {"new", 429, times}, {"new", 400, times}, {"new", 200, times},
+	} {
+		calls, status := 0, 0
 		s := introspecting(t, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			calls++
-			if !healthy {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				return
+			switch {
+			case status == 0: // at first
+				typed("application/json", activeAnswer)(w, r)
+			case status == http.StatusOK:
+				typed("application/json", `{"active":false}`)(w, r)
+			default:
+				w.WriteHeader(status)
 			}
-			typed("application/json", `{"active":false}`)(w, r)
 		})), nil)
-		for i := range 3 * breakerRequests {
-			if _, err := find(t, s, fmt.Sprint("k", i)); err == nil || errors.Is(err, auth.ErrUnknownKey) != healthy {
+		if _, err := find(t, s, known); err != nil {
+			t.Fatal(err)
+		}
+		calls, status = 0, tt.status
+		for i := range times {
+			key := tt.key
+			if key != known {
+				key = fmt.Sprint(key, i)
+			}
+			s.ForgetAll()
+			if _, err := find(t, s, key); err == nil || errors.Is(err, auth.ErrUnknownKey) != (tt.status == http.StatusOK) {
 				t.Fatal(err)
 			}
 		}
-		if calls != want {
-			t.Errorf("healthy %t: %d calls got through, want %d", healthy, calls, want)
+		if calls != tt.calls {
+			t.Errorf("%s key, status %d: %d calls got through, want %d", tt.key, tt.status, calls, tt.calls)
+		}
+		if _, err := find(t, s, "one more"); errors.Is(err, gobreaker.ErrOpenState) != (tt.calls == breakerRequests) {
+			t.Errorf("%s key, status %d: then a new key gets %v", tt.key, tt.status, err)
 		}
 	}
 }

@@ -64,7 +64,8 @@ func (f *records) Change(ctx context.Context, _ auth.Names, change func(*auth.Li
 	}
 	defer lock.Close()
 	before, err := readBounded(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if missing {
 		before, err = []byte(newFile), nil
 	}
 	if err != nil {
@@ -72,6 +73,8 @@ func (f *records) Change(ctx context.Context, _ auth.Names, change func(*auth.Li
 	}
 	after, err := f.apply(before, change)
 	switch {
+	case err != nil && missing:
+		return fmt.Errorf("%w: the keys file %s does not exist", err, f.path)
 	case err != nil:
 		return err
 	case len(after) > MaxSize:

@@ -18,10 +18,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +28,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/telemetry"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // MaxSize is the largest keys file that is read, in bytes: some 20,000 keys. Who has more keys
@@ -160,20 +159,16 @@ func load(path string, h auth.Hasher) (auth.Listing, error) {
 
 // readBounded reads a keys file of at most MaxSize bytes.
 func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("keys file %s does not exist (`inquiry-gateway keys new` makes one): %w", path, fs.ErrNotExist)
-		}
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > MaxSize {
+	info, err := yamlfile.StatRegular(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("keys file %s does not exist (`inquiry-gateway keys new` makes one): %w", path, fs.ErrNotExist)
+	case err == nil && info.Size() > MaxSize:
 		return nil, fmt.Errorf("keys file %s is larger than %d bytes: keep this many keys in Redis", path, MaxSize)
+	}
+	data, _, err := yamlfile.ReadRegular(path, MaxSize)
+	if err != nil {
+		return nil, fmt.Errorf("keys file %s %w", path, err)
 	}
 	return data, nil
 }

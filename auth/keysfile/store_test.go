@@ -101,7 +101,7 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 	refuses("a missing file", filepath.Join(dir, "none.yaml"), "keys new")
-	refuses("a folder", dir, "directory")
+	refuses("a folder", dir, "folder")
 	path := filepath.Join(dir, "keys.yaml")
 	writeFile(t, path, "keys: 1\n")
 	refuses("a broken file", path, path+":1: keys: must be a list")

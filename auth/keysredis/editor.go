@@ -60,6 +60,10 @@ func (r *records) Change(ctx context.Context, names auth.Names, change func(*aut
 			}
 		}
 		cells, before, err := r.read(ctx, names)
+		whole := false
+		if err == nil {
+			whole, err = r.whole(ctx)
+		}
 		if err != nil {
 			if lost == nil {
 				return err
@@ -76,6 +80,12 @@ func (r *records) Change(ctx context.Context, names auth.Names, change func(*aut
 		var message []string
 		if sent, message = r.plan(&cells, before, after); len(sent) == 0 {
 			return nil // it is so already
+		}
+		if !whole && slices.ContainsFunc(sent, func(c *cell) bool { return c.old == "" }) {
+			if lost != nil {
+				break
+			}
+			return errors.New("keys or accounts are lost in Redis, perhaps by its maxmemory-policy: restore them first, and see docs/redis.md")
 		}
 		version, err := r.commit(ctx, sent, message)
 		var refused redis.Error
@@ -138,6 +148,22 @@ func (r *records) read(ctx context.Context, names auth.Names) (all cells, l auth
 	return append(all, rest...), l, nil
 }
 
+// whole is false where all keys or accounts are gone although the index has ids of keys. A record
+// that is added would make a new hash, and all others would look as if they never were.
+func (r *records) whole(ctx context.Context) (bool, error) {
+	var found [3]*redis.IntCmd
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, hash := range []string{r.keys.ids(), r.keys.keys(), r.keys.accounts()} {
+			found[i] = p.Exists(ctx, hash)
+		}
+		return nil
+	})
+	if err != nil {
+		return false, redisError(err)
+	}
+	return found[0].Val() == 0 || found[1].Val()+found[2].Val() == 2, nil
+}
+
 // plan gives the cells that a change changes, and the pairs of its message.
 func (r *records) plan(all *cells, before, after auth.Listing) (changed []*cell, message []string) {
 	set := func(hash, field, value string) {
@@ -177,18 +203,23 @@ func (r *records) commit(ctx context.Context, changed []*cell, message []string)
 // List implements auth.Records, sorted by id.
 func (r *records) List(ctx context.Context) (auth.Listing, error) {
 	l := auth.Listing{Accounts: []auth.Account{}, Keys: []auth.KeyRecord{}}
-	err := r.scan(ctx, r.keys.accounts(), func(id, text string) error {
-		a, err := parseAccount(id, text)
-		l.Accounts = append(l.Accounts, a)
-		return err
+	var unreadable []error
+	err := r.scan(ctx, r.keys.accounts(), func(id, text string) {
+		if a, err := parseAccount(id, text); err == nil {
+			l.Accounts = append(l.Accounts, a)
+		} else if len(unreadable) < maxUnreadable {
+			unreadable = append(unreadable, fmt.Errorf("account %s: %w", auth.Clip(id), err))
+		}
 	})
 	if err != nil {
 		return auth.Listing{}, err
 	}
-	err = r.scan(ctx, r.keys.keys(), func(hex, text string) error {
-		k, err := parseStored(hex, text)
-		l.Keys = append(l.Keys, k)
-		return err
+	err = r.scan(ctx, r.keys.keys(), func(hex, text string) {
+		if k, err := parseStored(hex, text); err == nil {
+			l.Keys = append(l.Keys, k)
+		} else if len(unreadable) < maxUnreadable {
+			unreadable = append(unreadable, fmt.Errorf("the key whose %s begins with %.12s: %w", r.keys.sort, hex, err))
+		}
 	})
 	if err != nil {
 		return auth.Listing{}, err
@@ -198,14 +229,16 @@ func (r *records) List(ctx context.Context) (auth.Listing, error) {
 	l.Accounts = slices.CompactFunc(l.Accounts, func(a, b auth.Account) bool { return a.ID == b.ID })
 	slices.SortFunc(l.Keys, func(a, b auth.KeyRecord) int { return cmp.Compare(a.ID, b.ID) })
 	l.Keys = slices.CompactFunc(l.Keys, func(a, b auth.KeyRecord) bool { return a.ID == b.ID })
-	return l, nil
+	return l, errors.Join(unreadable...)
 }
 
-// maxListed bounds what List reads of Redis.
-const maxListed = 1_000_000
+const (
+	maxListed     = 1_000_000 // what List reads of Redis
+	maxUnreadable = 50        // records that it names
+)
 
 // scan reads a hash in bounded steps, which do not hold Redis up.
-func (r *records) scan(ctx context.Context, hash string, each func(field, value string) error) error {
+func (r *records) scan(ctx context.Context, hash string, each func(field, value string)) error {
 	for cursor, n := uint64(0), 0; ; {
 		some, next, err := r.client.HScan(ctx, hash, cursor, "", 500).Result()
 		if err != nil {
@@ -215,9 +248,7 @@ func (r *records) scan(ctx context.Context, hash string, each func(field, value 
 			return fmt.Errorf("there are more than %d entries", maxListed)
 		}
 		for pair := range slices.Chunk(some, 2) {
-			if err := each(pair[0], pair[len(pair)-1]); err != nil {
-				return err
-			}
+			each(pair[0], pair[len(pair)-1])
 		}
 		if cursor = next; cursor == 0 {
 			return nil

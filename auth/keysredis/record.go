@@ -20,8 +20,10 @@ import (
 //	<prefix>:{auth}:<sort>      hash: digest -> key, as JSON
 //	<prefix>:{auth}:accounts    hash: account id -> account, as JSON
 //	<prefix>:{auth}:ids         hash: key id -> digest
-//	<prefix>:{auth}:version     counter of changes; absent: the store is not set up
+//	<prefix>:{auth}:version     counter of changes
 //	<prefix>:{auth}:changes     channel: "<version> key <digest>", "<version> account <id>"; more such pairs may follow
+//
+// Without a version, keys or accounts the store is not set up, or has lost them.
 //
 // <sort> is sha256 or hmac_sha256. The members of a key are those of auth.KeyRecord, of an
 // account those of auth.Account. What is revoked stays revoked.

@@ -44,7 +44,7 @@ type Store struct {
 	stop    context.CancelFunc
 	done    chan struct{} // closed when watch has ended
 
-	version int64 // the last change that has been taken in, watch's own; negative: not known yet
+	known *auth.Known // with the version of the last change that has been taken in
 }
 
 // New returns a store over the records under prefix, whose digests
@@ -53,6 +53,9 @@ type Store struct {
 // and leaves the client open.
 func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, policy auth.CachePolicy, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
+	if opts.Known == nil {
+		opts.Known = auth.NewKnown()
+	}
 	all := telemetry.Series(opts.Registerer, "auth")
 	s := &Store{
 		client:  client,
@@ -63,8 +66,8 @@ func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfi
 		dropped: all.Counters("invalidations_total", "Times that stored keys were dropped, by how their change was noticed.", "cause"),
 		taken: all.Gauge("store_version",
 			"Version of the key store whose changes this node has taken in; nodes should agree within a second."),
-		done:    make(chan struct{}),
-		version: -1,
+		done:  make(chan struct{}),
+		known: opts.Known,
 	}
 	s.CachedStore = auth.NewCachedStore("redis", s.read, policy, opts)
 	ctx, stop := context.WithCancel(context.Background())
@@ -85,25 +88,25 @@ func (s *Store) Close() {
 }
 
 // read looks one key up, with its account, in two round trips. That a key or an account is not there is
-// believed only where a version is set, since a Redis that has lost its data would lock everybody out.
+// believed only of a store that is whole, since a Redis that has lost its data would lock everybody out.
 func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	text, set, err := s.record(ctx, s.keys.keys(), c.Digest.Hex())
+	text, whole, err := s.record(ctx, s.keys.keys(), c.Digest.Hex())
 	if err != nil {
 		return nil, err
+	}
+	if text == "" && !whole {
+		return nil, errNotWhole
 	}
 	k, err := parseKey(c.Digest, text)
-	if errors.Is(err, auth.ErrUnknownKey) && !set {
-		return nil, errEmpty
-	}
 	if err != nil {
 		return nil, err
 	}
-	text, stillSet, err := s.record(ctx, s.keys.accounts(), k.Account)
+	text, whole, err = s.record(ctx, s.keys.accounts(), k.Account)
 	if err != nil {
 		return nil, err
 	}
-	if text == "" && set && !stillSet {
-		return nil, errEmpty
+	if text == "" && !whole {
+		return nil, errNotWhole
 	}
 	a, err := parseAccount(k.Account, text)
 	if err != nil {
@@ -112,27 +115,36 @@ func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error
 	return k.Grant(a), nil
 }
 
-var errEmpty = errors.New("the key store in Redis is empty: no version is set")
+var errNotWhole = errors.New("the key store in Redis is empty or has lost a part: it has no version, no keys or no accounts")
 
-// record reads a field of a hash, and whether a version was set before and after that: a store
-// that is emptied or restored meanwhile must not look as if it had no such key. Without a
-// field the versions must be readable.
-func (s *Store) record(ctx context.Context, hash, field string) (text string, set bool, err error) {
-	var before, record, after *redis.StringCmd
+// record reads a field of a hash. Where it is not there, whole says whether the hash was and a
+// version was set before and after that: a store that is emptied, evicted or restored meanwhile
+// must not look as if it had no such key.
+func (s *Store) record(ctx context.Context, hash, field string) (text string, whole bool, err error) {
+	var record *redis.StringCmd
+	var versions [2]*redis.StringCmd
+	var hashes [2]*redis.IntCmd
 	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-		before, record, after = p.Get(ctx, s.keys.version()), p.HGet(ctx, hash, field), p.Get(ctx, s.keys.version())
+		versions[0], hashes[0] = p.Get(ctx, s.keys.version()), p.Exists(ctx, hash)
+		record = p.HGet(ctx, hash, field)
+		versions[1], hashes[1] = p.Get(ctx, s.keys.version()), p.Exists(ctx, hash)
 		return nil
 	})
-	absent := errors.Is(record.Err(), redis.Nil)
-	if record.Err() != nil && !absent {
-		return "", false, redisError(record.Err())
+	if err := record.Err(); err == nil {
+		return record.Val(), true, nil
+	} else if !errors.Is(err, redis.Nil) {
+		return "", false, redisError(err)
 	}
-	for _, version := range []*redis.StringCmd{before, after} {
-		if absent && version.Err() != nil && !errors.Is(version.Err(), redis.Nil) {
-			return "", false, redisError(version.Err())
+	for i := range versions {
+		err := errors.Join(versions[i].Err(), hashes[i].Err())
+		if errors.Is(versions[i].Err(), redis.Nil) || err == nil && hashes[i].Val() == 0 {
+			return "", false, nil
+		}
+		if err != nil {
+			return "", false, redisError(err)
 		}
 	}
-	return record.Val(), before.Err() == nil && after.Err() == nil, nil
+	return "", true, nil
 }
 
 // DigestOf finds the digest of the key with that id, for Authenticator.ByID.
@@ -184,6 +196,7 @@ func (s *Store) watch(ctx context.Context) {
 				// were: a new connection alone is no reason to forget keys, least of
 				// all while the server that has them may be away.
 				s.poll(ctx)
+				s.tellPolicy(ctx)
 			case *redis.Message:
 				s.apply(m.Payload)
 			}
@@ -197,18 +210,40 @@ func (s *Store) poll(ctx context.Context) {
 	defer s.panics.Catch(nil)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
+	version := s.known.Version()
 	n, err := s.client.Get(ctx, s.keys.version()).Int64()
 	if errors.Is(err, redis.Nil) {
 		n, err = 0, nil // read tells an empty store from an unknown key
 	}
-	if err != nil || n == s.version {
+	s.SetAway(err != nil)
+	if err != nil || n == version || s.known.Version() != version { // the last: a store of before a reload was faster
 		return
 	}
-	if n < s.version {
-		s.log.Warn("the key store in Redis went back in time", slog.Int64("from", s.version), slog.Int64("to", n))
+	if n < version {
+		s.log.Warn("the key store in Redis went back in time", slog.Int64("from", version), slog.Int64("to", n))
 	}
-	s.version = n
-	s.drop(causeVersion, s.ForgetAll)
+	s.drop(causeVersion, n, s.ForgetAll)
+}
+
+// tellPolicy warns of a Redis that drops keys when its memory is full, where its user may read that.
+func (s *Store) tellPolicy(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	if warning := EvictionWarning(ctx, s.client); warning != "" {
+		s.log.Warn(warning)
+	}
+}
+
+// EvictionWarning is what to tell the operator of a Redis that drops keys of callers when its memory
+// is full; empty: it does not, or does not say.
+func EvictionWarning(ctx context.Context, client redis.Cmdable) string {
+	info, _ := client.Info(ctx, "memory").Result() // it is no failure of the gateway that it may not ask
+	_, rest, _ := strings.Cut(info, "maxmemory_policy:")
+	policy, _, _ := strings.Cut(rest, "\r\n")
+	if !strings.HasPrefix(policy, "allkeys-") {
+		return ""
+	}
+	return "this Redis may drop the keys of callers, who get 503 then: its maxmemory-policy is " + policy + "; set noeviction or volatile-lru"
 }
 
 // apply drops what a message names. A message that is not understood, or whose version
@@ -217,21 +252,20 @@ func (s *Store) apply(message string) {
 	defer s.panics.Catch(func(any) { s.ForgetAll() }) // what it was about is not known
 	number, rest, _ := strings.Cut(message, " ")
 	n, err := strconv.ParseInt(number, 10, 64)
+	version := s.known.Version()
 	if err != nil || n <= 0 {
-		s.drop(causeGap, s.ForgetAll)
+		s.drop(causeGap, version, s.ForgetAll)
 		return
 	}
-	if n <= s.version {
+	if n <= version {
 		return // a poll was faster
 	}
-	follows := s.version >= 0 && n == s.version+1
-	s.version = n
 	forget := s.changed(rest)
-	if !follows || forget == nil {
-		s.drop(causeGap, s.ForgetAll)
+	if version < 0 || n != version+1 || forget == nil {
+		s.drop(causeGap, n, s.ForgetAll)
 		return
 	}
-	s.drop(causeMessage, forget)
+	s.drop(causeMessage, n, forget)
 }
 
 // changed reads what a message names: "key <digest>" and "account <id>", one or several. Nil:
@@ -267,9 +301,11 @@ func (s *Store) changed(pairs string) (forget func()) {
 	}
 }
 
-// drop makes stored answers be looked up again, and tells metrics so.
-func (s *Store) drop(cause string, forget func()) {
+// drop makes stored answers be looked up again, which takes in the changes up to a version, and
+// tells metrics so.
+func (s *Store) drop(cause string, version int64, forget func()) {
 	forget()
-	s.taken.Set(float64(s.version))
+	s.known.SetVersion(version)
+	s.taken.Set(float64(version))
 	s.dropped.WithLabelValues(cause).Inc()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -132,6 +135,37 @@ func TestPoll(t *testing.T) {
 	f.refuses("after the end", "k2")
 }
 
+// A client that has guessed too often is told that Redis is away as soon as the node knows it.
+func TestAGuesserWhileRedisIsAway(t *testing.T) {
+	f := newFleet(t, time.Hour)
+	f.still()
+	opts := auth.Options{Guesses: auth.NewGuesses(rate.Plan{PerSecond: 0.001, Burst: 1}, nil)}
+	f.Store = New(f.client, "iq", auth.Hasher{}, f.cfg, auth.CachePolicy{TTL: time.Minute, MaxKeys: 10, Timeout: time.Minute}, opts)
+	t.Cleanup(f.Close)
+	f.still()
+	gets := func(key string) error {
+		_, err := f.Find(t.Context(), auth.Credential{Digest: auth.Hasher{}.Hash(key), Caller: stranger{}})
+		return err
+	}
+	if err := gets("guess"); !errors.Is(err, auth.ErrUnknownKey) {
+		t.Errorf("a guess: %v", err)
+	}
+	if err := gets("k1"); !errors.Is(err, auth.ErrTooManyAttempts) {
+		t.Errorf("a new key of who guesses: %v", err)
+	}
+	f.server.Kill()
+	f.Store.poll(t.Context())
+	if err := gets("k2"); err == nil || errors.Is(err, auth.ErrTooManyAttempts) {
+		t.Errorf("a new key of who guesses, Redis away: %v", err)
+	}
+}
+
+type stranger struct{}
+
+func (stranger) ClientIP() string       { return "192.0.2.1" }
+func (stranger) Deadline() time.Time    { return time.Now().Add(time.Minute) }
+func (stranger) LogRefusal(string) bool { return false }
+
 // A new connection for messages is no reason to forget: the version says that nothing was missed,
 // and the keys may be in a part of Redis that is away.
 func TestANewSubscriptionForgetsNothing(t *testing.T) {
@@ -191,6 +225,75 @@ func TestLostDataIsNoRefusal(t *testing.T) {
 	f.refuses("all data lost", "k6")
 }
 
+// A Redis that evicts drops whole hashes while the version stays: what is not there is believed only
+// of a hash that is. Nobody is refused for that, and no command goes on as if the rest were all.
+func TestEvictedHashes(t *testing.T) {
+	const good, unknown, unpaid, unavailable = "good", "unknown", "unpaid", "unavailable"
+	for _, tt := range []struct {
+		gone            []string
+		key, other, add string // what a key in the store, one that never was, and keys new get
+		revokes         bool
+	}{
+		{nil, good, unknown, good, true},
+		{[]string{"sha256"}, unavailable, unavailable, unavailable, false},
+		{[]string{"accounts"}, unavailable, unknown, unavailable, true},
+		{[]string{"ids"}, good, unknown, good, false},
+		{[]string{"sha256", "accounts"}, unavailable, unavailable, unavailable, false},
+		{[]string{"sha256", "accounts", "ids"}, unavailable, unavailable, good, false}, // as a new store
+		{[]string{"version"}, good, unavailable, good, true},
+		{[]string{"sha256", "accounts", "ids", "version"}, unavailable, unavailable, good, false},
+	} {
+		f := newFleet(t, time.Hour)
+		for _, name := range tt.gone {
+			f.must(f.client.Del(t.Context(), "iq:{auth}:"+name).Err())
+		}
+		gets := func(key string) string {
+			g, err := f.find(key)
+			switch {
+			case errors.Is(err, auth.ErrUnknownKey):
+				return unknown
+			case err != nil:
+				return unavailable
+			case !g.Principal.PaidAccess:
+				return unpaid
+			}
+			return good
+		}
+		if key, other := gets("k1"), gets("k3"); key != tt.key || other != tt.other {
+			t.Errorf("without %q: a key is %s, another %s; want %s, %s", tt.gone, key, other, tt.key, tt.other)
+		}
+		err := f.editor.Add(t.Context(), testRecord("k4"), &auth.Account{APIAccess: auth.AccessPaid})
+		if (err == nil) != (tt.add == good) {
+			t.Errorf("without %q: keys new: %v, want %s", tt.gone, err, tt.add)
+		}
+		if err := f.editor.Revoke(t.Context(), "k1"); (err == nil) != tt.revokes {
+			t.Errorf("without %q: keys revoke: %v", tt.gone, err)
+		}
+		if f.ForgetAll(); tt.add == unavailable && gets("k2") != unavailable {
+			t.Errorf("without %q: after keys new another key is %s", tt.gone, gets("k2"))
+		}
+	}
+}
+
+// The operator is told of a Redis that may drop keys, where the node may read that.
+func TestEvictionPolicyIsTold(t *testing.T) {
+	server := redistest.Start(t)
+	for policy, told := range map[string]bool{"noeviction": false, "volatile-lru": false, "allkeys-lru": true, "allkeys-random": true} {
+		if got := server.Do("CONFIG", "SET", "maxmemory-policy", policy); got != "+OK" {
+			t.Fatal(got)
+		}
+		var log testkit.Log
+		cfg := auth.DefaultRedisConfig()
+		cfg.Timeout = 10 * time.Second
+		s := New(server.Client(), "iq", auth.Hasher{}, cfg, auth.CachePolicy{MaxKeys: 1}, auth.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		t.Cleanup(s.Close)
+		s.tellPolicy(t.Context())
+		if got := strings.Contains(log.String(), policy) && strings.Contains(log.String(), "noeviction"); got != told {
+			t.Errorf("%s: the log says %s", policy, log.String())
+		}
+	}
+}
+
 // Messages name what has changed. What is not understood, or does not follow the last version,
 // makes a node forget all.
 func TestMessages(t *testing.T) {
@@ -207,7 +310,7 @@ func TestMessages(t *testing.T) {
 		"6 " + key: {causeGap, 6}, "5 " + key + " account": {causeGap, 5}, "5 plan pro": {causeGap, 5}, "5 key abc": {causeGap, 5},
 		"5 account ": {causeGap, 5}, "5": {causeGap, 5}, "hello": {causeGap, 4}, "": {causeGap, 4}, "-1 " + key: {causeGap, 4},
 	} {
-		f.version = 4
+		f.known.SetVersion(4)
 		f.finds("before", "k1", false)
 		before := map[string]float64{}
 		for _, cause := range []string{causeMessage, causeGap} {
@@ -215,8 +318,8 @@ func TestMessages(t *testing.T) {
 		}
 		f.apply(message)
 		_, recalled := f.Recall(auth.Hasher{}.Hash("k1"))
-		if f.version != want.after || recalled != (want.cause == "") {
-			t.Errorf("%q: version %d, want %d; recalled %t", message, f.version, want.after, recalled)
+		if v := f.known.Version(); v != want.after || recalled != (want.cause == "") {
+			t.Errorf("%q: version %d, want %d; recalled %t", message, v, want.after, recalled)
 		}
 		for cause, n := range before {
 			if got := testutil.ToFloat64(f.dropped.WithLabelValues(cause)) - n; got != 0 != (cause == want.cause) {
@@ -224,9 +327,9 @@ func TestMessages(t *testing.T) {
 			}
 		}
 	}
-	f.version = -1
-	if f.apply("6 " + key); f.version != 6 {
-		t.Errorf("the first message of all: version %d", f.version)
+	f.known.SetVersion(-1)
+	if f.apply("6 " + key); f.known.Version() != 6 {
+		t.Errorf("the first message of all: version %d", f.known.Version())
 	}
 }
 

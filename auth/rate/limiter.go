@@ -149,7 +149,7 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	defer a.mu.Unlock()
 	for {
 		now := l.opts.Now()
-		a.adopt(limit)
+		a.adopt(limit, now)
 		switch {
 		case l.opts.Redis == nil:
 			return l.alone(a, now)
@@ -183,11 +183,17 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	}
 }
 
-// adopt takes a limit over. a.mu is held, as in all that follows.
-func (a *account) adopt(limit Limit) {
-	if a.limit != limit {
-		a.limit, a.tokens, a.had, a.block, a.empty = limit, 0, 0, 1, time.Time{}
+// adopt takes a limit over. What was spent of the one before stays spent: so many requests, and
+// not the time in which they would have come back. a.mu is held, as in all that follows.
+func (a *account) adopt(limit Limit, now time.Time) {
+	if a.limit == limit {
+		return
 	}
+	if missing := a.own.Sub(now); missing > 0 {
+		spent := min(float64(missing)/float64(a.limit.every()), float64(limit.Burst))
+		a.own = now.Add(time.Duration(spent * float64(limit.every())))
+	}
+	a.limit, a.tokens, a.had, a.block, a.empty = limit, 0, 0, 1, time.Time{}
 }
 
 // spend takes a token that is at hand. What lapsed makes the next block no larger than what was

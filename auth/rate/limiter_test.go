@@ -148,6 +148,46 @@ func TestSetConfig(t *testing.T) {
 	}
 }
 
+// Whatever a limit becomes, what an account has spent of it is counted in requests: a raised one
+// frees an account at once, and none waits longer than for one request of the new limit.
+func TestAnotherLimitForAnAccountInUse(t *testing.T) {
+	const second = time.Second
+	up, spend := patient(t), map[string]int{"full": 0, "half": 30, "empty": 60, "over": 100}
+	away := redis.NewClient(&redis.Options{})
+	_ = away.Close() // every call fails
+	for store, opts := range map[string]Options{"none": {}, "away": {Redis: away}, "up": up} {
+		for _, perSecond := range []float64{0.1, 10, 0.01} {
+			for _, burst := range []int{60, 600, 6} {
+				for account, requests := range spend {
+					name := fmt.Sprint(store, ", to ", perSecond, " and ", burst, ", account ", account)
+					c := newClock()
+					opts.Prefix, opts.Now = name, c.Now
+					l := newLimiter(t, Config{Plan: Plan{PerSecond: 0.1, Burst: 60}}, opts)
+					spent := passed(l, requests)
+					l.SetConfig(Config{Plan: Plan{PerSecond: perSecond, Burst: burst}})
+					n, d, begun := 0, Decision{}, time.Now()
+					for d = l.Allow(t.Context(), "acme", ""); d.Allowed; d = l.Allow(t.Context(), "acme", "") {
+						if n++; d.Remaining < 0 || d.Remaining > burst {
+							t.Errorf("%s: %+v", name, d)
+						}
+					}
+					most := float64(burst) + perSecond*time.Since(begun).Seconds() // by the clock of Redis
+					if left := burst - min(spent, burst); store != "up" && n != left || float64(n) > most {
+						t.Errorf("%s: %d requests pass, want %d", name, n, left)
+					}
+					every := time.Duration(float64(second) / perSecond)
+					if d.RetryAfter <= 0 || d.RetryAfter > every+second/100 || d.Remaining != 0 || d.Reset > d.Window+second/100 {
+						t.Errorf("%s: then %+v", name, d)
+					}
+					if c.Add(every); store != "up" && passed(l, 2) != 1 {
+						t.Errorf("%s: not one passes after %v", name, every)
+					}
+				}
+			}
+		}
+	}
+}
+
 // Whatever the nodes do at the same time, the fleet passes the burst and no more. That it keeps the
 // rate, too, internal/simulation shows in virtual time.
 func TestFleetSharesOneBurst(t *testing.T) {
