@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/theme"
 )
 
 // cacheName names this cache in Cache-Status (RFC 9211).
@@ -112,6 +114,20 @@ func (x *exchange) writeError(err error) {
 	x.send(p.Status, body)
 }
 
+// writePage sends a document, which knows no caller.
+func (x *exchange) writePage(r *http.Request) {
+	h := x.writer.Header()
+	x.into(h)
+	if x.closes() {
+		h["Connection"] = x.gateway.headers.close
+	}
+	theme.Secure(h, v1.DocsPolicy)
+	x.begun = true
+	x.page.ServeHTTP(x.writer, r)
+	x.writer.WriteHeaderNow()
+	x.status, x.sent = x.writer.Status(), max(x.writer.Size(), 0)
+}
+
 // closes says whether the answer is the last one of its connection: while the gateway
 // drains, and after a request whose end a proxy may have seen elsewhere (RFC 9112,
 // section 6.1).
@@ -138,6 +154,7 @@ func (x *exchange) send(status int, body []byte) {
 		x.add("Connection", x.gateway.headers.close)
 	}
 	var err error
+	x.begun = true
 	if x.writer == nil { // the front answers
 		head := x.gateway.heads.Get().(*[]byte)
 		*head = x.appendHead((*head)[:0], status)
@@ -152,10 +169,7 @@ func (x *exchange) send(status int, body []byte) {
 		}
 	}
 	if err != nil {
-		x.status, x.problem = statusClientClosedRequest, ""
-		if x.cause == nil {
-			x.cause = err
-		}
+		x.leave(cmp.Or(x.cause, err))
 	}
 }
 
@@ -224,6 +238,8 @@ func (h *headers) cacheStatus(r *cache.Result) []string {
 	case cache.StaleRevalidate, cache.StaleError:
 		n := min(int((r.TTL-time.Second+1)/time.Second), -1)
 		status += "; hit; ttl=" + strconv.Itoa(n) + "; detail=" + string(r.Outcome)
+	case cache.Impossible: // neither a hit nor forwarded (RFC 9211, section 2)
+		status += "; detail=impossible"
 	default:
 		status += "; fwd=miss"
 		if r.Expired { // a list was there that was too old

@@ -1,12 +1,16 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
+	v1 "inquiry-gateway/gateway/v1"
 )
 
 // exchange is one request on its way through the gateway: what the handlers need
@@ -33,11 +38,14 @@ type exchange struct {
 	// Filled on the way, written once at the end.
 	fields
 	status    int
+	begun     bool // an answer is being written, and no other one can be
 	principal auth.Principal
+	admitted  bool // within its account's rate
 	authTime  time.Duration
 	rate      rate.Decision // zero: no limit applies
 	limits    [128]byte     // what the answer says of it; longer ones are allocated
 	list      cache.Result  // zero: no list was looked up
+	page      http.Handler  // writes a document; nil: another answer
 	cause     error         // of an error answer; never shown to the caller
 	problem   string        // public error code; empty for a success
 	refused   bool          // LogRefusal has decided on its record
@@ -75,6 +83,16 @@ func requestOf(r *http.Request, c *front.Conn) request {
 // answer. It is never sent. The number is nginx's.
 const statusClientClosedRequest = 499
 
+// bodyTime is how long the rest of a request with a body may take to come. No handler reads one.
+const bodyTime = time.Second
+
+// strangerTime is how long an answer to somebody without a good key may take to be written.
+const strangerTime = 2 * time.Second
+
+// maxStrangerStreams is how many answers to requests without a good key may be under way over
+// HTTP/2. Each takes about 20 KiB while nobody reads it, and a connection may have many.
+const maxStrangerStreams = 4096
+
 // start gives an exchange that begins now.
 func (g *Gateway) start(ctx context.Context, now time.Time) *exchange {
 	x := g.exchanges.Get().(*exchange)
@@ -82,18 +100,116 @@ func (g *Gateway) start(ctx context.Context, now time.Time) *exchange {
 	return x
 }
 
-// identify assigns the request its id and adds the fields that all answers have. The id
-// that a trusted proxy gave the request is taken over, so that its logs and these name the
-// same request. An id goes into logs and headers, so it is bounded and of a harmless
-// alphabet. One that a stranger sends is ignored.
+// run answers the exchange by f, and ends it however f ends: it is counted once, leaves its
+// one record, and must not be used any more. Where f panics the caller gets a 500, or a
+// connection that is cut because an answer has begun. mine is false where f leaves the
+// request to somebody else, and nothing is counted. cut: the connection must be closed.
+func (x *exchange) run(f func() (mine bool)) (mine, cut bool) {
+	g := x.gateway
+	g.metrics.inFlight.Inc()
+	defer g.metrics.inFlight.Dec()
+	mine, thrown := x.try(f)
+	if !mine && thrown == nil {
+		g.release(x)
+		return false, false
+	}
+	if thrown != nil && thrown != http.ErrAbortHandler && !x.begun { //nolint:errorlint // see try
+		clear(x.fields)
+		x.fields = x.fields[:0]
+		x.identify()
+		if _, again := x.try(func() bool { x.writeError(thrown); return true }); again == nil {
+			thrown = nil
+		}
+	}
+	switch thrown { //nolint:errorlint // see try
+	case nil:
+	case http.ErrAbortHandler:
+		x.leave(thrown)
+	default:
+		x.status, x.problem, x.cause = v1.InternalError.Status, v1.InternalError.Code, thrown
+	}
+	cut = thrown != nil || x.status == statusClientClosedRequest
+	g.end(x)
+	return true, cut
+}
+
+// try calls f and gives what it has thrown; nil: nothing. http.ErrAbortHandler, with which a
+// handler asks net/http to cut the connection, is given as it is; all else is a bug.
+func (x *exchange) try(f func() bool) (mine bool, thrown error) {
+	defer func() {
+		switch value := recover(); value {
+		case nil:
+		case http.ErrAbortHandler:
+			thrown = http.ErrAbortHandler
+		default:
+			x.gateway.metrics.panics.Inc()
+			x.gateway.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			thrown = fmt.Errorf("panic: %v", value)
+		}
+	}()
+	return f(), nil
+}
+
+// leave notes that the caller gets no answer.
+func (x *exchange) leave(cause error) {
+	x.status, x.problem, x.cause = statusClientClosedRequest, "", cause
+}
+
+// toStranger bounds the answer to a request without a good key, which may be read slowly on
+// purpose. What it returns comes after the answer, and waits until it is written.
+func (x *exchange) toStranger(http2 bool) (written func()) {
+	_ = http.NewResponseController(x.writer).SetWriteDeadline(time.Now().Add(strangerTime))
+	streams := &x.gateway.strangerStreams
+	if http2 && streams.Add(1) > maxStrangerStreams {
+		streams.Add(-1)
+		panic(http.ErrAbortHandler)
+	}
+	return func() {
+		if http2 {
+			defer streams.Add(-1)
+		}
+		under, ok := x.writer.(interface{ Unwrap() http.ResponseWriter })
+		if !x.begun || !ok {
+			return
+		}
+		if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			x.leave(cmp.Or(x.cause, err))
+		}
+	}
+}
+
+// identify assigns the request its id, unless it has one, and adds the fields that all
+// answers have. The id that a trusted proxy gave the request is taken over, so that its
+// logs and these name the same request. An id goes into logs and headers, so it is bounded
+// and of a harmless alphabet. One that a stranger sends is ignored.
 func (x *exchange) identify() {
-	if ids := x.request.RequestID; len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer) && validFilterValue(ids[0]) {
+	if ids := x.request.RequestID; x.id.n > 0 {
+	} else if len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer) && validFilterValue(ids[0]) {
 		x.id.set(ids[0])
 	} else {
 		x.id.draw()
 	}
 	x.addText("X-Request-Id", x.id.bytes())
 	x.add("X-Content-Type-Options", x.gateway.headers.nosniff)
+}
+
+// end counts the exchange, describes it in its span, and writes its record.
+func (g *Gateway) end(x *exchange) {
+	x.duration = time.Since(x.begin)
+	if !x.admitted { // whoever sends such requests chooses how many there are
+		x.LogRefusal(cmp.Or(x.problem, x.series.endpoint))
+	}
+	x.series.observe(x)
+	g.describe(x)
+	g.log(x)
+	g.release(x)
+}
+
+// release puts the exchange back. It must not be used any more.
+func (g *Gateway) release(x *exchange) {
+	clear(x.fields)
+	*x = exchange{fields: x.fields[:0]}
+	g.exchanges.Put(x)
 }
 
 // requestID is the id of one request, kept as bytes: most requests need it for
@@ -146,7 +262,11 @@ func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.Requ
 // request too. A second reason changes nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {
-		x.refused, x.unlogged = true, !x.gateway.refusals.logged(x.clientAddress(), reason)
+		who := refusal{account: x.principal.Account, reason: reason}
+		if who.account == "" {
+			who.client = auth.Network(x.clientAddress())
+		}
+		x.refused, x.unlogged = true, !x.gateway.refusals.logged(who)
 	}
 	return !x.unlogged
 }

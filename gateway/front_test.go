@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,7 +18,11 @@ import (
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 )
 
@@ -155,27 +161,98 @@ func TestClearTextWhereTLSIsDue(t *testing.T) {
 	}
 }
 
-// A panic ends its connection only.
-func TestPanicInTheLane(t *testing.T) {
-	panics := func(o *Options) { o.Lists = served{o.Lists, func() { panic("boom") }} }
-	inBubble(t, setting{options: panics}, func(t *testing.T, s *stand, c *caller) {
-		other := s.call(t)
-		c.get("acme", buyersList)
-		c.send(hitOf("acme", buyersList))
-		if text, _ := io.ReadAll(c.in); len(text) > 0 {
-			t.Errorf("answered %q", text)
+// bug panics where a test says so.
+type bug struct {
+	Authenticator
+	Lists
+	Limiter
+	at *string
+}
+
+func (b bug) meet(place string) {
+	if *b.at == place {
+		panic("boom")
+	}
+}
+
+func (b bug) Recall(authorization []string) (*auth.Grant, bool) {
+	b.meet("authorize")
+	return b.Authenticator.Recall(authorization)
+}
+
+func (b bug) AuthenticateFrom(ctx context.Context, authorization []string, from auth.Caller) (*auth.Grant, error) {
+	b.meet("authorize")
+	return b.Authenticator.AuthenticateFrom(ctx, authorization, from)
+}
+
+func (b bug) Allow(ctx context.Context, account, plan string) rate.Decision {
+	b.meet("rate")
+	return b.Limiter.Allow(ctx, account, plan)
+}
+
+func (b bug) Lookup(k cache.Key) (cache.Result, bool) {
+	b.meet("look up")
+	return b.Lists.Lookup(k)
+}
+
+func (b bug) Coded(e *cache.Entry, c cache.Coding) *cache.Variant {
+	b.meet("render")
+	return b.Lists.Coded(e, c)
+}
+
+// Wherever a panic happens the caller gets a 500, or a cut connection where the answer has
+// begun; there is one record of the request, one of the panic, and each is counted once.
+// Others notice nothing.
+func TestPanics(t *testing.T) {
+	for _, lane := range []bool{true, false} {
+		for _, place := range []string{"authorize", "rate", "look up", "render", "write"} {
+			at := ""
+			options := func(o *Options) {
+				b := bug{o.Auth, o.Lists, o.Rate, &at}
+				o.HitLane, o.Auth, o.Lists, o.Rate = lane, b, b, b
+			}
+			inBubble(t, setting{options: options}, func(t *testing.T, s *stand, other *caller) {
+				c := s.call(t)
+				const large = buyersList + "?inquiry_type=large"
+				other.get("acme", large)
+				c.get("acme", large)
+				synctest.Wait()
+				_ = s.logs.Take()
+				coding := "Accept-Encoding: gzip"
+				if at = place; place == "write" {
+					coding = "Accept-Encoding: identity" // more than net/http keeps until the handler has ended
+					out := s.network.last.out
+					out.set(func() { out.broken = true })
+				}
+				c.send(hitOf("acme", large, coding))
+				resp, err := http.ReadResponse(c.in, nil)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+				}
+				if cut := place == "write"; cut != (err != nil) || !cut && resp.StatusCode != http.StatusInternalServerError {
+					t.Errorf("lane %v, %s: answered %v, %v", lane, place, resp, err)
+				}
+				synctest.Wait()
+				text := s.logs.Take()
+				for _, want := range []string{`"panic":"boom"`, "_test.go", `"msg":"request"`, `"status":500`, `"error_code":"internal_error","cause":"panic: boom"`} {
+					if !strings.Contains(text, want) || strings.Count(text, "\n") != 2 {
+						t.Fatalf("lane %v, %s: no %q in, or not two records:\n%s", lane, place, want, text)
+					}
+				}
+				at = ""
+				if status, _, _ := other.get("acme", large); status != http.StatusOK {
+					t.Errorf("lane %v, %s: another caller got %d", lane, place, status)
+				}
+				synctest.Wait()
+				for name, want := range map[string]float64{"panics_total ": 1, "requests_total 500buyer_inquiries": 1, "requests_in_flight ": 0} {
+					name, labels, _ := strings.Cut(name, " ")
+					if got := s.counted(t, "http_"+name, labels); got != want {
+						t.Errorf("lane %v, %s: %s %s: %v, want %v", lane, place, name, labels, got, want)
+					}
+				}
+			})
 		}
-		if status, _, _ := other.get("acme", "/nowhere"); status != http.StatusNotFound {
-			t.Error(status)
-		}
-		synctest.Wait()
-		if panics, inFlight := s.counted(t, "http_panics_total", ""), s.counted(t, "http_requests_in_flight", ""); panics != 1 || inFlight != 0 {
-			t.Errorf("%v panics are counted, %v requests are in flight", panics, inFlight)
-		}
-		if text := s.logs.Take(); !strings.Contains(text, "panic in the hit lane") || !strings.Contains(text, "front_test.go") {
-			t.Errorf("logged %s", text)
-		}
-	})
+	}
 }
 
 // everySecond records every second trace, and counts how often it is asked.
@@ -310,6 +387,55 @@ func TestStrangersOverHTTP2(t *testing.T) {
 		}
 		if opened != 2 || s.inLane(t) != 0 {
 			t.Errorf("%d connections were opened, want 2; the lane answered %d", opened, s.inLane(t))
+		}
+	})
+}
+
+// Over HTTP/2 one connection can wait for many answers without reading any. Those of
+// strangers are bounded in number and in time, and hold no copies of what they answer.
+func TestStreamsOfStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 200 // of each connection
+		s := newStand(t, setting{options: func(o *Options) { o.LogRefusals = 1 }})
+		s.ask("GET", "/openapi.json")
+		memory := func() int {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int(m.HeapInuse + m.StackInuse)
+		}
+		before, all := memory(), 0
+		for all < maxStrangerStreams+streams {
+			var text bytes.Buffer
+			text.WriteString(http2.ClientPreface)
+			framer := http2.NewFramer(&text, nil)
+			_ = framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+			for i := range uint32(streams) {
+				var block bytes.Buffer
+				encoder := hpack.NewEncoder(&block)
+				for _, f := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "gateway"}, {":path", "/openapi.json"}} {
+					_ = encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]})
+				}
+				_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+			}
+			c := s.network.connect(peers[0])
+			defer c.Close()
+			_, _ = c.Write(text.Bytes())
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			synctest.Wait()
+			all += streams
+		}
+		inFlight := int(s.counted(t, "http_requests_in_flight", ""))
+		if inFlight != maxStrangerStreams {
+			t.Errorf("%d of %d requests are in flight", inFlight, all)
+		}
+		if each := (memory() - before) / inFlight; each > 32<<10 {
+			t.Errorf("each holds %d KiB", each>>10)
+		}
+		time.Sleep(strangerTime)
+		synctest.Wait()
+		if n := s.counted(t, "http_requests_in_flight", ""); n != 0 || int(s.counted(t, "http_requests_total", "499openapi")) != all {
+			t.Errorf("%v are in flight later, of %v the caller has left", n, s.counted(t, "http_requests_total", "499openapi"))
 		}
 	})
 }

@@ -1,8 +1,8 @@
 // Package gateway routes, authorizes and answers the requests of the public API.
 //
-// Every request becomes an exchange. The engine's handlers find its list, or say why there
-// is none, and never write; answer writes the list or the error once, and record leaves one
-// log record. The table that turns errors into answers is problemOf. A fresh hit over
+// Every request becomes an exchange. The engine's handlers find its list or its page, or say
+// why there is none, and never write; answer writes it once, and run leaves one log record,
+// whatever happens. The table that turns errors into answers is problemOf. A fresh hit over
 // HTTP/1.1 may be answered before net/http reads the request: answerFront does so with the
 // same functions, in the same order.
 package gateway
@@ -67,10 +67,6 @@ type Options struct {
 	Lists Lists
 	Rate  Limiter // nil: no limits
 
-	// Middleware runs before the handlers of each request, errors and documents included,
-	// and after the gateway's own. With it the hit lane is off: it would pass it by.
-	Middleware []gin.HandlerFunc
-
 	// Draining is true once the process is asked to stop: from then on each answer
 	// closes its connection, so that the caller comes back on another one. Nil:
 	// never.
@@ -100,9 +96,10 @@ type Options struct {
 	// LogListKeys adds to the records what the TTL lab can read them by: kind, a
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
-	// LogRefusals is how many log records of requests without a good key one client
-	// address gets for each reason within 10 s: refused keys, unknown paths and methods,
-	// documents. One more record counts the others. 0: all are written.
+	// LogRefusals is how many log records one client address gets within 10 s for each reason
+	// why a request has no good key: refused keys, unknown paths and methods, documents; and
+	// one account for each reason why it is refused, such as its rate. One more record counts
+	// the others. 0: all are written.
 	LogRefusals int
 
 	Traces trace.TracerProvider // nil: no spans
@@ -113,18 +110,19 @@ type Options struct {
 
 // Gateway is the public API as an http.Handler, safe for concurrent use.
 type Gateway struct {
-	opts      Options
-	proxies   proxies
-	records   *records
-	exchanges sync.Pool // of *exchange
-	heads     sync.Pool // of *[]byte, for heads of answers only
-	refusals  *refusals
-	metrics   *metrics
-	headers   *headers
-	dates     dates
-	engine    *gin.Engine
-	endpoints map[string]*endpoint // of the lists, by path
-	tracer    *telemetry.Tracer    // nil: no spans
+	opts            Options
+	proxies         proxies
+	records         *records
+	exchanges       sync.Pool    // of *exchange
+	strangerStreams atomic.Int64 // see maxStrangerStreams
+	heads           sync.Pool    // of *[]byte, for heads of answers only
+	refusals        *refusals
+	metrics         *metrics
+	headers         *headers
+	dates           dates
+	engine          *gin.Engine
+	endpoints       map[string]*endpoint // of the lists, by path
+	tracer          *telemetry.Tracer    // nil: no spans
 }
 
 // endpoint is a list that is served, and what counts its requests.
@@ -177,17 +175,10 @@ func (g *Gateway) routes() {
 	e.RedirectFixedPath = false
 	e.ForwardedByClientIP = false
 
-	own := []gin.HandlerFunc{g.begin(g.metrics.endpoint("unmatched")), g.record, g.answer, g.recovered}
 	if g.tracer != nil {
-		own = append([]gin.HandlerFunc{g.traced}, own...)
+		e.Use(g.traced)
 	}
-	e.Use(own...)
-	e.Use(g.opts.Middleware...)
-	// Requests would pass by a handler that is not ours.
-	if len(e.Handlers) != len(own) && g.opts.HitLane {
-		g.opts.HitLane = false
-		g.opts.Logger.Warn("the hit lane is off: the engine has handlers that it would pass by")
-	}
+	e.Use(g.serve(g.metrics.endpoint("unmatched")))
 
 	read := []string{http.MethodGet, http.MethodHead}
 	for path, list := range g.endpoints {
@@ -195,8 +186,8 @@ func (g *Gateway) routes() {
 	}
 	if g.opts.Docs {
 		pages := sync.OnceValues(func() (document, page map[string]theme.Asset) { return v1.Pages(g.opts.Kinds) }) // some 40 ms, when first asked for
-		document := g.page("openapi", func() map[string]theme.Asset { d, _ := pages(); return d })
-		page := g.page("docs", func() map[string]theme.Asset { _, p := pages(); return p })
+		document := g.document("openapi", func() map[string]theme.Asset { d, _ := pages(); return d })
+		page := g.document("docs", func() map[string]theme.Asset { _, p := pages(); return p })
 		e.Match(read, "/openapi.json", document)
 		e.Match(read, "/openapi.yaml", document)
 		e.Match(read, "/docs", page)

@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gin-gonic/gin"
-
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
@@ -167,38 +165,6 @@ func TestCallerThatLeft(t *testing.T) {
 	}
 }
 
-// A handler that somebody adds sees each request, whether its list is cached or not, and may
-// answer it. The hit lane, which it would pass by, is off.
-func TestMiddlewareSeesEveryRequest(t *testing.T) {
-	seen := map[string]int{}
-	s := newStand(t, setting{options: func(o *Options) {
-		o.Middleware = []gin.HandlerFunc{func(c *gin.Context) {
-			seen[c.Request.URL.Path]++
-			c.Header("X-Added", "by the middleware")
-			if c.Query("teapot") != "" {
-				c.AbortWithStatusJSON(http.StatusTeapot, gin.H{"mine": true})
-			}
-		}}
-	}})
-	c := s.call(t)
-	for _, target := range []string{buyersList, buyersList, "/nowhere", "/docs/"} {
-		if _, header, _ := c.get("acme", target); header.Get("X-Added") == "" || len(header.Get("X-Request-Id")) != 32 {
-			t.Errorf("%s: %v", target, header)
-		}
-	}
-	if status, _, body := c.get("acme", buyersList+"?teapot=1"); status != http.StatusTeapot || body != `{"mine":true}` {
-		t.Errorf("%d %s", status, body)
-	}
-	if seen[buyersList] != 3 || len(seen) != 3 {
-		t.Errorf("seen %v", seen)
-	}
-	_ = c.conn.Close()
-	_ = s.server.Shutdown(t.Context()) // then it is logged
-	if all := s.records(t); len(all) != 5 || all[4].Status != http.StatusTeapot {
-		t.Errorf("recorded %+v", all)
-	}
-}
-
 // The id and the address of a request are those that trusted proxies tell, as far as they are
 // such; what a stranger wrote before them is not read.
 func TestRequestIDAndClientAddress(t *testing.T) {
@@ -258,6 +224,7 @@ func TestCacheStatus(t *testing.T) {
 		"fwd=stale; stored":                    {Outcome: cache.Miss, Stored: true, Expired: true},
 		"fwd=stale":                            {Outcome: cache.Miss, Expired: true},
 		"fwd=stale; collapsed":                 {Outcome: cache.Collapsed, Expired: true},
+		"detail=impossible":                    {Outcome: cache.Impossible},
 	} {
 		if got := h.cacheStatus(&r)[0]; got != "inquiry-gateway; "+want {
 			t.Errorf("got %q, want %q", got, want)

@@ -1,20 +1,17 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"path"
-	"runtime/debug"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/theme"
 )
 
@@ -29,80 +26,58 @@ func fail(c *gin.Context, err error) {
 	c.Abort()
 }
 
-// begin assigns a request its exchange and its id. Requests count for unmatched until a
+// serve is the first handler of every request: it gives it an exchange and its id, has the
+// others find what to answer, and answers. Requests count for unmatched until a
 // handler knows better. Over HTTP/1 a request does not end because its caller has closed its
 // half of the connection, as who sends nothing more may still wait for answers: that
 // it has left is noticed when the answer is written.
-func (g *Gateway) begin(unmatched *endpointSeries) gin.HandlerFunc {
+func (g *Gateway) serve(unmatched *endpointSeries) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx := c.Request.Context()
 		if c.Request.ProtoMajor == 1 || c.Request.Method == "PRI" { // which HTTP/1 may say of HTTP/2.0
 			ctx = context.WithoutCancel(ctx)
 		}
+		if c.Request.Body != http.NoBody { // net/http waits for the rest of it before it goes on
+			_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(bodyTime))
+		}
 		x := g.start(ctx, time.Now())
 		x.writer, x.series = c.Writer, unmatched
 		x.request = requestOf(c.Request, x.conn)
-		x.identify()
-		x.into(c.Writer.Header()) // also for an answer that is not written here
 		c.Set(exchangeKey{}, x)
+		_, cut := x.run(func() bool {
+			x.identify()
+			c.Next()
+			x.answer(c)
+			return true
+		})
+		c.Abort() // after a panic there are handlers left
+		if cut {
+			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
+		}
 	}
 }
 
-// record counts the request and leaves its log record, once it is answered.
-func (g *Gateway) record(c *gin.Context) {
-	g.metrics.inFlight.Inc()
-	defer g.metrics.inFlight.Dec()
-	c.Next()
-	x := exchangeOf(c)
-	left := x.status == statusClientClosedRequest && !c.Writer.Written()
-	g.end(x)
-	if left {
-		panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
+// answer writes what the handlers have found: a list, a page, or an error.
+func (x *exchange) answer(c *gin.Context) {
+	if x.principal.Account == "" {
+		defer x.toStranger(c.Request.ProtoMajor == 2)()
 	}
-}
-
-// answer writes the list that the handlers have found, or their error.
-func (g *Gateway) answer(c *gin.Context) {
-	c.Next()
-	x := exchangeOf(c)
 	err := c.Errors.Last()
 	switch {
-	case c.Writer.Written() || err == nil && x.list.Entry == nil: // a document, or the answer of a handler that is not ours
-		x.status, x.sent = c.Writer.Status(), max(c.Writer.Size(), 0)
-	case err == nil:
-		x.writeList()
-	case callerLeft(x.ctx):
-		x.status, x.cause = statusClientClosedRequest, err.Err
-	default:
+	case err != nil && callerLeft(x.ctx):
+		x.leave(err.Err)
+	case err != nil:
 		x.writeError(err.Err)
+	case x.page != nil:
+		x.writePage(c.Request)
+	default:
+		x.writeList()
 	}
 }
 
 // callerLeft says whether nobody waits for the answer any more. What failed then
 // failed for that reason, and the legacy is not at fault. Only HTTP/2 tells.
 func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
-
-// recovered turns a panic of the handlers after it into an error. Where nothing has been
-// written yet, the caller still gets a whole answer. http.ErrAbortHandler asks net/http to
-// drop the connection and is passed on.
-func (g *Gateway) recovered(c *gin.Context) {
-	defer func() {
-		cause := recover()
-		if cause == nil {
-			return
-		}
-		if cause == http.ErrAbortHandler { //nolint:errorlint // net/http compares it the same way
-			panic(cause)
-		}
-		g.metrics.panics.Inc()
-		g.opts.Logger.Error("panic in a handler", "request_id", exchangeOf(c).id.String(), "stack", string(debug.Stack()))
-		if c.Writer.Written() {
-			panic(http.ErrAbortHandler)
-		}
-		fail(c, fmt.Errorf("panic: %v", cause))
-	}()
-	c.Next()
-}
 
 // authenticate is the first handler of a list: who asks, and whether they may. It comes
 // before anything else of the request is read, so no cached list and no 304 can answer a
@@ -150,6 +125,7 @@ func (e *rateError) Error() string { return fmt.Sprintf("over the rate of policy
 // withinRate asks the limiter, once for each request.
 func (x *exchange) withinRate() error {
 	if x.gateway.opts.Rate == nil {
+		x.admitted = true
 		return nil
 	}
 	ctx := x.ctx
@@ -159,7 +135,7 @@ func (x *exchange) withinRate() error {
 		ctx = bounded
 	}
 	x.rate = x.gateway.opts.Rate.Allow(ctx, x.principal.Account, x.principal.Plan)
-	if x.rate.Allowed {
+	if x.admitted = x.rate.Allowed; x.admitted {
 		return nil
 	}
 	return &rateError{x.rate.Policy, x.rate.RetryAfter}
@@ -199,44 +175,27 @@ func (g *Gateway) list(c *gin.Context) {
 // owned says whether a list is the caller's.
 func owned(e *cache.Entry, p *auth.Principal) bool { return e.Kind == p.Kind && e.Account == p.Account }
 
-// page is the handler of documents, which know no caller. The path under a folder
+// document is the handler of documents, which know no caller. The path under a folder
 // that has a page leads to that page.
-func (g *Gateway) page(endpoint string, files func() map[string]theme.Asset) gin.HandlerFunc {
+func (g *Gateway) document(endpoint string, files func() map[string]theme.Asset) gin.HandlerFunc {
 	series := g.metrics.endpoint(endpoint)
 	return func(c *gin.Context) {
 		x := exchangeOf(c)
 		x.series = series
 		file, found := files()[c.Request.URL.Path]
-		if _, folder := files()[c.Request.URL.Path+"/"]; !found && !folder {
+		if _, folder := files()[c.Request.URL.Path+"/"]; folder {
+			x.page = http.HandlerFunc(redirectToFolder)
+		} else if found {
+			x.page = file
+		} else {
 			fail(c, errNotFound)
-			return
 		}
-		if x.closes() {
-			c.Header("Connection", "close")
-		}
-		theme.Secure(c.Writer.Header(), v1.DocsPolicy)
-		if found {
-			file.ServeHTTP(c.Writer, c.Request)
-			return
-		}
-		// Relative, so that it also fits behind a proxy's path prefix.
-		c.Header("Location", path.Base(c.Request.URL.Path)+"/")
-		c.Status(http.StatusFound)
-		c.Writer.WriteHeaderNow()
 	}
 }
 
-// end counts the exchange, describes it in its span, and writes its record. x must
-// not be used after end: it returns to the pool.
-func (g *Gateway) end(x *exchange) {
-	x.duration = time.Since(x.begin)
-	if x.principal.Account == "" { // no good key: whoever sends such requests chooses how many there are
-		x.LogRefusal(cmp.Or(x.problem, x.series.endpoint))
-	}
-	x.series.observe(x)
-	g.describe(x)
-	g.log(x)
-	clear(x.fields)
-	*x = exchange{fields: x.fields[:0]}
-	g.exchanges.Put(x)
+// redirectToFolder is relative, so that it also fits behind a proxy's path prefix.
+func redirectToFolder(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Length", "0")
+	w.Header().Set("Location", path.Base(r.URL.Path)+"/")
+	w.WriteHeader(http.StatusFound)
 }

@@ -58,6 +58,7 @@ type direction struct {
 	writes  int
 	ended   bool // nothing more is written
 	gone    bool // nobody reads
+	broken  bool // the next write panics
 
 	deadline time.Time // of reads
 	timer    *time.Timer
@@ -101,6 +102,10 @@ func (d *direction) write(p []byte) (written int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.writes++
+	if d.broken {
+		d.broken = false
+		panic("boom")
+	}
 	for len(p) > 0 {
 		for len(d.b) >= d.room && !d.gone && !d.ended {
 			d.changed.Wait()

@@ -37,12 +37,12 @@ func (g *Gateway) log(x *exchange) {
 }
 
 // sampled says whether the exchange gets a record: everything does but a refusal
-// that a summary counts, and fresh hits, of which one in sampleHits does.
+// that a summary counts, and fresh hits that were answered, of which one in sampleHits does.
 func (g *Gateway) sampled(x *exchange) bool {
 	if x.unlogged {
 		return false
 	}
-	return g.opts.SampleHits == 1 || x.list.Outcome != cache.Hit || x.problem != "" || rand.IntN(g.opts.SampleHits) == 0
+	return g.opts.SampleHits == 1 || x.list.Outcome != cache.Hit || x.cause != nil || rand.IntN(g.opts.SampleHits) == 0
 }
 
 // appendRecord appends the record as the line that slog's JSONHandler would

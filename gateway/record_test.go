@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"reflect"
@@ -85,15 +87,53 @@ func TestSampledHits(t *testing.T) {
 	}
 	for range 10 {
 		s.ask("GET", "/nowhere")
+		func() {
+			defer func() { _ = recover() }() // net/http cuts the connection
+			s.live.ServeHTTP(&gone{header: http.Header{}}, s.request("GET", buyersList))
+		}()
 	}
-	if all := s.records(t); len(all) != 10 {
-		t.Errorf("%d of 10 errors have a record", len(all))
+	if all := s.records(t); len(all) != 20 || all[19].Status != statusClientClosedRequest {
+		t.Errorf("of 10 errors and 10 hits that were cut off there are %d records: %+v", len(all), all)
 	}
 }
 
-// Whoever has no good key chooses how many requests there are, but not how many records: each
-// client has some for each reason, and a window ends with one that counts the others. Errors of
-// the documents are as all others.
+// gone is a caller that has left.
+type gone struct{ header http.Header }
+
+func (g *gone) Header() http.Header       { return g.header }
+func (g *gone) WriteHeader(int)           {}
+func (g *gone) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// Strangers choose how many connections fail, too.
+func TestRecordsOfFailedConnectionsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, setting{tls: secureConfig(t), logErrors: 3})
+		for i := range 50 {
+			c := s.network.connect(peers[i%2])
+			text := "GET / HTTP/1.1\r\n\r\n"
+			if i < 20 { // HTTP/2 that does not begin as such
+				over := tls.Client(c, trusting("h2"))
+				_, _ = over.Write([]byte(strings.Repeat("x", 100)))
+			} else {
+				_, _ = c.Write([]byte(text))
+			}
+			synctest.Wait()
+			_ = c.Close()
+		}
+		if text := s.logs.Take(); strings.Count(text, "\n") != 4*3 || strings.Count(text, "TLS handshake error from 192.0.2.9") != 3 || strings.Count(text, "bogus greeting") != 2*3 {
+			t.Errorf("logged %s", text)
+		}
+		time.Sleep(refusalWindow)
+		synctest.Wait()
+		if text := s.logs.Take(); strings.Count(text, "\n") != 4 || strings.Count(text, `"reason":"http: TLS handshake","suppressed":12}`) != 2 {
+			t.Errorf("logged %s", text)
+		}
+	})
+}
+
+// Whoever is refused chooses how many requests there are, but not how many records: each client
+// without a good key, and each account, has some for each reason, and a window ends with one
+// that counts the others. Errors of the documents are as all others.
 func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, setting{options: func(o *Options) { o.LogRefusals = 3; o.TrustedProxies = nil }})
@@ -113,6 +153,9 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 			{"GET", "/docs/", "192.0.2.1:4", "", 3, 3},
 			{"GET", buyersList, "192.0.2.1:5", "Bearer nobody", 1, 1},
 			{"GET", buyersList, "192.0.2.1:6", "Bearer key-of-acme", 20, 20},
+			{"GET", buyersList, "192.0.2.1:7", "Bearer key-of-tight", 5 + 3, 5 + 3}, // a burst, then over its rate
+			{"GET", buyersList, "192.0.2.3:1", "Bearer key-of-tight", 50, 0},
+			{"GET", buyersList, "192.0.2.1:8", "Bearer key-of-unpaid", 50, 3},
 			{"GET", "/nowhere", "192.0.2.2:1", "", 1, 1},
 			{"GET", "/nowhere", "[2001:db8::1]:1", "", 3, 3},
 			{"GET", "/nowhere", "[2001:db8::2]:1", "", 5, 0}, // of the same network
@@ -136,7 +179,9 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 		}
 		time.Sleep(refusalWindow)
 		synctest.Wait()
-		summaries(`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"not_found","suppressed":99}`,
+		summaries(`"account":"tight","security":{"event":"refused_suppressed","reason":"rate_limited","suppressed":50}`,
+			`"account":"unpaid","security":{"event":"refused_suppressed","reason":"api_access_required","suppressed":47}`,
+			`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"not_found","suppressed":99}`,
 			`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"method_not_allowed","suppressed":1}`,
 			`"client_address":"2001:db8::/64","security":{"event":"unauthenticated_suppressed","reason":"not_found","suppressed":5}`)
 		if got := recorded(4, "GET", "/nowhere", "192.0.2.1:1", ""); got != 3 {
@@ -145,8 +190,8 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 		s.gateway.Close()
 		summaries(`"suppressed":1}`)
 		time.Sleep(2 * refusalWindow)
-		if n := s.counted(t, "log_suppressed_total", ""); n != 106 || s.logs.Take() != "" {
-			t.Errorf("counted %v, want 106 and no more records", n)
+		if n := s.counted(t, "log_suppressed_total", ""); n != 203 || s.logs.Take() != "" {
+			t.Errorf("counted %v, want 203 and no more records", n)
 		}
 	})
 }
@@ -156,7 +201,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	var log testkit.Log
 	r := newRefusals(1, slog.New(slog.NewJSONHandler(&log, nil)), prometheus.NewCounter(prometheus.CounterOpts{Name: "suppressed"}))
 	for i := range 2 * maxRefusalCounts {
-		r.logged(netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256)), "unknown")
+		r.logged(refusal{client: auth.Network(netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256))), reason: "unknown"})
 	}
 	r.flush()
 	others := `"client_address":"others","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":` +

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"log"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,8 +21,8 @@ const (
 	maxRefusalCounts = 4096
 )
 
-// refusals bounds the log records of requests that were not authenticated. In
-// each window a client gets most of them for each reason; the others are counted,
+// refusals bounds the log records of requests that were refused. In each window a client,
+// or an account, gets most of them for each reason; the others are counted,
 // and the end of the window leaves one record that says how many they were.
 type refusals struct {
 	most       int // 0: no bound
@@ -34,8 +36,9 @@ type refusals struct {
 
 // refusal is what is counted together.
 type refusal struct {
-	client netip.Prefix // zero: others
-	reason string       // of a fixed set
+	client  netip.Prefix // zero: others
+	account string       // whose good key it was; empty: nobody's, and the client counts
+	reason  string       // of a fixed set
 }
 
 func newRefusals(most int, logger *slog.Logger, suppressed prometheus.Counter) *refusals {
@@ -43,15 +46,14 @@ func newRefusals(most int, logger *slog.Logger, suppressed prometheus.Counter) *
 }
 
 // logged counts a refusal and reports whether it gets records of its own.
-func (r *refusals) logged(client netip.Addr, reason string) bool {
+func (r *refusals) logged(key refusal) bool {
 	if r.most == 0 {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := refusal{auth.Network(client), reason}
 	if r.counts[key] == 0 && len(r.counts) >= maxRefusalCounts {
-		key.client = netip.Prefix{}
+		key = refusal{reason: key.reason}
 	}
 	r.counts[key]++
 	if r.timer == nil {
@@ -75,10 +77,15 @@ func (r *refusals) flush() {
 	}
 	r.mu.Unlock()
 	for key, n := range counts {
-		if n > r.most {
-			r.logger.Info("requests without a good key that have no record of their own", slog.String("client_address", key.address()),
-				slog.Group("security", slog.String("event", "unauthenticated_suppressed"), slog.String("reason", key.reason), slog.Int("suppressed", n-r.most)))
+		if n <= r.most {
+			continue
 		}
+		who, event := slog.String("client_address", key.address()), "unauthenticated_suppressed"
+		if key.account != "" {
+			who, event = slog.String("account", key.account), "refused_suppressed"
+		}
+		r.logger.Info("what was refused and has no record of its own", who,
+			slog.Group("security", slog.String("event", event), slog.String("reason", key.reason), slog.Int("suppressed", n-r.most)))
 	}
 }
 
@@ -91,4 +98,35 @@ func (k refusal) address() string {
 		return k.client.Addr().String()
 	}
 	return k.client.String()
+}
+
+// NewErrorLog gives the log for http.Server and front.Listener, whose lines are about
+// connections: strangers choose how many fail. Each line is a record of level WARN. One client
+// gets most of each sort within 10 s; one more counts the others. flush writes what
+// is still to be said.
+func NewErrorLog(most int, logger *slog.Logger, reg prometheus.Registerer) (l *log.Logger, flush func()) {
+	r := newRefusals(most, logger, newMetrics(reg).logSuppressed)
+	return log.New(errorLines{r}, "", 0), r.flush
+}
+
+type errorLines struct{ *refusals }
+
+// sortWords is how many words of a line at least come from the source of net/http.
+const sortWords = 3
+
+// Write takes one line.
+func (l errorLines) Write(line []byte) (int, error) {
+	text := strings.TrimSuffix(string(line), "\n")
+	words := strings.Fields(text)
+	key := refusal{reason: strings.Join(words[:min(len(words), sortWords)], " ")}
+	for _, word := range words {
+		if peer, err := netip.ParseAddrPort(strings.TrimSuffix(word, ":")); err == nil {
+			key.client = auth.Network(peer.Addr().Unmap())
+			break
+		}
+	}
+	if l.logged(key) {
+		l.logger.Warn(text)
+	}
+	return len(line), nil
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -49,6 +50,7 @@ type stand struct {
 type setting struct {
 	tls         *tls.Config
 	unknownIdle time.Duration
+	logErrors   int // see NewErrorLog
 	options     func(*Options)
 }
 
@@ -93,7 +95,8 @@ func newStand(tb testing.TB, c setting) *stand {
 	}
 	s.gateway = New(opts)
 	s.live.Set(s.gateway, 10*time.Second, true)
-	s.server = newServer(s.live, logger)
+	errorLog, _ := NewErrorLog(c.logErrors, logger, s.registry)
+	s.server = newServer(s.live, errorLog)
 	s.listener = front.NewListener(s.network, front.Options{
 		Handler: s.live, ReadHeaderTimeout: s.server.ReadHeaderTimeout, IdleTimeout: s.server.IdleTimeout, UnknownIdle: c.unknownIdle,
 		Log: s.server.ErrorLog,
@@ -114,9 +117,9 @@ func newStand(tb testing.TB, c setting) *stand {
 }
 
 // newServer has the settings of the program's.
-func newServer(h http.Handler, logger *slog.Logger) *http.Server {
+func newServer(h http.Handler, errorLog *log.Logger) *http.Server {
 	s := &http.Server{
-		Handler: h, ConnContext: front.ConnContext, ConnState: front.ConnState, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		Handler: h, ConnContext: front.ConnContext, ConnState: front.ConnState, ErrorLog: errorLog,
 		MaxHeaderBytes: 16 << 10, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
 		Protocols: new(http.Protocols),
 	}
@@ -190,6 +193,13 @@ const buyersList = "/api/v1/buyer/inquiries"
 // ask sends a request past the front and net/http, from 192.0.2.1 and with a key, as far as
 // the fields say nothing else.
 func (s *stand) ask(method, target string, fields ...string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.live.ServeHTTP(w, s.request(method, target, fields...))
+	return w
+}
+
+// request is what ask sends.
+func (s *stand) request(method, target string, fields ...string) *http.Request {
 	r := httptest.NewRequest(method, target, nil)
 	r.Header.Set("Authorization", "Bearer key-of-acme")
 	for _, f := range fields {
@@ -203,9 +213,7 @@ func (s *stand) ask(method, target string, fields ...string) *httptest.ResponseR
 			r.Header.Add(name, value)
 		}
 	}
-	w := httptest.NewRecorder()
-	s.live.ServeHTTP(w, r)
-	return w
+	return r
 }
 
 // hitOf is a canonical request.

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -34,9 +35,9 @@ const (
 	// the kernel would answer it with a reset, which can keep the caller from reading that
 	// answer (RFC 9112, section 9.6).
 	lingerTime = 500 * time.Millisecond
-	// evicted stands for the moment since when a connection is idle that was closed to make
-	// room.
-	evicted = -1
+	// evicted stands for the moment since when a connection that was closed to make room is
+	// idle or busy.
+	evicted = math.MinInt64
 )
 
 // Conn is a connection of a Listener: the socket, with what the table of connections knows
@@ -47,8 +48,7 @@ type Conn struct {
 	listener *Listener
 	peer     netip.Addr
 
-	accepted      int64        // Unix nanoseconds
-	idleSince     atomic.Int64 // Unix nanoseconds; 0: a request is under way
+	since         atomic.Int64 // when it became idle, Unix nanoseconds; below 0: the negative of when it became busy
 	authenticated atomic.Int64 // when somebody did so last, Unix nanoseconds; 0: nobody has
 	closed        atomic.Bool
 	inFront       atomic.Bool
@@ -91,7 +91,7 @@ func ConnState(c net.Conn, state http.ConnState) {
 	switch {
 	case conn == nil:
 	case state == http.StateActive:
-		conn.idleSince.Store(0)
+		conn.begin(time.Now())
 	case state == http.StateIdle:
 		conn.setIdle()
 	}
@@ -142,9 +142,9 @@ func (c *Conn) Authenticated(at time.Time) {
 func (c *Conn) Stopping() bool { return c != nil && c.listener.stopping.Load() }
 
 // begin says that a request is under way; false: the connection was closed to make room.
-func (c *Conn) begin() bool {
-	since := c.idleSince.Load()
-	return since != evicted && c.idleSince.CompareAndSwap(since, 0)
+func (c *Conn) begin(at time.Time) bool {
+	since := c.since.Load()
+	return since != evicted && c.since.CompareAndSwap(since, -at.UnixNano())
 }
 
 // setIdle takes the time of the last authentication for now where there is one, as that
@@ -154,12 +154,12 @@ func (c *Conn) setIdle() {
 	if since == 0 {
 		since = time.Now().UnixNano()
 	}
-	c.idleSince.Store(since)
+	c.since.Store(since)
 }
 
-// evict closes the connection if it is still idle since then.
+// evict closes the connection if it is still idle, or busy, since then.
 func (c *Conn) evict(since int64) bool {
-	return c.idleSince.CompareAndSwap(since, evicted) && c.Close() == nil
+	return c.since.CompareAndSwap(since, evicted) && c.Close() == nil
 }
 
 // Close closes the socket and removes the connection from its listener's table.
@@ -277,7 +277,7 @@ func (c *Conn) serve() {
 			c.handOver(in[:n], i > 0)
 			return
 		}
-		if !c.begin() {
+		if !c.begin(begin) {
 			return
 		}
 		taken, err := l.opts.Handler.Answer(c, &head, begin)
@@ -464,6 +464,9 @@ func (c *Conn) Serve(ctx context.Context, handler http.Handler, h *Head) error {
 	if !w.sent {
 		_, _ = w.Write(nil)
 	}
+	if w.bounded { // the next answer has a deadline of its own
+		_, c.writeArmed = c.SetWriteDeadline(time.Time{}), time.Time{}
+	}
 	return w.err
 }
 
@@ -477,11 +480,12 @@ func (c *Conn) Context() context.Context {
 
 // writer sends what a handler writes, in one piece.
 type writer struct {
-	conn   *Conn
-	header http.Header
-	status int
-	sent   bool
-	err    error
+	conn    *Conn
+	header  http.Header
+	status  int
+	sent    bool
+	bounded bool // the handler has set a deadline
+	err     error
 }
 
 var errTwice = errors.New("the front takes an answer in one piece")
@@ -489,6 +493,12 @@ var errTwice = errors.New("the front takes an answer in one piece")
 func (w *writer) Header() http.Header { return w.header }
 
 func (w *writer) WriteHeader(status int) { w.status = status }
+
+// SetWriteDeadline is for http.ResponseController.
+func (w *writer) SetWriteDeadline(at time.Time) error {
+	w.bounded = true
+	return w.conn.SetWriteDeadline(at)
+}
 
 func (w *writer) Write(body []byte) (n int, err error) {
 	if w.sent {

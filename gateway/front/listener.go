@@ -29,8 +29,11 @@ const (
 	// evictAfter is how long a connection on which a caller has authenticated must
 	// have been idle before it may be closed to make room.
 	evictAfter = time.Second
-	// searchAgain is the shortest time between a search that found no idle
-	// connection and the next one.
+	// busyAfter is how long a stranger's connection must have been busy before more of its
+	// sort are closed than one.
+	busyAfter = 100 * time.Millisecond
+	// searchAgain is the shortest time between a search that found no connection to
+	// close and the next one.
 	searchAgain = 10 * time.Millisecond
 	// settleTime is how long a listener that stops waits for a request that may be on its
 	// way.
@@ -54,8 +57,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		limit:   http.Gauges("connections_limit", "How many connections may be open, by listener.", "listener"),
 		streams: http.Gauges("connections_streams_limit", "How many requests may be under way on one connection of HTTP/2, by listener.", "listener"),
 		refused: http.Counters("connections_refused_total",
-			"Connections that were closed at once, because as many as may be were open and none of them was idle.", "listener"),
-		evicted: http.Counters("connections_evicted_total", "Idle connections that were closed to make room for new ones.", "listener"),
+			"Connections that were closed at once, because as many as may be were open and none of them could give way.", "listener"),
+		evicted: http.Counters("connections_evicted_total",
+			"Connections that were closed to make room for new ones: of strangers, and idle ones of known callers.", "listener"),
 	}
 }
 
@@ -111,7 +115,7 @@ type Listener struct {
 
 	mu      sync.Mutex
 	conns   map[*Conn]struct{}
-	allBusy time.Time // when a search last found no idle connection
+	allBusy time.Time // when a search last found no connection to close
 }
 
 // accepted is what Accept gives.
@@ -150,7 +154,7 @@ func NewListener(l net.Listener, opts Options) *Listener {
 func (l *Listener) Secure(config *tls.Config) { l.tls = config }
 
 // SetMax changes how many connections may be open; zero means any number. What
-// is open already is closed only when another one comes and it is idle.
+// is open already is closed only when another one comes and it can give way.
 func (l *Listener) SetMax(n int) {
 	l.max.Store(int64(n))
 	l.limit.Set(float64(n))
@@ -254,8 +258,8 @@ func (l *Listener) Stop(ctx context.Context) error {
 
 // admit is nil where there is no room for the connection.
 func (l *Listener) admit(c net.Conn, now time.Time) *Conn {
-	conn := &Conn{Conn: c, listener: l, peer: parsePeer(c.RemoteAddr().String()), accepted: now.UnixNano()}
-	conn.idleSince.Store(conn.accepted)
+	conn := &Conn{Conn: c, listener: l, peer: parsePeer(c.RemoteAddr().String())}
+	conn.since.Store(now.UnixNano())
 	if !l.makeRoom(now) {
 		return nil
 	}
@@ -273,31 +277,51 @@ func (l *Listener) admit(c net.Conn, now time.Time) *Conn {
 	return conn
 }
 
-// makeRoom says whether one more connection may be open. Where the limit is reached it
-// closes idle ones: those on which nobody has authenticated before the others, and of each
-// those that have been idle for longest. A caller who sends its request at once stays,
-// however many connections are opened by those who do not.
-func (l *Listener) makeRoom(now time.Time) bool {
-	type candidate struct {
-		conn  *Conn
-		known int // 1: somebody has authenticated on it
-		since int64
+// Sorts of connections that may be closed to make room, in the order in which they are.
+const (
+	idleStranger = iota // nobody has authenticated on it
+	busyStranger
+	idleKnown
+)
+
+// candidate is a connection that may be closed to make room.
+type candidate struct {
+	conn  *Conn
+	sort  int
+	since int64 // see Conn
+	age   time.Duration
+}
+
+// candidate is false for a connection that may not be closed.
+func (c *Conn) candidate(now time.Time) (candidate, bool) {
+	since, known := c.since.Load(), c.authenticated.Load() != 0
+	switch {
+	case since < 0:
+		return candidate{c, busyStranger, since, time.Duration(now.UnixNano() + since)}, !known && since != evicted
+	case known:
+		age := time.Duration(now.UnixNano() - since)
+		return candidate{c, idleKnown, since, age}, age >= evictAfter
 	}
-	var idle []candidate
+	return candidate{c, idleStranger, since, time.Duration(now.UnixNano() - since)}, true
+}
+
+// makeRoom says whether one more connection may be open. Where the limit is reached it
+// closes others: those on which nobody has authenticated, idle ones before those with a
+// request under way, and then idle ones of known callers; of each sort those that have
+// been so for longest. Whoever is slow at anything gives way, so that a caller
+// who sends its request at once stays, however many connections strangers open.
+func (l *Listener) makeRoom(now time.Time) bool {
+	var all []candidate
 	l.mu.Lock()
 	limit, open := int(l.max.Load()), len(l.conns)
 	full := limit > 0 && open >= limit
 	if full && now.Sub(l.allBusy) >= searchAgain {
 		for c := range l.conns {
-			one := candidate{conn: c, since: c.idleSince.Load()}
-			if c.authenticated.Load() != 0 {
-				one.known = 1
-			}
-			if one.since > 0 && (one.known == 0 || now.UnixNano()-one.since >= int64(evictAfter)) {
-				idle = append(idle, one)
+			if one, ok := c.candidate(now); ok {
+				all = append(all, one)
 			}
 		}
-		if len(idle) == 0 {
+		if len(all) == 0 {
 			l.allBusy = now
 		}
 	}
@@ -305,11 +329,14 @@ func (l *Listener) makeRoom(now time.Time) bool {
 	if !full {
 		return true
 	}
-	slices.SortFunc(idle, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.known, b.known), cmp.Compare(a.since, b.since))
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.sort, b.sort), cmp.Compare(b.age, a.age))
 	})
-	room := false
-	for _, one := range idle[:min(len(idle), open-limit+1+limit/evictShare)] {
+	room, needed := false, open-limit+1
+	for i, one := range all[:min(len(all), needed+limit/evictShare)] {
+		if i >= needed && (one.sort == idleKnown || one.sort == busyStranger && one.age < busyAfter) {
+			break // there is room without it
+		}
 		if one.conn.evict(one.since) {
 			l.evicted.Inc()
 			room = true
@@ -330,21 +357,21 @@ func (l *Listener) remove(c *Conn) {
 }
 
 // endUnknown closes the connection if nobody has authenticated on it and it has
-// been idle for too long.
+// been idle for too long; else it looks again later.
 func (c *Conn) endUnknown() {
-	if c.authenticated.Load() != 0 || c.closed.Load() {
-		return
+	for c.authenticated.Load() == 0 && !c.closed.Load() {
+		left, since := c.listener.opts.UnknownIdle, c.since.Load()
+		if since > 0 {
+			left -= time.Since(time.Unix(0, since))
+		}
+		if left <= 0 && c.evict(since) { // nobody waits for an answer on it
+			return
+		}
+		if left > 0 {
+			c.listener.mu.Lock()
+			defer c.listener.mu.Unlock()
+			c.timer.Reset(left)
+			return
+		}
 	}
-	left := c.listener.opts.UnknownIdle
-	since := c.idleSince.Load()
-	if since > 0 {
-		left -= time.Since(time.Unix(0, since))
-	}
-	if left <= 0 {
-		c.evict(since) // nobody waits for an answer on it
-		return
-	}
-	c.listener.mu.Lock()
-	defer c.listener.mu.Unlock()
-	c.timer.Reset(left)
 }

@@ -17,7 +17,15 @@ type PurgeRequest struct {
 // PurgeReply tells the new epoch; lists of an older one are not served any more.
 type PurgeReply struct {
 	Epoch uint64 `json:"epoch"`
+	// Reached is who knows: fleet, or without Redis node.
+	Reached string `json:"reached"`
 }
+
+// What a purge can reach where it ends well.
+const (
+	ReachedFleet = "fleet"
+	ReachedNode  = "node"
+)
 
 // check is nil for exactly one of the two.
 func (q PurgeRequest) check() error {
@@ -36,9 +44,9 @@ func purgeFailed(reply PurgeReply, err error) error {
 	case err == nil:
 		return nil
 	case reply.Epoch == 0:
-		return fmt.Errorf("purged on this node only; repeat it when Redis is back: %w", err)
+		return fmt.Errorf("purged on this node only; it tries again until Redis takes the purge, and other nodes may serve what was answered before until then; if this node stops first, repeat it: %w", err)
 	}
-	return fmt.Errorf("purged, but not all nodes may know at once; repeat it: %w", err)
+	return fmt.Errorf("purged on this node and in Redis, but the other nodes were not told; this node tries again until they are; if it stops first, repeat it: %w", err)
 }
 
 // ChangedRequest is the body of POST /ops/changed: whose lists have changed at the

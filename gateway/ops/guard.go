@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
+	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/internal/telemetry"
 )
 
@@ -98,6 +99,7 @@ func (t *Tokens) authorize(w http.ResponseWriter, r *http.Request, known *hashes
 	}
 	switch reads := is(known.read); {
 	case is(known.operator), reads && r.URL.Path == "/metrics":
+		front.FromContext(r.Context()).Authenticated(time.Now())
 		next.ServeHTTP(w, r)
 		return
 	case reads && !basic: // a browser is asked again instead: its person may have another one

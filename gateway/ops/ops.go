@@ -110,7 +110,7 @@ func New(opts Options) http.Handler {
 		err := read(w, r, maxChangedBytes, &q, `send JSON such as {"accounts":["acme"]} or {"accounts":["acme"],"hard":true}, and many in several requests`)
 		if err == nil {
 			if reply, err = opts.Changed(r.Context(), q); err != nil && !errors.Is(err, ErrChanged) {
-				err = fmt.Errorf("not all is marked; repeat it: %w", err)
+				err = fmt.Errorf("not every node knows of all; repeat it: %w", err)
 			}
 		}
 		respond(w, reply, err)

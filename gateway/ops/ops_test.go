@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -28,7 +29,7 @@ func newListener(operator, read string, opts Options) http.Handler {
 		opts.Ready = func() Readiness { return Readiness{Status: StatusReady} }
 	}
 	if opts.Purge == nil {
-		opts.Purge = func(context.Context, string, string) (PurgeReply, error) { return PurgeReply{Epoch: 7}, nil }
+		opts.Purge = func(context.Context, string, string) (PurgeReply, error) { return PurgeReply{}, nil }
 	}
 	return New(opts)
 }
@@ -143,14 +144,27 @@ func TestPagesOfOtherSites(t *testing.T) {
 
 func TestBodies(t *testing.T) {
 	h := newListener("", "", Options{Changed: func(_ context.Context, q ChangedRequest) (ChangedReply, error) {
+		if len(q.Accounts) > 2 {
+			return ChangedReply{Marked: 2}, errors.New("2 of 3 are marked: Redis is full")
+		}
 		return ChangedReply{Marked: len(q.Accounts)}, nil
+	}, Purge: func(_ context.Context, _, account string) (PurgeReply, error) {
+		switch account {
+		case "full":
+			return PurgeReply{Reached: ReachedFleet}, errors.New("Redis is full")
+		case "mute":
+			return PurgeReply{7, ReachedFleet}, errors.New("the message is lost")
+		}
+		return PurgeReply{7, ReachedFleet}, nil
 	}})
 	for _, c := range []struct {
 		path, body string
 		code       int
 		says       string
 	}{
-		{"/ops/purge", `{"account":"acme"}`, 200, `"epoch":7`},
+		{"/ops/purge", `{"account":"acme"}`, 200, `{"epoch":7,"reached":"fleet"}`},
+		{"/ops/purge", `{"account":"full"}`, 502, "purged on this node only; it tries again"},
+		{"/ops/purge", `{"account":"mute"}`, 502, "purged on this node and in Redis, but the other nodes were not told"},
 		{"/ops/purge", `{"kind":"buyer"}`, 200, `"epoch":7`},
 		{"/ops/purge", `{"kind":"admin"}`, 400, "buyer or seller"},
 		{"/ops/purge", `{"kind":"buyer","account":"acme"}`, 400, "either kind or account"},
@@ -160,6 +174,7 @@ func TestBodies(t *testing.T) {
 		{"/ops/purge", "", 400, "send JSON such as"},
 		{"/ops/purge", `{"account":"` + strings.Repeat("a", 5000) + `"}`, 413, "more than 4 KiB"},
 		{"/ops/changed", `{"accounts":["a","b"]}`, 200, `"marked":2`},
+		{"/ops/changed", `{"accounts":["a","b","c"]}`, 502, "not every node knows of all; repeat it: 2 of 3 are marked"},
 	} {
 		if w := ask(h, http.MethodPost, c.path, c.body); w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s %.40s: %d %s", c.path, c.body, w.Code, w.Body)

@@ -75,7 +75,7 @@ type Result struct {
 	Kind    string    `json:"kind"`
 	Check   string    `json:"check"`
 	Result  string    `json:"result"`
-	At      time.Time `json:"at"`
+	At      time.Time `json:"at"`                // in UTC
 	Reasons []string  `json:"reasons,omitempty"` // they hold no key and nothing of a record
 }
 
@@ -165,7 +165,7 @@ func (c *Canary) run(ctx context.Context, url string, transport http.RoundTrippe
 func (c *Canary) settle(r *round) {
 	for _, check := range [...]string{CrossRead, Access} {
 		f := r.found[check]
-		key, now := [2]string{r.kind.Name, check}, time.Now()
+		key, now := [2]string{r.kind.Name, check}, time.Now().UTC()
 		c.mu.Lock()
 		before := c.last[key].Result
 		c.last[key] = Result{Kind: r.kind.Name, Check: check, Result: f.result, At: now, Reasons: f.reasons}

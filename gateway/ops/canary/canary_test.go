@@ -168,6 +168,8 @@ func TestWhatTheCanaryFinds(t *testing.T) {
 				s.rounds(t, 1)
 				for _, r := range s.Last() {
 					switch {
+					case r.At.Location() != time.UTC:
+						t.Errorf("its time is %v", r.At)
 					case r.Kind != "buyer":
 					case r.Check == c.check && (r.Result != c.result || !strings.Contains(strings.Join(r.Reasons, "\n"), c.says)):
 						t.Errorf("%+v, want %s: %s", r, c.result, c.says)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -29,6 +30,7 @@ type served struct {
 	server *httptest.Server
 
 	mu     sync.Mutex
+	dead   bool // the counters are read no more
 	purged []ops.PurgeRequest
 	n      int
 }
@@ -38,8 +40,7 @@ func serve(t *testing.T) *served {
 	s := &served{feed: newFeed(t)}
 	ages := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + "cache_age_seconds", Help: "Fed.", Buckets: prometheus.ExponentialBuckets(.1, 2, 12)}, []string{"kind"})
 	s.registry.MustRegister(ages)
-	facts := s.opts.Facts
-	s.opts.Facts = func() Facts { // before each state
+	state := func() { // before each state
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.n++
@@ -55,8 +56,9 @@ func serve(t *testing.T) *served {
 		s.set("canary_refused_requests_total", 10)
 		s.set("redis_breaker_state", 0)
 		s.clock.Add(tickEvery)
-		s.tick()
-		return facts()
+		if !s.dead {
+			s.tick()
+		}
 	}
 	for i, account := range []string{"acme", "globex", "initech"} {
 		for range 30 / (i + 1) {
@@ -67,7 +69,13 @@ func serve(t *testing.T) *served {
 	tokens := ops.NewTokens(slog.New(slog.DiscardHandler), registry)
 	tokens.Set("s3cret", "")
 	s.server = httptest.NewServer(ops.New(ops.Options{
-		Gatherer: registry, Tokens: tokens, Console: s.Console, Logger: slog.New(slog.DiscardHandler),
+		Console: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/console/state" {
+				state()
+			}
+			s.ServeHTTP(w, r)
+		}),
+		Gatherer: registry, Tokens: tokens, Logger: slog.New(slog.DiscardHandler),
 		Ready: func() ops.Readiness { return ops.Readiness{Status: ops.StatusReady} }, TTL: sampleReport,
 		Explain: func(_ context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 			return ops.Explanation{
@@ -248,6 +256,17 @@ func TestConsoleInABrowser(t *testing.T) {
 		if len(s.purged) != 1 || s.purged[0] != (ops.PurgeRequest{Account: "acme"}) || epoch != "42" {
 			t.Errorf("purged %+v, epoch %s", s.purged, epoch)
 		}
+	})
+
+	t.Run("dead", func(t *testing.T) {
+		var status, title string
+		set := func(dead bool) chromedp.Action[chromedp.Void] {
+			return do(func() { s.mu.Lock(); defer s.mu.Unlock(); s.dead = dead })
+		}
+		run(t, set(true), testkit.UntilPage(`document.querySelector(".status.bad")`), text(&status, "#status"), text(&title, "title"), measure("dead-light-1280"),
+			set(false), testkit.UntilPage(live))
+		says(t, status, "No fresh figures since 0", "the gateway does not read its counters any more")
+		says(t, title, "✖ No fresh figures")
 	})
 
 	t.Run("lost", func(t *testing.T) { // last: it ends the figures

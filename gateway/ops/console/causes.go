@@ -34,8 +34,8 @@ type episode struct {
 type cause struct {
 	id, name, chapter string
 	// seen counts what has been seen of it in a tick, and tells whether that is bad; empty:
-	// nothing has. A state, such as an open breaker, counts 1.
-	seen           func(now, before sums) (counts map[string]float64, bad bool)
+	// nothing has. A state, such as an open breaker, counts 0.
+	seen           func(tick) (counts map[string]float64, bad bool)
 	text, hits, do string
 }
 
@@ -44,17 +44,23 @@ type cause struct {
 var causes = []cause{
 	{
 		id: "canary", name: "The canary found a failure", chapter: "InquiryGatewayCanaryFailed",
-		seen: func(now, before sums) (map[string]float64, bool) {
-			return now.grown(before, "canary_checks_total", func(l []string) bool { return l[2] == canary.Failed }), true
+		seen: func(t tick) (map[string]float64, bool) {
+			counts := t.grown("canary_checks_total", func(l []string) bool { return l[2] == canary.Failed })
+			for _, r := range t.facts.Canary { // the next round may be minutes away
+				if r.Result == canary.Failed {
+					counts[r.Kind+" "+r.Check+" "+r.Result] += 0
+				}
+			}
+			return counts, true
 		},
 		text: "Since then: {counts}.", hits: "cross_read: customers may read each other's records. access: strangers may read lists.",
 		do: "Ask both lists with the canary's keys. Where they are mixed up or open, take the gateway out of service, then [purge](#purge) both kinds.",
 	},
 	{
 		id: "foreign", name: "Records of another account", chapter: "InquiryGatewayForeignRecords",
-		seen: func(now, before sums) (map[string]float64, bool) {
+		seen: func(t tick) (map[string]float64, bool) {
 			counts := map[string]float64{}
-			for kind, n := range now.grown(before, "upstream_foreign_records_total", nil) {
+			for kind, n := range t.grown("upstream_foreign_records_total", nil) {
 				counts["in "+kind+" lists"] = n
 			}
 			return counts, true
@@ -69,8 +75,8 @@ var causes = []cause{
 	},
 	{
 		id: "keystore", name: "The key store does not answer", chapter: "InquiryGatewayAuthUnavailable",
-		seen: func(now, before sums) (map[string]float64, bool) {
-			n := now.grown(before, "auth_requests_total", func(l []string) bool { return l[0] == "unavailable" })
+		seen: func(t tick) (map[string]float64, bool) {
+			n := t.grown("auth_requests_total", func(l []string) bool { return l[0] == "unavailable" })
 			return renamed(n, "unavailable", "requests"), true
 		},
 		text: "Not let in because of it: {counts}.", hits: "Callers whose key this node has not seen lately: they get 503. Keys in use stay good for their ttl.",
@@ -83,9 +89,9 @@ var causes = []cause{
 	},
 	{
 		id: "panics", name: "The program panicked", chapter: "InquiryGatewayPanics",
-		seen: func(now, before sums) (map[string]float64, bool) {
-			n := now.grown(before, "panics_total", nil)
-			maps.Copy(n, renamed(now.grown(before, "http_panics_total", nil), "", "in a handler"))
+		seen: func(t tick) (map[string]float64, bool) {
+			n := t.grown("panics_total", nil)
+			maps.Copy(n, renamed(t.grown("http_panics_total", nil), "", "in a handler"))
 			return n, true
 		},
 		text: "Where: {counts}. Each is a bug.", hits: "The caller of that request got 500; the others noticed nothing.",
@@ -98,8 +104,8 @@ var causes = []cause{
 	},
 	{
 		id: "ceiling", name: "The ceiling is reached", chapter: "InquiryGatewayCeilingReached",
-		seen: func(now, before sums) (map[string]float64, bool) {
-			n := now.grown(before, "ceiling_requests_total", func(l []string) bool { return l[0] != "background" && l[1] == "refused" })
+		seen: func(t tick) (map[string]float64, bool) {
+			n := t.grown("ceiling_requests_total", func(l []string) bool { return l[0] != "background" && l[1] == "refused" })
 			return renamed(n, "", "requests"), false
 		},
 		text: "Over `upstream.max_requests_per_second`: {counts}.", hits: "Who waited for them got an older list, or 503.",
@@ -107,17 +113,15 @@ var causes = []cause{
 	},
 	{
 		id: "reload", name: "A changed file is not in force", chapter: "InquiryGatewayConfigReloadFailed",
-		seen: func(now, _ sums) (map[string]float64, bool) {
-			n := map[string]float64{}
-			for what, family := range map[string]string{"configuration": "config_last_reload_successful", "keys file": "auth_last_reload_successful"} {
-				if len(now.at(family, func(v float64) bool { return v == 0 })) > 0 {
-					n[what] = 0
-				}
-			}
-			return n, false
-		},
-		text: "Not in force: {counts}. The old one runs.", hits: "Nobody now. With a mistake a restart would fail, and a revoked key may still work.",
+		seen: func(t tick) (map[string]float64, bool) { return uncounted(t.facts.NotInForce), false },
+		text: "Not in force: {counts}. The old one runs.", hits: "Nobody now, but a restart would fail; while the keys file has the mistake, a revoked key still works.",
 		do: "See file, line and key with `inquiry-gateway check -c {file}`, mend it, and save it: it is read again by itself, or on `SIGHUP`.",
+	},
+	{
+		id: "restart", name: "A change waits for a restart", chapter: "InquiryGatewayConfigReloadFailed",
+		seen: func(t tick) (map[string]float64, bool) { return uncounted(t.facts.Waiting), false },
+		text: "All of {file} is in force but for: {counts}.", hits: "Nobody. These keys have their old values until this node starts again.",
+		do: "Restart the nodes one after the other, or take the change back.",
 	},
 	{
 		id: "limited", name: "Many requests get 429", chapter: "InquiryGatewayRateLimiting", seen: seenLimited,
@@ -128,23 +132,27 @@ var causes = []cause{
 
 // seenLegacy is one cause for the breakers, for fetches that fail and for old lists that
 // are served because of that, so that "since" does not start again with each probe.
-func seenLegacy(now, before sums) (map[string]float64, bool) {
+func seenLegacy(t tick) (map[string]float64, bool) {
 	counts := map[string]float64{}
-	for _, kind := range now.at("upstream_breaker_state", func(v float64) bool { return v > 0 }) {
+	failing, failed, all := map[string]bool{}, map[string]float64{}, map[string]float64{} // by kind
+	for _, kind := range t.now.at("upstream_breaker_state", func(v float64) bool { return v > 0 }) {
+		failing[kind] = true
 		counts["the breaker of "+kind+" lists is open"] = 0
 	}
-	failed, all := 0.0, 0.0
-	for key, n := range now.grown(before, "upstream_requests_total", nil) {
+	for key, n := range t.grown("upstream_requests_total", nil) {
 		switch kind, result, _ := strings.Cut(key, " "); result {
 		case "timeout", "upstream", "invalid":
 			counts["requests for "+kind+" lists "+map[string]string{"timeout": "timed out", "upstream": "failed", "invalid": "got what the mapping refuses"}[result]] += n
-			failed, all = failed+n, all+n
+			failed[kind], all[kind], failing[kind] = failed[kind]+n, all[kind]+n, true
 		case "ok":
-			all += n
+			all[kind] += n
 		}
 	}
-	bad := len(counts) > 0 && failed >= all/2 // also where all it has is a breaker
-	for key, n := range now.grown(before, "cache_lookups_total", func(l []string) bool { return l[1] == "stale-error" }) {
+	bad := false
+	for kind := range failing { // the other kind may be well
+		bad = bad || failed[kind] >= all[kind]/2 // also where all it has is a breaker
+	}
+	for key, n := range t.grown("cache_lookups_total", func(l []string) bool { return l[1] == "stale-error" }) {
 		counts["old "+strings.Fields(key)[0]+" lists were served"] += n
 	}
 	return counts, bad
@@ -152,9 +160,9 @@ func seenLegacy(now, before sums) (map[string]float64, bool) {
 
 // seenAnswers counts by error code; a 502 may be a legacy system that fails or one that
 // cannot be understood. Below one in a hundred they are a notice.
-func seenAnswers(now, before sums) (map[string]float64, bool) {
+func seenAnswers(t tick) (map[string]float64, bool) {
 	all, failed := 0.0, 0.0
-	for code, n := range now.grown(before, "http_requests_total", nil) {
+	for code, n := range t.grown("http_requests_total", nil) {
 		if all += n; strings.HasPrefix(code, "5") {
 			failed += n
 		}
@@ -162,7 +170,7 @@ func seenAnswers(now, before sums) (map[string]float64, bool) {
 	if failed == 0 {
 		return nil, false
 	}
-	counts := now.grown(before, "http_errors_total", func(l []string) bool {
+	counts := t.grown("http_errors_total", func(l []string) bool {
 		return strings.HasPrefix(l[0], "upstream_") || l[0] == "auth_unavailable" || l[0] == "internal_error"
 	})
 	if len(counts) == 0 { // none of the known codes
@@ -173,13 +181,13 @@ func seenAnswers(now, before sums) (map[string]float64, bool) {
 
 // seenRedis does not tell of single calls: one that is repeated in time is a success for
 // the caller.
-func seenRedis(now, before sums) (map[string]float64, bool) {
+func seenRedis(t tick) (map[string]float64, bool) {
 	counts := map[string]float64{}
-	failed := now.grown(before, "redis_operations_total", func(l []string) bool { return l[0] == "timeout" || l[0] == "error" })
+	failed := t.grown("redis_operations_total", func(l []string) bool { return l[0] == "timeout" || l[0] == "error" })
 	if failed["timeout"]+failed["error"] >= 5 {
 		counts = renamed(renamed(failed, "error", "errors"), "timeout", "timeouts")
 	}
-	open := len(now.at("redis_breaker_state", func(v float64) bool { return v > 0 })) > 0
+	open := len(t.now.at("redis_breaker_state", func(v float64) bool { return v > 0 })) > 0
 	if open {
 		counts["its breaker is open"] = 0
 	}
@@ -188,15 +196,15 @@ func seenRedis(now, before sums) (map[string]float64, bool) {
 
 // seenLimited tells of a tenth of the answers, as the alert does, and of keys that are
 // guessed.
-func seenLimited(now, before sums) (map[string]float64, bool) {
+func seenLimited(t tick) (map[string]float64, bool) {
 	counts, all := map[string]float64{}, 0.0
-	for _, n := range now.grown(before, "http_requests_total", nil) {
+	for _, n := range t.grown("http_requests_total", nil) {
 		all += n
 	}
-	if n := now.grown(before, "rate_limit_decisions_total", nil)["limited"]; n >= 5 && n >= all/10 {
+	if n := t.grown("rate_limit_decisions_total", nil)["limited"]; n >= 5 && n >= all/10 {
 		counts["over their account's rate"] = n
 	}
-	if n := now.grown(before, "auth_requests_total", nil)["limited"]; n > 0 {
+	if n := t.grown("auth_requests_total", nil)["limited"]; n > 0 {
 		counts["from addresses that guess keys"] = n
 	}
 	return counts, false
@@ -213,10 +221,29 @@ func renamed(counts map[string]float64, from, to string) map[string]float64 {
 	return counts
 }
 
+// uncounted are states that have names and no figures.
+func uncounted(names []string) map[string]float64 {
+	counts := map[string]float64{}
+	for _, name := range names {
+		counts[name] = 0
+	}
+	return counts
+}
+
+// tick is what the causes are judged by: the sums now and those of the tick before.
+type tick struct {
+	now, before sums
+	facts       Facts
+}
+
+func (t tick) grown(family string, match func(values []string) bool) map[string]float64 {
+	return t.now.grown(t.before, family, match)
+}
+
 // judge notes which causes are seen in a tick.
-func judge(episodes map[string]*episode, at time.Time, now, before sums) {
+func judge(episodes map[string]*episode, at time.Time, t tick) {
 	for _, c := range causes {
-		counts, bad := c.seen(now, before)
+		counts, bad := c.seen(t)
 		if len(counts) == 0 {
 			continue
 		}
@@ -238,6 +265,9 @@ type Facts struct {
 	File  string             // the configuration
 	Redis string             // host:port; empty: none
 	Last  map[string]Failure // the last error, by kind of list, and of "redis", "keystore" and "reload"
+
+	NotInForce []string // files whose newest content has a mistake: "configuration", "keys file"
+	Waiting    []string // keys of the configuration, else in force, that need a restart
 
 	Canary []canary.Result // set by the console
 }

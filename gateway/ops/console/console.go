@@ -1,7 +1,7 @@
 // Package console is the page for those on call: what is broken now, since when, whom it
 // hits and what to do, and how the gateway does while they look.
 //
-// The process itself keeps only since when each of ten causes is seen. The page draws its
+// The process itself keeps only since when each cause is seen. The page draws its
 // charts from sums that it asks for, and their history begins when it is opened; what was
 // before is in Prometheus. Explanations, purges and the what-if report of TTLs come from
 // the endpoints of package ops.
@@ -139,17 +139,26 @@ func (c *Console) Run(ctx context.Context) {
 func (c *Console) tick() {
 	next, err := sumUp(c.opts.Gatherer)
 	now := c.opts.Now()
+	facts := c.facts()
 	c.opts.TopAccounts.fade(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() {
-		judge(c.episodes, now, next, c.sums)
+		judge(c.episodes, now, tick{next, c.sums, facts})
 	}
 	c.at, c.sums, c.failed = now, next, err
 }
 
+// facts takes no lock of the console's, as those who are asked may take some of their own.
+func (c *Console) facts() Facts {
+	facts := c.opts.Facts()
+	facts.Canary = c.opts.Canary()
+	return facts
+}
+
 // state is what an open page asks for. Times are seconds since 1970.
 type state struct {
+	Now      int64           `json:"now"`
 	At       int64           `json:"t"` // of the newest tick; 0: there is none yet
 	Lines    []line          `json:"lines"`
 	Sums     sums            `json:"sums"`
@@ -158,11 +167,10 @@ type state struct {
 }
 
 func (c *Console) state() state {
-	facts := c.opts.Facts() // may take locks of its own
-	facts.Canary = c.opts.Canary()
+	facts := c.facts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := state{Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop), Canary: facts.Canary, Lines: lines(c.episodes, c.at, facts)}
+	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop), Canary: facts.Canary, Lines: lines(c.episodes, c.at, facts)}
 	if !c.at.IsZero() {
 		s.At = c.at.Unix()
 	}

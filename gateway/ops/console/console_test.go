@@ -53,7 +53,6 @@ func newFeed(t *testing.T) *feed {
 			f.registry.MustRegister(f.gauges[name])
 		}
 	}
-	f.set("config_last_reload_successful", 1)
 	facts := func() Facts {
 		facts := f.facts
 		facts.Kinds = []string{"buyer", "seller"}
@@ -98,8 +97,8 @@ func ask(h http.Handler, path string) *httptest.ResponseRecorder {
 }
 
 // Each cause is seen by its series, and says what, whom it hits, why, and what to do with the
-// names of this gateway. A text of testdata is the cause's id, whether it is bad, what grows,
-// and what the line must say.
+// names of this gateway. A text of testdata is the cause's id, whether it is bad, what grows, by "!"
+// what else is so, and what the line must say.
 func TestCauses(t *testing.T) {
 	data, err := os.ReadFile("testdata/causes.txt")
 	if err != nil {
@@ -114,7 +113,6 @@ func TestCauses(t *testing.T) {
 		id, bad := strings.CutSuffix(head, " bad")
 		f := newFeed(t)
 		at := f.clock.Now()
-		f.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Failed, Reasons: []string{"records in both lists: 2"}}}
 		f.facts = Facts{File: "/etc/gw.yaml", Redis: "[fd00::1]:6380", Last: map[string]Failure{
 			"buyer": {Text: "status 503", Account: "acme", At: at}, "seller": {Text: "mapped wrongly", Account: "hanriver", At: at.Add(time.Second)},
 			"redis": {Text: "connection refused", At: at}, "reload": {Text: "gateway.yaml:3:1: x", At: at},
@@ -130,6 +128,17 @@ func TestCauses(t *testing.T) {
 				continue
 			}
 			series, value, _ := strings.Cut(row, ": ")
+			switch series {
+			case "! canary failed":
+				f.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Failed, Reasons: []string{"records in both lists: 2"}}}
+				continue
+			case "! not in force":
+				f.facts.NotInForce = strings.Split(value, ", ")
+				continue
+			case "! waiting":
+				f.facts.Waiting = strings.Split(value, ", ")
+				continue
+			}
 			n, err := strconv.ParseFloat(value, 64)
 			if err != nil {
 				t.Fatal(err)
@@ -145,6 +154,55 @@ func TestCauses(t *testing.T) {
 		for _, want := range says {
 			if err != nil || !strings.Contains(string(shown), want) {
 				t.Errorf("%s: no %q in %s, %v", id, want, shown, err)
+			}
+		}
+	}
+}
+
+// The canary is judged by its last result, however long ago its last round was.
+func TestTheCanaryFails(t *testing.T) {
+	for _, every := range []time.Duration{10 * time.Second, 5 * time.Minute} {
+		f := newFeed(t)
+		var failed time.Time // last
+		for round, result := range []string{canary.OK, canary.Failed, canary.Failed, canary.OK, canary.Blind, canary.Failed} {
+			f.canary = []canary.Result{{Kind: "buyer", Check: canary.Access, Result: canary.OK}, {Kind: "seller", Check: canary.CrossRead, Result: result}}
+			f.set("canary_checks_total seller cross_read "+result, 1)
+			for range every / tickEvery {
+				got := f.after(tickEvery)
+				if result == canary.Failed {
+					failed = f.clock.Now()
+				}
+				fails := len(got) == 1 && got[0].ID == "canary" && got[0].Bad && !got[0].Over
+				if want := f.clock.Now().Sub(failed) <= over; fails != want {
+					t.Fatalf("every %v, round %d, %s: %+v", every, round, result, got)
+				}
+			}
+		}
+	}
+}
+
+// Each kind of list fails by itself, however well the other one is.
+func TestOneKindFails(t *testing.T) {
+	for name, fail := range map[string]struct {
+		set func(f *feed)
+		bad bool
+	}{
+		"well":         {func(*feed) {}, false},
+		"breaker open": {func(f *feed) { f.set("upstream_breaker_state buyer", 2) }, true},
+		"half open":    {func(f *feed) { f.set("upstream_breaker_state buyer", 1) }, true},
+		"all fail":     {func(f *feed) { f.set("upstream_requests_total buyer timeout", 5) }, true},
+		"few fail": {func(f *feed) {
+			f.set("upstream_requests_total buyer timeout", 5)
+			f.set("upstream_requests_total buyer ok", 95)
+		}, false},
+	} {
+		for _, other := range []float64{0, 1000} {
+			f := newFeed(t)
+			fail.set(f)
+			f.set("upstream_requests_total seller ok", other)
+			got := f.after(tickEvery)
+			if seen := name != "well"; (len(got) == 1) != seen || seen && got[0].Bad != fail.bad {
+				t.Errorf("buyer lists: %s, seller lists: %v requests: %+v", name, other, got)
 			}
 		}
 	}

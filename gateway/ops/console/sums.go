@@ -17,8 +17,8 @@ var selected = map[string][]string{
 	"upstream_requests_total": {"kind", "result"}, "upstream_request_duration_seconds": {"kind"}, "upstream_breaker_state": {"kind"},
 	"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind"}, "ceiling_requests_total": {"class", "result"},
 	"redis_operations_total": {"result"}, "redis_breaker_state": nil,
-	"auth_requests_total": {"result"}, "auth_last_reload_successful": nil, "rate_limit_decisions_total": {"result"},
-	"config_last_reload_successful": nil, "canary_checks_total": {"kind", "check", "result"}, "canary_refused_requests_total": nil,
+	"auth_requests_total": {"result"}, "rate_limit_decisions_total": {"result"},
+	"canary_checks_total": {"kind", "check", "result"}, "canary_refused_requests_total": nil,
 }
 
 // sums are the selected series, by family without the prefix and by the values of its

@@ -225,6 +225,7 @@
     try {
       const s = await get("console/state");
       fresh = s.t;
+      if (s.t > 0 && s.now - s.t > (3 * every) / 1000) throw new Error("the gateway does not read its counters any more; its log may say why");
       point(s);
       now(s);
       panels(s);
