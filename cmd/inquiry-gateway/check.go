@@ -13,9 +13,11 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/probe"
 )
@@ -32,7 +34,7 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "failures", Usage: "print what callers get while Redis, the legacy system or the key store fails, with the values of the configuration"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
 			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
-			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller"},
+			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller, and Redis whether it keeps keys"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
 			&cli.BoolFlag{Name: "all", Usage: "with --live: read all pages and responses, and fail where a path that hides its mistake matches nothing"},
@@ -100,6 +102,9 @@ func check(ctx context.Context, c *cli.Command) error {
 	if c.Bool("live") {
 		found.Live, err = checkLive(ctx, c, loaded.Config)
 		errs = append(errs, err)
+		if warning := checkEviction(ctx, loaded.Config); warning != "" {
+			found.Warnings = append(found.Warnings, config.Problem{File: file, Key: "auth.redis", Message: warning})
+		}
 	}
 	if c.String("against") != "" {
 		found.Differences, err = checkAgainst(ctx, c, loaded.Config)
@@ -198,6 +203,21 @@ func checkUse(c *cli.Command) error {
 		return usagef("--token-file is sent with --against only")
 	}
 	return nil
+}
+
+// checkEviction warns of a Redis that would drop the keys of callers, where it says so.
+func checkEviction(ctx context.Context, cfg config.Config) (warning string) {
+	if cfg.Auth.Redis == nil {
+		return ""
+	}
+	client, err := redisclient.Open(cfg.Redis, redisclient.Options{})
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := client.Bounded(ctx)
+	defer cancel()
+	return keysredis.EvictionWarning(ctx, client)
 }
 
 // checkLive probes one list of each kind, for the accounts of the flags. A list that

@@ -70,10 +70,12 @@ func refusals() []refusal {
 	}
 }
 
-// openBreaker asks a legacy system that fails until the breaker gives up on it.
+// openBreaker asks a legacy system that fails until the breaker gives up on it. Of one
+// account's failures it would give up on that account alone.
 func openBreaker(p *program) {
 	p.eventually("the breaker opens", func() bool {
 		p.get(buyerList, "buyer")
+		p.get(buyerList, "other-buyer")
 		return p.part("upstream_buyer") == "open"
 	})
 }

@@ -34,14 +34,14 @@ func draftCommand() *cli.Command {
 }
 
 // runDraft prints a proposal even where much of it is in doubt.
-func runDraft(_ context.Context, c *cli.Command) error {
+func runDraft(ctx context.Context, c *cli.Command) error {
 	o := draft.Options{Kind: c.String("kind"), Account: c.String("account")}
 	if o.Kind != "buyer" && o.Kind != "seller" || o.Account == "" {
 		return usagef("--kind wants buyer or seller, --account an id")
 	}
 	var samples [][]byte
 	for _, file := range c.StringSlice("sample") {
-		sample, err := readInput("--sample", file, maxSampleBytes)
+		sample, err := readInput(ctx, "--sample", file, maxSampleBytes)
 		if err != nil {
 			return err
 		}

@@ -10,10 +10,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -121,6 +123,36 @@ func TestIsolation(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One account's failing list holds that account, also where no other is asked for meanwhile:
+// lists of others are fetched, and not served stale.
+func TestOneAccountsFailingListIsNobodyElses(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock(time.Now())
+	p := start(t, setup{
+		yaml: "cache: {buyer: {ttl: 1s, stale_while_revalidate: 0s, stale_if_error: 10m}, seller: {ttl: 1s}}",
+		now:  clock.Now,
+	})
+	p.gets(http.StatusOK, buyerList, "other-buyer")
+	for _, f := range []legacy.Fault{
+		{Name: legacy.FaultStatus}, {Name: legacy.FaultStatus, Code: 503}, {Name: legacy.FaultTruncate},
+	} {
+		clock.Add(time.Minute) // past what worked lately, and the ttl of the lists that there are
+		f.Kind, f.Account = legacy.KindBuyer, legacy.BuyerTypical
+		p.fault(f)
+		p.eventually("the account is held", func() bool { return p.get(buyerList, "buyer").status == http.StatusServiceUnavailable })
+		if x := p.explained("--account", legacy.BuyerTypical, "--kind", "buyer"); x.Upstream.Breaker != "open" {
+			t.Errorf("%s: the breaker is %s for its account", f.Name, x.Upstream.Breaker)
+		}
+		for id, account := range map[string]string{"other-buyer": legacy.BuyerOther, "empty-buyer": legacy.BuyerEmpty} {
+			a := p.get(buyerList, id)
+			if status := a.header.Get("Cache-Status"); a.status != http.StatusOK || strings.Contains(status, "detail=stale-error") || !p.isTruth(a, "buyer", account, "") {
+				t.Errorf("%s: %s: %d %s", f.Name, id, a.status, status)
+			}
+		}
+		p.system.ClearFaults("")
+	}
 }
 
 // panickyLog is a log that panics at one record, which the goroutine of a fetch writes.

@@ -25,8 +25,6 @@ import (
 )
 
 const (
-	// maxKeyLine bounds what `keys hash` reads of its input.
-	maxKeyLine = 4096
 	// defaultOverlap is how long both keys are good, for callers to change over.
 	defaultOverlap = 24 * time.Hour
 	// keyCommandTimeout bounds a change of keys, the wait for another writer of the
@@ -56,7 +54,7 @@ func keysCommand() *cli.Command {
 				&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
 				&cli.StringFlag{Name: "account", Usage: "the `ID` of the account it belongs to", Required: true},
 				&cli.StringSliceFlag{Name: "scopes", Usage: "what it may do", Value: []string{auth.ScopeInquiriesRead}},
-				&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none, if there is none of that id"},
+				&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none; one that is there must have that already"},
 				id, expires, out,
 			},
 			Action: withOut(keysNew),
@@ -106,8 +104,10 @@ type keyStore struct {
 	close  func() error // of the connections; must be called once
 }
 
-// keysOnly is for commands that make keys: the canary's may be the next.
-func keysOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file", "canary"}} }
+// keysOnly is for commands about keys, which must work whatever else is wrong in the file.
+func keysOnly() config.Options {
+	return config.Options{MayMiss: []string{"auth.keys_file"}, Sections: []string{"auth", "redis", "rate_limit"}}
+}
 
 // keySource is the configuration of -c, or what --file and --pepper-file say instead.
 // Flags that name two stores are wrong use: a key in the store that no gateway reads would
@@ -123,7 +123,7 @@ func keySource(c *cli.Command) (cfg config.Config, err error) {
 		cfg = loaded.Config
 	default:
 		cfg.Auth.KeysFile = file
-		cfg.Auth.PepperFile, err = config.ReadFile(pepper)
+		cfg.Auth.PepperFile, err = config.ReadFile("pepper-file", pepper)
 	}
 	return cfg, err
 }
@@ -148,7 +148,7 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	}
 	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis",
 		cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.CachePolicy().TTL)
-	return &keyStore{keysredis.NewEditor(client, cfg.Redis.Prefix, hasher), cfg, hasher, when, client.Close}, nil
+	return &keyStore{keysredis.NewEditor(client, cfg.Redis.KeyPrefix(), hasher), cfg, hasher, when, client.Close}, nil
 }
 
 // withKeys is an action with the store that the flags mean, within keyCommandTimeout.
@@ -328,7 +328,12 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 		return now.Add(d), nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if at, err := time.Parse(layout, s); err == nil {
+		at, err := time.Parse(layout, s)
+		switch {
+		case err != nil:
+		case at.Before(now):
+			return at, usagef("--expires %s is over already: nobody could use the key", s)
+		default:
 			return at, nil
 		}
 	}
@@ -337,9 +342,8 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 
 // keysHash is for keys that were made elsewhere: whoever keeps the store gets the hash and
 // never sees the key. It needs no key store: without a configuration and a pepper the hash
-// is plain SHA-256. Blanks are a part of the key, which is hashed as callers send it; the
-// end of the line is not.
-func keysHash(_ context.Context, c *cli.Command) error {
+// is plain SHA-256. What no caller could present is refused.
+func keysHash(ctx context.Context, c *cli.Command) error {
 	if c.Args().Present() {
 		return usagef("keys hash reads the key from standard input, so that it does not stay in the shell's history")
 	}
@@ -351,7 +355,9 @@ func keysHash(_ context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	line, err := bufio.NewReader(io.LimitReader(os.Stdin, maxKeyLine)).ReadString('\n')
+	in := stdin(ctx)
+	defer in.Close()
+	line, err := bufio.NewReader(io.LimitReader(in, auth.MaxKeyLength+3)).ReadString('\n') // with an end of line, a longer one shows
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -359,15 +365,19 @@ func keysHash(_ context.Context, c *cli.Command) error {
 	if key == "" {
 		return errors.New("no key came on standard input")
 	}
+	if err := auth.CheckKey(key); err != nil {
+		return err
+	}
 	field, hash := hasher.Field(), hasher.Hash(key).Hex()
 	return show(c, map[string]string{field: hash}, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", field, hash) })
 }
 
 // keysList prints one line per key, with what its account has paid for: both decide
-// whether a request is answered. States are those of this moment.
+// whether a request is answered. States are those of this moment. Records that cannot be read
+// are an error, which hides no others.
 func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
 	listing, err := store.List(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, auth.ErrGarbage) {
 		return err
 	}
 	access := map[string]string{}
@@ -382,7 +392,7 @@ func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
 		}
 		rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
 	}
-	return show(c, listing, func(out io.Writer) { writeTable(out, rows) })
+	return errors.Join(show(c, listing, func(out io.Writer) { writeTable(out, rows) }), err)
 }
 
 // keysRevoke ends a key at once, by its id: whoever revokes a key must not need the key. A
@@ -426,22 +436,13 @@ func keysAccount(ctx context.Context, c *cli.Command, store *keyStore) error {
 		all := strings.Join(slices.Sorted(maps.Keys(plans)), ", ")
 		return usagef("there is no plan %q under rate_limit.plans; known: %s", plan, cmp.Or(all, "none"))
 	}
-	err := store.SetAccount(ctx, change)
+	a, err := store.SetAccount(ctx, change)
 	if errors.Is(err, auth.ErrNoSuchAccount) {
 		return fmt.Errorf("%w; give --api-access to add it", err)
 	}
 	if err != nil {
 		return err
 	}
-	listing, err := store.List(ctx) // another command may have changed it, too
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(listing.Accounts, func(a auth.Account) bool { return a.ID == change.ID })
-	if i < 0 {
-		return fmt.Errorf("account %s: %w", printable(change.ID), auth.ErrNoSuchAccount)
-	}
-	a := listing.Accounts[i]
 	return show(c, a, func(out io.Writer) {
 		fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
 	})
@@ -451,7 +452,7 @@ func keysAccount(ctx context.Context, c *cli.Command, store *keyStore) error {
 // too: nobody can use it yet.
 func accountsList(ctx context.Context, c *cli.Command, store *keyStore) error {
 	listing, err := store.List(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, auth.ErrGarbage) {
 		return err
 	}
 	keys := map[string]int{}
@@ -462,5 +463,5 @@ func accountsList(ctx context.Context, c *cli.Command, store *keyStore) error {
 	for _, a := range listing.Accounts {
 		rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-"), strconv.Itoa(keys[a.ID])})
 	}
-	return show(c, listing.Accounts, func(out io.Writer) { writeTable(out, rows) })
+	return errors.Join(show(c, listing.Accounts, func(out io.Writer) { writeTable(out, rows) }), err)
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +21,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -138,8 +142,126 @@ func TestKeysInRedis(t *testing.T) {
 	server := redistest.Start(t)
 	p := start(t, keysInRedis(server.Addr))
 	p.script(t, "keys-redis.txt", map[string]string{})
+
+	// A record that cannot be read is named, and hides no other one.
+	commandSays(t, 0, "iqb_", "keys", "-c", p.file(), "new", "--kind", "buyer", "--account", "newcomer", "--id", "good")
+	digest := strings.Repeat("0a", 32)
+	server.Do("HSET", "iq:{auth}:sha256", digest, `{"id":"bad","kind":"buyer","account":"newcomer","revoke":true}`)
+	server.Do("HSET", "iq:{auth}:accounts", "odd", "paid")
+	commandSays(t, 0, "account newcomer: api access paid", "keys", "-c", p.file(), "account", "newcomer", "--api-access", "paid")
+	for _, list := range []string{"list", "account"} {
+		out, errOut, code := command(t, "keys", "-c", p.file(), list)
+		if shown := map[string]string{"list": "good", "account": "newcomer"}[list]; code != 1 || !strings.Contains(out, shown) ||
+			!strings.Contains(errOut, "0a0a0a0a0a0a") || strings.Contains(errOut, digest) || !strings.Contains(errOut, "account odd") {
+			t.Errorf("keys %s: exit code %d: %s%s", list, code, out, errOut)
+		}
+	}
 	server.Kill()
 	commandSays(t, 1, "refused", "keys", "-c", p.file(), "list")
+}
+
+// An empty prefix is the default one, for all that the gateway has in Redis.
+func TestAnEmptyPrefix(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	s := keysInRedis(server.Addr)
+	s.redis = fmt.Sprintf("{addrs: [%q], prefix: '', %s}", server.Addr, relaxedTimeout)
+	s.upstream = []string{"timeout: 2s", "timeout: 2s\n  max_requests_per_second: 100"}
+	p := start(t, s)
+	newKey(t, []*program{p}, "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1", "--api-access", "paid")
+	p.comesToGet(http.StatusOK, buyerList, "k1")
+	commandSays(t, 0, "", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
+	p.comesToGet(http.StatusOK, buyerList, "k1")
+	found := server.Client().Keys(t.Context(), "*").Val()
+	for _, key := range found {
+		if !strings.HasPrefix(key, "iq:") {
+			t.Errorf("%s is outside of the prefix", key)
+		}
+	}
+	if len(found) < 6 {
+		t.Errorf("only %q is there", found)
+	}
+}
+
+// No command that waits for standard input outlives Ctrl-C or SIGTERM.
+func TestWhatWaitsForInputEnds(t *testing.T) {
+	testkit.Slow(t)
+	config := keysConfig(t, "127.0.0.1:1", "1s")
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	standard := os.Stdin
+	os.Stdin = in
+	t.Cleanup(func() { os.Stdin = standard; _ = out.Close(); _ = in.Close() })
+	for _, args := range [][]string{
+		{"keys", "hash"}, {"draft", "--sample", "-", "--kind", "buyer", "--account", "a"}, {"ttl", "--log", "-"},
+		{"probe", "-c", config, "--kind", "buyer", "--account", "a", "--sample", "-"},
+	} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		ended := make(chan int)
+		var said bytes.Buffer
+		go func() { ended <- run(ctx, append([]string{"inquiry-gateway"}, args...), io.Discard, &said) }()
+		interrupt()
+		select {
+		case code := <-ended:
+			if code != exitFailed || !strings.Contains(said.String(), "interrupted") {
+				t.Errorf("%v: exit code %d: %s", args, code, said.String())
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%v waits on", args)
+		}
+	}
+}
+
+// Only what a caller can present is hashed.
+func TestKeysHash(t *testing.T) {
+	testkit.Slow(t)
+	standard, file := os.Stdin, filepath.Join(t.TempDir(), "input")
+	t.Cleanup(func() { os.Stdin = standard })
+	for input, want := range map[string]string{
+		"password": "", "password\n": "", "password\r\n": "", "password\nanother": "", strings.Repeat("k", 512): "",
+		"": "no key", "\n": "no key", "password \n": "no blanks", " password": "no blanks", "pass word": "no blanks", "p\u00e4ss": "visible ASCII",
+		strings.Repeat("k", 513): "longer than 512", strings.Repeat("k", 600) + "\n": "longer than 512", strings.Repeat("k", 5000): "longer than 512",
+		"iqb_" + strings.Repeat("0", 36): "checksum",
+	} {
+		writeFile(t, file, input)
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.Stdin = f
+		out, errOut, code := command(t, "keys", "hash")
+		_ = f.Close()
+		if want == "" && (code != 0 || !strings.HasPrefix(out, "sha256: ")) || want != "" && (code != 1 || out != "" || !strings.Contains(errOut, want)) {
+			t.Errorf("%.20q: exit code %d: %s%s; want %q", input, code, out, errOut, want)
+		}
+	}
+}
+
+// A Redis that evicts is told of, and whatever it drops refuses nobody.
+func TestKeysInARedisThatEvicts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	p := start(t, keysInRedis(server.Addr))
+	p.logsEventually("its maxmemory-policy is allkeys-lru; set noeviction")
+	commandSays(t, 0, "its maxmemory-policy is allkeys-lru", "check", "-c", p.file(), "--live", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical)
+	for _, id := range []string{"k1", "k2", "k3"} {
+		newKey(t, []*program{p}, "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", id, "--api-access", "paid")
+	}
+	p.eventually("all changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 3 })
+	p.comesToGet(http.StatusOK, buyerList, "k1")
+	for gone, id := range map[string]string{"accounts": "k2", "sha256": "k3"} {
+		if got := server.Do("DEL", "iq:{auth}:"+gone); got != ":1" {
+			t.Fatal(got)
+		}
+		p.gets(http.StatusServiceUnavailable, buyerList, id)
+		commandSays(t, 1, "keys or accounts are lost in Redis", "keys", "-c", p.file(), "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--api-access", "paid")
+	}
+	p.gets(http.StatusOK, buyerList, "k1") // within its ttl
+	if a := p.guess(0); a.status != http.StatusServiceUnavailable {
+		t.Errorf("an unknown key: %d", a.status)
+	}
 }
 
 type loss int
@@ -330,11 +452,6 @@ func introspecting(t *testing.T, timeout, section string, s setup) (*authServer,
 }
 
 func (s *authServer) answer(h http.HandlerFunc) { s.broken.Store(&h) }
-
-// status answers without a word.
-func status(code int) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
-}
 
 func (s *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := r.PostFormValue("token") // what is read whole is seen to be given up

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -117,7 +116,12 @@ func purgeCommand() *cli.Command {
 				return err
 			}
 			// By its epoch explain shows that a node has the purge.
-			return show(c, done, func(out io.Writer) { fmt.Fprintf(out, "purged: %s; epoch %d\n", what, done.Epoch) })
+			return show(c, done, func(out io.Writer) {
+				fmt.Fprintf(out, "purged: %s; epoch %d\n", what, done.Epoch)
+				if done.Reached == ops.ReachedNode {
+					fmt.Fprintln(out, "on this node only: without Redis it reaches no other")
+				}
+			})
 		},
 	}
 }
@@ -136,7 +140,7 @@ func ttlCommand() *cli.Command {
 			var report ttllab.Report
 			var err error
 			if c.String("log") != "" {
-				report, err = ttlFromLog(c)
+				report, err = ttlFromLog(ctx, c)
 			} else {
 				err = askOps(ctx, c, "/ops/ttl", nil, &report)
 			}
@@ -151,7 +155,7 @@ func ttlCommand() *cli.Command {
 // ttlFromLog reads a log by kind: a line does not say whether its status has a
 // ttl of its own. A log without a look-up is an error, because it was probably written
 // without log.access_keys, and a table of zeros would look like an answer.
-func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
+func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
 	if c.String("ops") != "" {
 		return ttllab.Report{}, usagef("--log reads a file and --ops asks a gateway; give one of them")
 	}
@@ -164,15 +168,11 @@ func ttlFromLog(c *cli.Command) (ttllab.Report, error) {
 		policy = loaded.Config.Cache
 	}
 	policy.Buyer.ByStatus, policy.Seller.ByStatus = nil, nil
-	in := os.Stdin
-	if name := c.String("log"); name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return ttllab.Report{}, err
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(ctx, c.String("log"))
+	if err != nil {
+		return ttllab.Report{}, err
 	}
+	defer in.Close()
 	report, err := ttllab.FromLog(in, ttllab.KindsOf(policy), ttllab.ConfigOf(policy))
 	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
 		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
@@ -215,7 +215,7 @@ func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) e
 
 // readToken takes the token from --token-file; no file is no token.
 func readToken(c *cli.Command) (string, error) {
-	file, err := config.ReadFile(c.String("token-file"))
+	file, err := config.ReadFile("token-file", c.String("token-file"))
 	if err != nil {
 		return "", err
 	}

@@ -75,7 +75,10 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 		t.Errorf("purged: %+v", x)
 	}
 	p.fault(legacy.Fault{Name: legacy.FaultStatus})
-	p.eventually("the breaker opens", func() bool { return p.get(buyerList, "other-buyer").status == http.StatusServiceUnavailable })
+	p.eventually("the breaker opens", func() bool {
+		empty, other := p.get(buyerList, "empty-buyer"), p.get(buyerList, "other-buyer")
+		return empty.status == http.StatusServiceUnavailable && other.status == http.StatusServiceUnavailable
+	})
 	commandSays(t, 0, "epoch 2", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
 	if x = foretells("", "--key-id", "buyer"); x.Prediction.Code != "upstream_unavailable" || x.Upstream.Breaker != "open" {
 		t.Errorf("the breaker is open: %+v %+v", x.Prediction, x.Upstream)

@@ -49,7 +49,7 @@ func probeCommand() *cli.Command {
 
 // mayMissFlag names paths that no record needs to have.
 func mayMissFlag(with string) *cli.StringSliceFlag {
-	return &cli.StringSliceFlag{Name: "may-miss", Usage: with + "a `PATH` of the mapping that may match nothing in this list"}
+	return &cli.StringSliceFlag{Name: "may-miss", Usage: with + "a `PATH` of the mapping that may match nothing in this list, or have a round number of items"}
 }
 
 // runProbe refuses what cannot be meant, and probes once or again and again. Standard
@@ -107,7 +107,7 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	}
 	o := probe.Options{Records: c.Int("records"), Whole: true, MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
 	if file := c.String("sample"); file != "" {
-		if o.Sample, err = readSample(file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
+		if o.Sample, err = readSample(ctx, file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
 			return err
 		}
 	}
@@ -136,8 +136,8 @@ func failureOf(p *probe.Probe) error {
 
 // readSample reads a saved reply of at most limit bytes, as the gateway would: a larger
 // one is an error, not cut. What it returns is never nil without an error.
-func readSample(file string, limit int64) ([]byte, error) {
-	data, err := readInput("--sample", file, limit+1)
+func readSample(ctx context.Context, file string, limit int64) ([]byte, error) {
+	data, err := readInput(ctx, "--sample", file, limit+1)
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("--sample %s is larger than upstream.max_response_bytes (%d): the gateway would refuse it", file, limit)
 	}
@@ -149,21 +149,37 @@ func readSample(file string, limit int64) ([]byte, error) {
 
 // readInput reads at most limit bytes of a file, or of standard input for "-"; what
 // comes after is not read, and no error. flag names it in errors.
-func readInput(flag, file string, limit int64) ([]byte, error) {
-	in := io.Reader(os.Stdin)
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", flag, err)
-		}
-		defer f.Close()
-		in = f
+func readInput(ctx context.Context, flag, file string, limit int64) ([]byte, error) {
+	in, err := openInput(ctx, file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
+	defer in.Close()
 	data, err := io.ReadAll(io.LimitReader(in, limit))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", flag, file, err)
 	}
 	return data, nil
+}
+
+// openInput opens a file, or standard input for "-".
+func openInput(ctx context.Context, file string) (io.ReadCloser, error) {
+	if file != "-" {
+		return os.Open(file)
+	}
+	return stdin(ctx), nil
+}
+
+// stdin is standard input until ctx ends: nothing that waits for a person may outlive Ctrl-C.
+// Closing it ends the goroutine that reads, as soon as that has something to hand on.
+func stdin(ctx context.Context) io.ReadCloser {
+	out, in := io.Pipe()
+	go func() {
+		_, err := io.Copy(in, os.Stdin)
+		_ = in.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { _ = in.CloseWithError(errors.New("interrupted")) })
+	return out
 }
 
 // shownOf says how many records there are, and how many of them a caller would see.

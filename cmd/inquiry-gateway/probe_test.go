@@ -47,11 +47,12 @@ func TestCheckLive(t *testing.T) {
 // whole list.
 func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
 	t.Parallel()
-	const record = `{"subject":"s","text":"t","state":"N","at":"2026-01-01T00:00:00Z","replies":[]}`
+	const record = `{"subject":"on page %s","text":"t","state":"N","at":"2026-01-01T00:00:00Z","replies":[]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next := map[string]string{"": `"?page=2"`, "2": "null"}[r.URL.Query().Get("page")]
+		page := r.URL.Query().Get("page")
+		next := map[string]string{"": `"?page=2"`, "2": "null"}[page]
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"next":%s,"data":[%s]}`, next, record)
+		fmt.Fprintf(w, `{"next":%s,"data":[`+record+`]}`, next, page)
 	}))
 	t.Cleanup(server.Close)
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
@@ -125,7 +126,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	said := commandSays(t, 1, "", probe...)
 	for _, line := range []string{
 		"record 1\n", `  7       status  "C"  a value that has no entry in values`, "  replies.#.uuid          string\n",
-		"refused: 6 records that the mapping cannot accept\n",
+		"refused: legacy system: invalid (record): record 7: status: a value that has no entry in values; in all 6 records cannot be served\n",
 	} {
 		if !strings.Contains(said, line) || !strings.Contains(guide, line) {
 			t.Errorf("guide or probe do not say %q:\n%s", line, said)

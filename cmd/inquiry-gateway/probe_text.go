@@ -61,9 +61,7 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 		for _, name := range slices.Sorted(maps.Keys(p.Request.Headers)) {
 			fmt.Fprintf(out, "            %s: %s\n", name, printable(p.Request.Headers[name]))
 		}
-		for line := range strings.Lines(p.Request.Body) {
-			fmt.Fprintf(out, "            %s\n", printable(line))
-		}
+		writeBody(out, p.Request.Body)
 		answered := "not at all"
 		if p.Status != 0 {
 			answered = fmt.Sprintf("status %d, %s,", p.Status, cmp.Or(printable(cut(p.MediaType)), "no media type"))
@@ -78,6 +76,10 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 	if p.NextPage != "" {
 		fmt.Fprintf(out, "  goes on   %s\n", printable(p.NextPage))
 	}
+	for _, f := range p.Further {
+		fmt.Fprintf(out, "  %-9s %s such as %s %s\n", f.For, plural(f.Times, "request"), f.Method, printable(f.URL))
+		writeBody(out, f.Body)
+	}
 	if p.Problem != "" {
 		fmt.Fprintf(out, "  problem   %s\n", printable(p.Problem))
 		if p.Found != "" {
@@ -85,6 +87,13 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 		}
 	}
 	writeReply(out, p)
+}
+
+// writeBody prints the body of a request.
+func writeBody(out io.Writer, body string) {
+	for line := range strings.Lines(body) {
+		fmt.Fprintf(out, "            %s\n", printable(line))
+	}
 }
 
 // writeReply prints how a reply begins that was refused: it often says why.

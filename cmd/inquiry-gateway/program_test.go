@@ -29,9 +29,16 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
+// serveInstead names a configuration that the process of the tests serves instead of testing, for
+// tests that need a process of their own.
+const serveInstead = "INQUIRY_GATEWAY_TEST_SERVE"
+
 // TestMain lets more tests run at a time than there are processors: those that are
 // parallel mostly wait.
 func TestMain(m *testing.M) {
+	if file := os.Getenv(serveInstead); file != "" {
+		os.Exit(run(context.Background(), []string{"inquiry-gateway", "serve", "-c", file}, os.Stdout, os.Stderr))
+	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
@@ -45,6 +52,7 @@ type program struct {
 	t        *testing.T
 	dir      string
 	poll     time.Duration
+	now      func() time.Time
 	callers  []caller       // of the keys file
 	system   *legacy.Server // what lists hold, whoever serves them
 	upstream string         // the legacy system's URL
@@ -75,6 +83,8 @@ type setup struct {
 	// onlyWhenTold keeps the program from polling its files: a reload is the one that the test
 	// has asked for.
 	onlyWhenTold bool
+	// now is the program's clock; nil: the machine's.
+	now func() time.Time
 	// log stands in front of the program's log where it is not nil.
 	log func(slog.Handler) slog.Handler
 }
@@ -107,7 +117,7 @@ func start(t *testing.T, s setup) *program {
 	testkit.Slow(t)
 	p := &program{
 		t: t, dir: t.TempDir(), poll: 25 * time.Millisecond, logs: &testkit.Log{}, keys: map[string]string{},
-		hangup: make(chan os.Signal, 1),
+		hangup: make(chan os.Signal, 1), now: s.now,
 	}
 	if p.log = slog.NewJSONHandler(p.logs, nil); s.log != nil {
 		p.log = s.log(p.log)
@@ -179,7 +189,7 @@ func (p *program) run() {
 	}
 	p.app, err = app.New(loaded.Config, l, app.Options{
 		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: p.hangup,
-		PollFiles: p.poll, Version: version, Revision: revision,
+		PollFiles: p.poll, Now: p.now, Version: version, Revision: revision,
 	})
 	if err != nil {
 		p.t.Fatal(err)
@@ -233,6 +243,13 @@ func (p *program) file() string { return filepath.Join(p.dir, "gateway.yaml") }
 func (p *program) write(name, text string) {
 	p.t.Helper()
 	writeFile(p.t, filepath.Join(p.dir, name), text)
+}
+
+func (p *program) remove(name string) {
+	p.t.Helper()
+	if err := os.Remove(filepath.Join(p.dir, name)); err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func writeFile(t *testing.T, path, text string) {

@@ -9,8 +9,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -85,31 +88,95 @@ func TestReloadWithAMistake(t *testing.T) {
 	p.eventually("the mended file counts", func() bool { return p.metric(reloaded) == 1 })
 }
 
-// A bad keys file keeps no change of the configuration back, and the mended one counts. What
-// failed is tried again by itself: here a file that a reload needs appears without any file
-// that is watched having changed.
-func TestReloadWithAMistakeElsewhere(t *testing.T) {
+// Whatever has become of the keys file, it keeps no change of the configuration back, and the old
+// keys stay in force; the mended one counts. A start with such a file says so.
+func TestReloadWithABadKeysFile(t *testing.T) {
 	t.Parallel()
-	p := start(t, setup{yaml: "cache: {jitter: 0}"})
+	p := start(t, setup{auth: "{keys_file: keys.yaml, unknown_keys: {burst: 50}}", yaml: "cache: {jitter: 0}", onlyWhenTold: true})
 	good := p.read("keys.yaml")
-	p.write("keys.yaml", "keys: nonsense\n")
-	p.eventually("the metric tells of the keys", func() bool { return p.metric(reloaded) == 0 })
-	p.gets(http.StatusOK, buyerList, "buyer")
-	p.logsEventually("keys file not reloaded")
-	if n := p.metric(`inquiry_gateway_auth_reloads_total{result="failed"}`); n == 0 {
-		t.Error("the failure is not counted")
+	p.write("other.yaml", good)
+	for state, said := range map[string]string{
+		"missing": "does not exist", "": "is empty", "keys: nonsense\n": "keys: must be a list", good + strings.Repeat("# \n", keysfile.MaxSize/3): "is larger than",
+	} {
+		name := state[:min(len(state), 10)]
+		for _, change := range [][]string{
+			{"jitter: 0", "jitter: 0.5"}, {"burst: 50", "burst: 51"}, {"file: keys.yaml", "file: other.yaml"},
+		} {
+			if p.write("keys.yaml", state); state == "missing" {
+				p.remove("keys.yaml")
+			}
+			if strings.Contains(change[1], "other") { // a start with it
+				_, errOut, code := command(t, "check", "-c", p.file())
+				if missing := strings.Contains(errOut, "no such file"); code != 1 || !missing && !strings.Contains(errOut, said) {
+					t.Errorf("%q: check says %d %s", name, code, errOut)
+				}
+			}
+			p.edit(change...)
+			if logged := p.reload(); !strings.Contains(logged, `"configuration reloaded"`) || !strings.Contains(logged, "keys file not reloaded") || !strings.Contains(logged, said) {
+				t.Errorf("%q, %s: the log says %s", name, change[1], logged)
+			}
+			if shown := string(p.ops("/ops/config").body); !strings.Contains(shown, strings.TrimPrefix(change[1], "file: ")) {
+				t.Errorf("%q: %s is not taken over", name, change[1])
+			}
+			p.gets(http.StatusOK, buyerList, "buyer")
+			whole, other := p.metric(reloaded), strings.Contains(change[1], "other") // which has series of its own
+			if counted := p.metric(`inquiry_gateway_auth_reloads_total{result="failed"}`) > 0; (whole == 1) != other || counted == other {
+				t.Errorf("%q, %s: the metric says %v, counted %t", name, change[1], whole, counted)
+			}
+			p.write("keys.yaml", good)
+			p.edit(change[1], change[0])
+			p.reload()
+			if p.metric(reloaded) != 1 {
+				t.Errorf("%q: the mended file does not count", name)
+			}
+		}
 	}
-	p.edit("jitter: 0", "jitter: 0.5")
-	p.soon("the change counts", func() bool { return strings.Contains(string(p.ops("/ops/config").body), "jitter: 0.5") })
-	if p.metric(reloaded) != 0 {
-		t.Error("the metric forgets the keys file")
-	}
-	p.write("keys.yaml", good)
-	p.eventually("all is good again", func() bool { return p.metric(reloaded) == 1 })
+}
 
+// As many keys as the file may hold: all that reads it has the same bound.
+func TestAsManyKeysAsTheFileMayHold(t *testing.T) {
+	t.Parallel()
+	var many string
+	p := start(t, setup{onlyWhenTold: true, prepare: func(p *program) {
+		many = p.read("keys.yaml")
+		var b strings.Builder
+		for i := range 21_500 {
+			fmt.Fprintf(&b, "  - {id: k%d, sha256: %064x, kind: buyer, account: unpaid, scopes: [\"inquiries:read\"], revoked: false}\n", i, i)
+		}
+		many += b.String()
+		p.write("keys.yaml", many)
+	}})
+	if len(many) < 2<<20 {
+		t.Fatal(len(many))
+	}
+	p.gets(http.StatusOK, buyerList, "buyer")
+	commandSays(t, 0, "good", "check", "-c", p.file())
+	commandSays(t, 0, "key k21499 is revoked", "keys", "-c", p.file(), "revoke", "k21499")
+	commandSays(t, 0, "key buyer is revoked", "keys", "-c", p.file(), "revoke", "buyer")
+	if logged := p.reload(); !strings.Contains(logged, `"configuration reloaded"`) || strings.Contains(logged, "not reloaded") {
+		t.Error(logged)
+	}
+	p.gets(http.StatusUnauthorized, buyerList, "buyer")
+	p.stop()
+	p.run()
+	p.gets(http.StatusUnauthorized, buyerList, "buyer")
+	p.gets(http.StatusOK, buyerList, "other-buyer")
+}
+
+// What failed is tried again by itself: here a file that a reload needs appears without any file
+// that is watched having changed. A signal meanwhile has a record and counts, although the mistake is the same.
+func TestReloadIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{yaml: "cache: {jitter: 0.5}"})
+	const failed = `inquiry_gateway_config_reloads_total{result="failed"}`
 	sealing := filepath.Join(t.TempDir(), "sealing")
 	p.edit("jitter: 0.5", "jitter: 0.5, sealing_keys_file: "+sealing)
 	p.eventually("the missing file is told of", func() bool { return p.metric(reloaded) == 0 })
+	for range 3 {
+		before := p.metric(failed)
+		p.reload()
+		p.eventually("the signal counts", func() bool { return p.metric(failed) == before+1 })
+	}
 	writeFile(t, sealing, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
 	p.eventually("the reload is tried again", func() bool { return p.metric(reloaded) == 1 })
 }
@@ -132,6 +199,9 @@ func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 		t.Errorf("the log does not name the key: %s", logged)
 	}
 	runs(0, "jitter: 0.5", "prefix: second")
+	if line := p.consoleSays("restart", ""); !strings.Contains(line.Text, "in force but for: redis.prefix.") {
+		t.Errorf("the console says %s", line.Text)
+	}
 	said := commandSays(t, 1, "1 difference", "check", "-c", p.file(), "--against", p.app.OpsURL())
 	if !strings.Contains(said, "redis.prefix  first    second  restart") {
 		t.Errorf("check --against: %s", said)
@@ -184,14 +254,16 @@ func TestReloadOfOpsTokens(t *testing.T) {
 	statuses("/metrics", map[string]int{"second": 200, "r3ad": 401})
 }
 
-// A longer request_timeout holds for fills.
+// A longer request_timeout holds for fills. What is doubtful about it is told, as at a start.
 func TestReloadOfTheRequestTimeout(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{onlyWhenTold: true, yaml: "request_timeout: 300ms", upstream: shortTimeouts})
 	p.system.SetLatency(600 * time.Millisecond)
 	p.gets(http.StatusGatewayTimeout, buyerList, "buyer")
 	p.edit("request_timeout: 300ms", "request_timeout: 1m", "  timeout: 300ms", "  timeout: 20s")
-	p.reload()
+	if logged := p.reload(); !strings.Contains(logged, "shutdown_grace: 20s is less than request_timeout (1m0s)") {
+		t.Errorf("the log has no warning: %s", logged)
+	}
 	p.gets(http.StatusOK, buyerList, "buyer")
 }
 
@@ -241,6 +313,12 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 		newKey(t, []*program{p}, "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", "k1", "--api-access", "paid")
 		p.eventually("the change is known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 1 })
 		p.comesToGet(http.StatusOK, buyerList, "k1")
+		p.edit("redis: {}", "redis: {timeout: 80ms}") // with Redis up
+		p.reload()
+		p.eventually("the new store follows the changes", func() bool {
+			return strings.HasSuffix(strings.TrimSpace(server.Do("PUBSUB", "NUMSUB", "iq:{auth}:changes")), ":2")
+		})
+		p.edit("redis: {timeout: 80ms}", "redis: {}")
 		server.Kill()
 		keepsKeys(t, p, "k1", "max_records: 10000", "max_records: 9999", "ttl: 10m", "ttl: 9m", "redis: {}", "redis: {timeout: 90ms}")
 		server.Restart() // without its data, and with a key store that is not set up
@@ -249,21 +327,99 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 		p.reload()
 		p.gets(http.StatusUnauthorized, buyerList, "k1")
 	})
-	t.Run("authorization server", func(t *testing.T) {
-		t.Parallel()
-		server, s := introspecting(t, "500ms", "cache_ttl: 10m", setup{onlyWhenTold: true})
-		p := start(t, s)
-		p.gets(http.StatusOK, buyerList, "buyer")
-		server.answer(status(http.StatusBadGateway))
-		keepsKeys(t, p, "buyer", "ttl: 10m", "ttl: 9m", "timeout: 500ms", "timeout: 400ms, claims: {account: other}", "/introspect", "/elsewhere")
-		server.answer(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
+}
+
+// What an authorization server has said of a key before a reload counts after it, until the key is
+// looked up again, unless another server says it, or of another client, or it is read in another way:
+// that is how a grant that was wrong is taken back. Late answers to the store of before are not stored.
+func TestReloadOfIntrospection(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock(time.Now())
+	server, s := introspecting(t, "4s", "cache_ttl: 10m, unknown_keys: {per_second: 1000, burst: 1000}", setup{onlyWhenTold: true, now: clock.Now})
+	s.auth = strings.Replace(s.auth, "timeout:", "client_id: gate, client_secret_file: secret, timeout:", 1)
+	s.prepare = func(p *program) {
+		p.write("secret", "first")
+		p.write("other-secret", "second")
+		testkit.Certificate(t, p.dir, "ca")
+	}
+	p := start(t, s)
+	var mode atomic.Value
+	held, release := make(chan bool), make(chan bool)
+	server.answer(func(w http.ResponseWriter, _ *http.Request) {
+		says := mode.Load()
+		if says == "held" {
+			held <- true
+			<-release
+		}
+		w.Header().Set("Content-Type", "application/json")
+		switch says {
+		case "away":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "gone":
 			fmt.Fprint(w, `{"active":false}`)
-		})
-		p.edit("ttl: 9m", "ttl: 8m")
-		p.reload()
-		p.comesToGet(http.StatusUnauthorized, buyerList, "buyer") // the server's answer counts again
+		default:
+			fmt.Fprintf(w, `{"active":true,"sub":%q,"kind":"buyer","scope":"inquiries:read","api_access":"paid"}`, legacy.BuyerTypical)
+		}
 	})
+	for _, change := range []struct {
+		old, now string
+		kept     bool
+	}{
+		{"/introspect", "/elsewhere", false},                         // another server
+		{"client_id: gate", "client_id: other", false},               // a server may tell clients different things (RFC 7662, 2.2)
+		{"timeout:", "claims: {account: username}, timeout:", false}, // whose lists it opens
+		{"timeout:", "claims: {kind: role}, timeout:", false},        // which lists
+		{"timeout:", "claims: {api_access: tier}, timeout:", false},  // whether any
+		{"timeout:", "claims: {plan: tier}, timeout:", false},        // how many
+		{"_file: secret", "_file: other-secret", true},               // the same client
+		{"timeout:", "client_auth: post, timeout:", true},            // the same client
+		{"timeout:", "ca_file: ca.pem, timeout:", true},              // the name is that of the same server
+		{"timeout: 4s", "timeout: 3s", true},                         // when, not what
+		{"cache_ttl: 10m", "cache_ttl: 9m", true},                    // for how long
+		{"burst: 1000", "burst: 999", true},                          // who guesses
+	} {
+		for _, state := range []string{"known fresh", "known due", "under way", "store away"} {
+			name := change.now + ", " + state
+			p.keys["k"] = regexp.MustCompile(`\W`).ReplaceAllString(name, "-")
+			mode.Store("good")
+			var asked sync.WaitGroup
+			if state == "under way" {
+				mode.Store("held")
+				asked.Go(func() { p.gets(http.StatusOK, buyerList, "k") })
+				<-held
+			} else {
+				p.gets(http.StatusOK, buyerList, "k")
+			}
+			if state == "known due" {
+				clock.Add(6 * time.Minute)
+			}
+			p.edit(change.old, change.now)
+			if logged := p.reload(); !strings.Contains(logged, `"configuration reloaded"`) {
+				t.Fatalf("%s: %s", name, logged)
+			}
+			want := http.StatusUnauthorized
+			switch mode.Store("gone"); {
+			case state == "under way":
+				release <- true
+				asked.Wait()
+			case change.kept:
+				want = http.StatusOK
+			}
+			if state == "store away" {
+				if mode.Store("away"); !change.kept {
+					want = http.StatusServiceUnavailable
+				}
+			}
+			if a := p.get(buyerList, "k"); a.status != want {
+				t.Errorf("%s: %d, want %d", name, a.status, want)
+			}
+			mode.Store("gone")
+			clock.Add(10 * time.Second) // the key is asked for again, and the breaker lets it
+			p.comesToGet(http.StatusUnauthorized, buyerList, "k")
+			p.edit(change.now, change.old)
+			p.reload()
+		}
+	}
 }
 
 // oneList removes a list from the configuration.

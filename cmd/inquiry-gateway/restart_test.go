@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +31,36 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	p.stop()
 	if a := <-got; a.status != http.StatusOK {
 		t.Errorf("the request under way got %d", a.status)
+	}
+}
+
+// A SIGHUP during the start, as from a script that has just written a file, does not end the
+// process. The configuration is long, so that reading it takes a while.
+func TestHangupDuringTheStart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	text := "unknown:\n" + strings.Repeat("- a text\n", 25_000)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		var stderr bytes.Buffer
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env, cmd.Stderr = append(os.Environ(), serveInstead+"="+file), &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for hasRead := 0; hasRead < len(text); { // rchar: bytes that the process has read
+			counters, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", cmd.Process.Pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = fmt.Sscanf(string(counters), "rchar: %d", &hasRead)
+		}
+		_ = cmd.Process.Signal(syscall.SIGHUP) // fails where the start has ended
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exitFailed || !strings.Contains(stderr.String(), "unknown") {
+			t.Errorf("the start did not go on: %v\n%s", err, &stderr)
+		}
 	}
 }
 

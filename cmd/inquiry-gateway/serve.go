@@ -45,6 +45,8 @@ func serveCommand() *cli.Command {
 		Usage: "serve the lists",
 		Flags: []cli.Flag{&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read the configuration from `FILE` (default: ./" + defaultConfig + ")"}},
 		Action: func(ctx context.Context, c *cli.Command) error {
+			hangup := hangups() // one that comes during the start would end the process
+			defer signal.Stop(hangup)
 			file, err := configFile(c)
 			if err != nil {
 				return err
@@ -56,16 +58,12 @@ func serveCommand() *cli.Command {
 			out := app.NewLogWriter(c.Root().ErrWriter)
 			defer out.Close()
 			cfg, logger := loaded.Config, app.NewLogger(out)
-			for _, warning := range loaded.Warnings {
-				logger.Warn("configuration", "warning", warning.Error())
-			}
+			app.Warn(logger, loaded.Warnings)
 			l, err := app.OpenListeners(cfg)
 			if err != nil {
 				return err
 			}
 			o := options(logger, out)
-			hangup := hangups()
-			defer signal.Stop(hangup)
 			o.Hangup = hangup
 			a, err := app.New(cfg, l, o)
 			if err != nil {

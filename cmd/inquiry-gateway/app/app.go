@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
@@ -64,6 +66,9 @@ type App struct {
 	gateway  gateway.Live // that of current
 	reloads  *reloader
 	draining atomic.Bool
+
+	errorLog    *log.Logger // of both listeners
+	flushErrors func()
 }
 
 // Options are what a program is given besides its configuration.
@@ -109,7 +114,7 @@ func (l Listeners) Close() error { return errors.Join(l.Public.Close(), l.Ops.Cl
 // New puts the parts together. On an error everything already opened is
 // closed again, the listeners included.
 func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
-	a := &App{opts: opts, memory: limitMemory(opts.Logger), registry: newRegistry(opts)}
+	a := &App{opts: opts, memory: limitMemory(opts.Logger, memlimit.FromCgroup), registry: newRegistry(opts)}
 	if err := a.assemble(cfg, l); err != nil {
 		return nil, errors.Join(err, l.Close(), a.closeParts(context.Background()))
 	}
@@ -137,23 +142,25 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.ceiling = quota.NewCeiling(quota.CeilingOptions{
-		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: cfg.Redis.Timeout, Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	var shared ttllab.Exchange
 	if a.redis != nil {
-		shared = ttllab.Stream(a.redis.Commands(), cfg.Redis.Prefix+labStream)
+		shared = ttllab.Stream(a.redis.Commands(), cfg.Redis.KeyPrefix()+labStream)
 	}
 	a.lab = ttllab.NewLab(labKinds(cfg), ttllab.ConfigOf(cfg.Cache), a.opts.Now, shared)
 	if err = a.registry.Register(a.lab); err != nil {
 		return err
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
-		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
-		Observer:   a.lab,
-		Failing:    func(kind string) bool { return a.current.Load().client.BreakerState(kind) != "closed" },
+		Fill:     gateway.NewFill(a.fetch, a.traces.tracers()),
+		Observer: a.lab,
+		Failing: func(kind, account string) bool {
+			return a.current.Load().client.BreakerState(kind, account) != "closed"
+		},
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
-		Prefix:     cfg.Redis.Prefix,
+		Prefix:     cfg.Redis.KeyPrefix(),
 		Derivation: gateway.Derivation(),
 		Traces:     a.traces.tracers(),
 		Logger:     a.opts.Logger,
@@ -164,7 +171,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
-		Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	first, err := a.build(cfg)
 	if err != nil {
@@ -188,12 +195,13 @@ func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 // kernel's queue, and nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	connections := front.NewMetrics(a.registry)
+	a.errorLog, a.flushErrors = gateway.NewErrorLog(refusalRecords, a.opts.Logger, a.registry)
 	public := front.NewListener(l.Public, front.Options{
 		Name: "public", Metrics: connections, MaxConnections: fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), UnknownIdle: strangerIdleTimeout,
-		Handler: &a.gateway, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Log: slog.NewLogLogger(a.opts.Logger.Handler(), slog.LevelWarn),
+		Handler: &a.gateway, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Log: a.errorLog,
 	})
-	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.opts.Logger)
-	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)
+	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeSlack}
 	connections.SetStreams("public", maxStreams)
 	if cfg.TLS.CertFile.Set() {
 		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
@@ -326,6 +334,9 @@ func (a *App) closeParts(ctx context.Context) error {
 	}
 	if a.redis != nil {
 		errs = append(errs, a.redis.Close())
+	}
+	if a.flushErrors != nil {
+		a.flushErrors()
 	}
 	a.traces.close(ctx)
 	return errors.Join(errs...)

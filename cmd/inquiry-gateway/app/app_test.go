@@ -119,7 +119,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if a.reload(t.Context(), nil); a.reloads.config != nil {
+		if a.reload(t.Context(), nil, true); a.reloads.config != nil {
 			t.Fatal(a.reloads.config)
 		}
 		get(a, key)

@@ -41,7 +41,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}
-	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind), Ceiling: ops.Ceiling(a.ceiling.State())}
+	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind, key.Account), Ceiling: ops.Ceiling(a.ceiling.State())}
 	if x.Prediction = predict(x.Cache, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}

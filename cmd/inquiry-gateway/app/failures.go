@@ -20,6 +20,15 @@ const maxFailureText = 300
 type failures struct {
 	mu   sync.Mutex
 	last map[string]console.Failure
+
+	notInForce, waiting []string // see console.Facts
+}
+
+// reloaded notes what is not in force after a reload.
+func (f *failures) reloaded(notInForce, waiting []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notInForce, f.waiting = notInForce, waiting
 }
 
 // note takes an error that happened at a moment, or now where that is zero.
@@ -52,8 +61,9 @@ func (f *failures) fetched(r upstream.Request, err error) {
 	f.note(r.Kind, r.Account, time.Time{}, err)
 }
 
-func (f *failures) all() map[string]console.Failure {
+// tell puts all that is known into facts.
+func (f *failures) tell(facts *console.Facts) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return maps.Clone(f.last)
+	facts.Last, facts.NotInForce, facts.Waiting = maps.Clone(f.last), f.notInForce, f.waiting
 }

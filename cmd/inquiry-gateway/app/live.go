@@ -17,8 +17,9 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// refusalRecords is how many records of requests without a good key one client address gets
-// for each reason within 10 s; one more counts the others. Who guesses must not fill the log.
+// refusalRecords is how many records of refused requests, or failed connections, one client
+// address or account gets for each reason within 10 s; one more counts the others. Nobody
+// who is refused must fill the log.
 const refusalRecords = 10
 
 // live is all that is built from one configuration; a reload replaces it as a whole, by
@@ -39,9 +40,9 @@ type live struct {
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
-	known    *auth.Known  // what the node knows of keys of Redis or an authorization server
-	reload   func() error // reads a keys file again; nil: another store, which is asked for each key
-	close    func()       // ends what the store runs; nil: nothing
+	known    *auth.Known     // what the node knows of keys of Redis or an authorization server
+	file     *keysfile.Store // nil: another store, which is asked for each key
+	close    func()          // ends what the store runs; nil: nothing
 }
 
 // running is what is live. What must not change in the middle of its use is taken from one
@@ -65,7 +66,7 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 	}()
 	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
-		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), Prefix: cfg.Redis.Prefix, Before: old.client,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), RedisTimeout: cfg.Redis.Timeout, Prefix: cfg.Redis.KeyPrefix(), Before: old.client,
 	}); err != nil {
 		return next, err
 	}
@@ -129,9 +130,9 @@ func (a *App) apply(next *live) {
 	a.current.Store(next)
 }
 
-// newKeyring opens the store of keys. What is known of keys and counted lasts while the sort of
-// store and the pepper do: a reload while the store is away must not take good keys away. With
-// another store the series begin anew, so they have a registry of their own.
+// newKeyring opens the store of keys. What is known of keys and counted lasts while their source
+// does: a reload while that is away, or a keys file has a mistake, must not take good keys away.
+// With another source the series begin anew, so they have a registry of their own.
 func (a *App) newKeyring(cfg config.Config, old *live) (*keyring, error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
@@ -139,7 +140,7 @@ func (a *App) newKeyring(cfg config.Config, old *live) (*keyring, error) {
 	}
 	keys := &keyring{registry: prometheus.NewRegistry(), known: auth.NewKnown()}
 	if old.keys != nil && cfg.Auth.SameSource(old.cfg.Auth) {
-		keys.registry, keys.known = old.keys.registry, old.keys.known
+		keys.registry, keys.known, keys.file = old.keys.registry, old.keys.known, old.keys.file
 	}
 	opts := auth.Options{
 		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
@@ -151,14 +152,15 @@ func (a *App) newKeyring(cfg config.Config, old *live) (*keyring, error) {
 		s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.CachePolicy(), opts)
 		store, keys.close = s, s.Close
 	case cfg.Auth.Redis != nil:
-		s := keysredis.New(a.redis, cfg.Redis.Prefix, hasher, *cfg.Auth.Redis, cfg.Auth.CachePolicy(), opts)
+		s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, *cfg.Auth.Redis, cfg.Auth.CachePolicy(), opts)
 		store, keys.close = s, s.Close
 	default:
-		s, err := keysfile.New(cfg.Auth.KeysFile, hasher, opts)
-		if err != nil {
-			return nil, err
+		if keys.file == nil {
+			if keys.file, err = keysfile.New(cfg.Auth.KeysFile, hasher, opts); err != nil {
+				return nil, err
+			}
 		}
-		store, keys.reload = s, s.Reload
+		store = keys.file
 	}
 	keys.Authenticator = auth.NewAuthenticator(store, hasher, opts)
 	return keys, nil

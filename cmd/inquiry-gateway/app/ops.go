@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -16,6 +17,10 @@ import (
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
 )
+
+// opsWriteTimeout bounds an answer of the ops listener. Profiles add the time that they are
+// asked for.
+const opsWriteTimeout = 10 * time.Second
 
 // buildOps builds what people and Prometheus ask. It gets functions, as what they
 // read may be replaced by a reload.
@@ -29,21 +34,25 @@ func (a *App) buildOps(l *front.Listener) error {
 		if err := a.checkKind(kind); kind != "" && err != nil {
 			return ops.PurgeReply{}, err
 		}
-		epoch, err := a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
-		return ops.PurgeReply{Epoch: epoch}, err
+		reply := ops.PurgeReply{Reached: ops.ReachedFleet}
+		if a.redis == nil {
+			reply.Reached = ops.ReachedNode
+		}
+		var err error
+		reply.Epoch, err = a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
+		return reply, err
 	}
 	if a.console, err = console.New(console.Options{
 		Gatherer: a.registry, Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version,
 	}); err != nil {
 		return err
 	}
-	// Profiles take as long as they are asked to, so the ops listener's writes have
-	// no bound of their own.
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: prometheus.Gatherers{a.registry, newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
 		Config: func() string { return a.current.Load().cfg.Redacted() },
-	}), 0, a.opts.Logger)
+	}), opsWriteTimeout, a.errorLog)
+	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // nobody needs it, and one connection would do for a hundred
 	return nil
 }
 
@@ -74,7 +83,7 @@ func (a *App) facts() console.Facts {
 			a.failures.note("redis", "", at, err)
 		}
 	}
-	facts.Last = a.failures.all()
+	a.failures.tell(&facts)
 	if failed, ok := facts.Last["redis"]; ok && cfg.Auth.Redis != nil {
 		facts.Last["keystore"] = failed
 	}
@@ -90,7 +99,7 @@ func (a *App) readiness() ops.Readiness {
 		state.Status = ops.StatusDegraded
 	}
 	for kind := range client.Fingerprints() {
-		breaker := client.BreakerState(kind)
+		breaker := client.BreakerState(kind, "")
 		if state.Parts["upstream_"+kind] = breaker; breaker == "open" {
 			state.Status = ops.StatusDegraded
 		}
@@ -105,7 +114,7 @@ func (a *App) readiness() ops.Readiness {
 func (a *App) legacyHealthy() bool {
 	client := a.current.Load().client
 	for kind := range client.Fingerprints() {
-		if client.BreakerState(kind) != "closed" {
+		if client.BreakerState(kind, "") != "closed" {
 			return false
 		}
 	}
@@ -114,7 +123,7 @@ func (a *App) legacyHealthy() bool {
 
 // checkKind refuses a question about a list that the configuration does not have.
 func (a *App) checkKind(kind string) error {
-	if a.current.Load().client.BreakerState(kind) == "" {
+	if a.current.Load().client.BreakerState(kind, "") == "" {
 		return fmt.Errorf("%w: the configuration has no upstream.%s, so there are no such lists", ops.ErrNoSuchList, kind)
 	}
 	return nil

@@ -1,15 +1,14 @@
 package app
 
 import (
+	"errors"
 	"log/slog"
 	"math"
 	"os"
-	"path/filepath"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"syscall"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
@@ -32,40 +31,32 @@ type memory struct {
 	logger *slog.Logger
 }
 
-// limitMemory takes the heap's limit from GOMEMLIMIT or, without it, from the control
-// group (version 2) that the process is in.
-func limitMemory(logger *slog.Logger) memory {
-	if most := groupMemory("/proc/self/cgroup", "/sys/fs/cgroup"); os.Getenv("GOMEMLIMIT") == "" && most > 0 {
-		debug.SetMemoryLimit(int64(float64(most) * heapShare))
+// limitMemory takes the heap's limit from GOMEMLIMIT or, without it, from group: what the
+// control group that the process is in may use, in bytes, or an error where there is no such
+// limit.
+func limitMemory(logger *slog.Logger, group memlimit.Provider) memory {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		switch most, err := group(); {
+		case err == nil:
+			debug.SetMemoryLimit(int64(float64(most) * heapShare))
+		case !errors.Is(err, memlimit.ErrNoLimit) && !errors.Is(err, memlimit.ErrNoCgroup) && !errors.Is(err, memlimit.ErrCgroupsNotSupported):
+			logger.Warn("the memory limit of the control group cannot be read; set GOMEMLIMIT to nine tenths of it", "error", err.Error())
+		}
 	}
 	return memory{limit: debug.SetMemoryLimit(-1), logger: logger}
 }
 
-// groupMemory is what the control group may use, in bytes; 0: no limit, or no such group.
-func groupMemory(self, root string) int64 {
-	text, err := os.ReadFile(self)
-	group, found := strings.CutPrefix(strings.TrimSpace(string(text)), "0::")
-	if err != nil || !found {
-		return 0
-	}
-	text, err = os.ReadFile(filepath.Join(root, group, "memory.max"))
-	if err != nil {
-		return 0
-	}
-	most, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is none
-	return most
-}
-
 // fit keeps the in-process tier within its share: a tier that fills the limit
-// would leave the process to the collector, or to the kernel.
+// would leave the process to the collector, or to the kernel. One entry is never larger
+// than the tier.
 func (m memory) fit(c cache.Config) cache.Config {
 	if m.limit == math.MaxInt64 {
 		return c
 	}
 	if most := int64(float64(m.limit) * tierShare); c.MaxBytes > most {
-		m.logger.Warn("cache.max_bytes is more than half of the memory limit; the half is used",
+		m.logger.Warn("cache.max_bytes is more than half of the memory limit; the half is used, and at most that for one entry",
 			"max_bytes", c.MaxBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
-		c.MaxBytes = most
+		c.MaxBytes, c.MaxEntryBytes = most, min(c.MaxEntryBytes, most)
 	}
 	return c
 }

@@ -2,13 +2,14 @@ package app
 
 import (
 	"bytes"
-	"errors"
+	"io/fs"
 	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"inquiry-gateway/cache"
 )
@@ -24,34 +25,44 @@ func TestConnectionsFitIntoOpenFiles(t *testing.T) {
 	}
 }
 
-// The limit of a container counts where GOMEMLIMIT does not say another one.
+// The limit of a container counts where GOMEMLIMIT does not say another one; a limit that
+// cannot be read is said.
 func TestLimitOfTheControlGroup(t *testing.T) {
-	root := t.TempDir()
-	self := filepath.Join(root, "self")
+	before := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(before)
 	for _, c := range []struct {
-		self, max string
-		want      int64
+		env    string
+		limit  uint64
+		err    error
+		want   int64
+		warned bool
 	}{
-		{"0::/a/b\n", "536870912\n", 536870912}, {"0::/a/b\n", "max\n", 0}, {"12:memory:/a/b\n", "1\n", 0}, {"0::/none\n", "1\n", 0},
+		{limit: 1 << 30, want: 1 << 30 * 9 / 10},
+		{limit: 1 << 30, env: "1GiB", want: before},
+		{err: memlimit.ErrNoLimit, want: before},
+		{err: memlimit.ErrNoCgroup, want: before},
+		{err: memlimit.ErrCgroupsNotSupported, want: before},
+		{err: fs.ErrPermission, want: before, warned: true},
 	} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(root, "a/b"), 0o700), os.WriteFile(self, []byte(c.self), 0o600),
-			os.WriteFile(filepath.Join(root, "a/b/memory.max"), []byte(c.max), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-		if got := groupMemory(self, root); got != c.want {
-			t.Errorf("%+v: %d", c, got)
+		debug.SetMemoryLimit(before)
+		t.Setenv("GOMEMLIMIT", c.env)
+		var log bytes.Buffer
+		got := limitMemory(slog.New(slog.NewTextHandler(&log, nil)), func() (uint64, error) { return c.limit, c.err })
+		if got.limit != c.want || strings.Contains(log.String(), "set GOMEMLIMIT") != c.warned {
+			t.Errorf("%+v: limit %d, log: %s", c, got.limit, &log)
 		}
 	}
 }
 
-// Lists may take half of the memory limit at most; less than configured is said.
+// Lists may take half of the memory limit at most, less than configured is said, and what is
+// used is good however small the limit is.
 func TestTheTierFitsTheMemoryLimit(t *testing.T) {
-	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 512 << 20: 256 << 20, 200 << 20: 100 << 20} {
+	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 512 << 20: 256 << 20, 200 << 20: 100 << 20, 8 << 20: 4 << 20} {
 		var log bytes.Buffer
 		m := memory{limit: limit, logger: slog.New(slog.NewTextHandler(&log, nil))}
-		got := m.fit(cache.DefaultConfig()).MaxBytes
-		if got != want || strings.Contains(log.String(), "cache.max_bytes") != (want < 256<<20) {
-			t.Errorf("of %d bytes: %d for lists, log: %s", limit, got, &log)
+		got := m.fit(cache.DefaultConfig())
+		if err := got.Validate(); err != nil || got.MaxBytes != want || strings.Contains(log.String(), "cache.max_bytes") != (want < 256<<20) {
+			t.Errorf("of %d bytes: %d for lists, %v, log: %s", limit, got.MaxBytes, err, &log)
 		}
 	}
 }

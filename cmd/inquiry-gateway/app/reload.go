@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"time"
@@ -85,28 +86,38 @@ func (a *App) watch(ctx context.Context) error {
 			r.closeRetired(now)
 			changed, failed := r.watcher.Changed(now), r.keys != nil || r.config != nil
 			if len(changed) > 0 || failed && now.After(r.retryAt) {
-				a.reload(ctx, changed)
+				a.reload(ctx, changed, false)
 			}
 		case <-r.hangup:
-			a.reload(ctx, nil)
+			a.reload(ctx, nil, true)
 		}
 	}
 }
 
-// reload reads again what has changed, and what failed before; all files where no change
-// is why.
-func (a *App) reload(ctx context.Context, changed []string) {
+// reload reads again what has changed, and what failed before; all files where somebody asks
+// for it.
+func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	r, running := a.reloads, a.running()
-	file, again := running.cfg.Auth.KeysFile, len(changed) == 0 && (r.keys != nil || r.config != nil)
-	all := len(changed) == 0 && !again
-	if running.keys.reload != nil && (all || r.keys != nil || slices.Contains(changed, file)) {
-		r.keys = running.keys.reload() // the store says why, and counts it
+	file, again := running.cfg.Auth.KeysFile, !all && len(changed) == 0
+	if keys := running.keys.file; keys != nil && (all || r.keys != nil || slices.Contains(changed, file)) {
+		r.keys = keys.Reload() // it says why, and counts it
 	}
 	if all || r.config != nil || slices.ContainsFunc(changed, func(name string) bool { return name != file }) {
 		a.reloadConfig(ctx, again)
 	}
+	var notInForce []string
+	for what, err := range map[string]error{"configuration": r.config, "keys file": r.keys} {
+		if err != nil {
+			notInForce = append(notInForce, what)
+		}
+	}
+	waiting := r.waiting
+	if r.config != nil {
+		waiting = nil // the mistake comes first
+	}
+	a.failures.reloaded(notInForce, waiting)
 	r.last.Set(0)
-	if r.keys == nil && r.config == nil && len(r.waiting) == 0 {
+	if len(notInForce)+len(r.waiting) == 0 {
 		r.last.Set(1)
 	}
 	r.retryAt = time.Now().Add(retryPolls * r.every)
@@ -119,7 +130,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	if old.cfg.Path() == "" {
 		return
 	}
-	waiting, err := a.replace(ctx, old)
+	warnings, waiting, err := a.replace(ctx, old)
 	repeated := again && err != nil && r.config != nil && err.Error() == r.config.Error()
 	if r.config = err; repeated {
 		return
@@ -131,23 +142,31 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 		return
 	}
 	r.total.WithLabelValues("ok").Inc()
+	Warn(a.opts.Logger, warnings)
 	if r.waiting = waiting; len(waiting) > 0 {
 		a.opts.Logger.Warn("these keys take effect at the next start only", "keys", waiting)
 	}
 	a.opts.Logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted()))
 }
 
+// Warn logs what is doubtful in a configuration.
+func Warn(logger *slog.Logger, warnings config.Problems) {
+	for _, warning := range warnings {
+		logger.Warn("configuration", "warning", warning.Error())
+	}
+}
+
 // replace puts what the file says in old's place; waiting are the keys that need a restart.
 // On an error, a panic included, old stays.
-func (a *App) replace(ctx context.Context, old *live) (waiting []string, err error) {
+func (a *App) replace(ctx context.Context, old *live) (warnings config.Problems, waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
-	cfg, waiting, err := old.cfg.Reload(config.Options{})
+	loaded, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
-		return waiting, err
+		return nil, waiting, err
 	}
-	next, err := a.build(cfg)
+	next, err := a.build(loaded.Config)
 	if err != nil {
-		return waiting, err
+		return nil, waiting, err
 	}
 	if next.canary != old.canary {
 		old.canary.stop()
@@ -155,12 +174,12 @@ func (a *App) replace(ctx context.Context, old *live) (waiting []string, err err
 	a.apply(next)
 	a.startCanary(ctx, next)
 	r := a.reloads
-	r.watcher.SetFiles(cfg.Files())
-	if next.keys != old.keys {
+	r.watcher.SetFiles(loaded.Config.Files())
+	if next.keys.file != old.keys.file {
 		r.keys = nil
 	}
 	r.retired = append(r.retired, retired{old, next, time.Now().Add(old.cfg.RequestTimeout + writeSlack)})
-	return waiting, nil
+	return loaded.Warnings, waiting, nil
 }
 
 // closeRetired closes what is over at a moment; the zero time is the end of all.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,7 +28,7 @@ const (
 	// strangerIdleTimeout is for a connection on which nobody has authenticated.
 	strangerIdleTimeout = 10 * time.Second
 	// maxStreams is how many requests a caller may have under way on one connection of
-	// HTTP/2, the least that RFC 9113, section 6.5.2, recommends. Each takes about 17 KiB
+	// HTTP/2, the least that RFC 9113, section 6.5.2, recommends. Each takes about 21 KiB
 	// while it waits.
 	maxStreams = 100
 	// maxHeaderBytes makes 16 KiB over HTTP/1, to which net/http adds 4 KiB, and 12 KiB
@@ -59,7 +60,7 @@ func Listen(key, address string) (net.Listener, error) {
 // newServer wraps a handler with the bounds that net/http leaves open. Writing
 // an answer may take writeTimeout, zero for no bound. HTTP/2 is spoken with and
 // without TLS.
-func newServer(l *front.Listener, h http.Handler, writeTimeout time.Duration, logger *slog.Logger) *server {
+func newServer(l *front.Listener, h http.Handler, writeTimeout time.Duration, errorLog *log.Logger) *server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -78,7 +79,7 @@ func newServer(l *front.Listener, h http.Handler, writeTimeout time.Duration, lo
 			Protocols:         protocols,
 			// "OPTIONS *" is answered like all that the gateway does not serve.
 			DisableGeneralOptionsHandler: true,
-			ErrorLog:                     slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+			ErrorLog:                     errorLog,
 		},
 	}
 }
@@ -120,7 +121,7 @@ func (s *server) url() string {
 // Serve answers with h on l until ctx ends, and gives requests under way the
 // grace.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, logger *slog.Logger) error {
-	s := newServer(front.NewListener(l, front.Options{}), h, 0, logger)
+	s := newServer(front.NewListener(l, front.Options{}), h, 0, slog.NewLogLogger(logger.Handler(), slog.LevelWarn))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(s.serve)
 	group.Go(func() error {

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
@@ -115,6 +114,10 @@ func (doc document) checkSections(c Config) {
 	}
 	doc.Invalid("rate_limit", c.RateLimit.Validate())
 	doc.Invalid("redis", c.Redis.Validate())
+	if part := quota.Usable(c.Redis.Timeout); part < 0.75 && len(c.Redis.Addrs) > 0 && c.Upstream.MaxRequestsPerSecond > 0 {
+		doc.Warn("redis.timeout", "of %s leaves %.0f %% of upstream.max_requests_per_second to be used: what a node may send can be on its way from Redis for that long; lower it to a few times what a call of Redis takes",
+			c.Redis.Timeout, 100*part)
+	}
 	doc.Invalid("cache", c.Cache.Validate())
 	const needed = "base_url, and buyer or seller or both"
 	if v := doc.Root.Child("upstream"); v == nil {
@@ -197,33 +200,6 @@ func (c Canary) lists() [2]canaryList {
 	return [...]canaryList{{"canary.buyer_keys", c.BuyerKeys}, {"canary.seller_keys", c.SellerKeys}}
 }
 
-// refuseKeys reports entries that are an API key instead of the file of one. It
-// runs before anything that would name the file, and so show the key.
-func (doc document) refuseKeys(c Canary) {
-	for _, list := range c.lists() {
-		for i, file := range list.files {
-			if key := yamlfile.Item(list.key, i); doc.isKey(file.Path()) {
-				doc.Wrong(key, "is no file, and looks like an API key itself; put the key into a file that only the gateway can read, and name that file here")
-				doc.Touch(key)
-			}
-		}
-	}
-}
-
-// isKey tells an API key from the name of a file: by the prefix of the gateway's
-// own keys, or as one long word without a dot or a slash, which is a guess for keys from
-// elsewhere; unless there is such a file.
-func (doc document) isKey(text string) bool {
-	const long = 24
-	word := strings.TrimPrefix(strings.TrimSpace(text), "Bearer ")
-	made := strings.HasPrefix(word, "iqb_") || strings.HasPrefix(word, "iqs_")
-	if strings.ContainsAny(word, "/. ") || !made && len(word) < long {
-		return false
-	}
-	_, err := os.Lstat(filepath.Join(filepath.Dir(doc.Path), text))
-	return err != nil
-}
-
 // checkCanaryKey looks at the last of the files of a list, and at those before it.
 func (doc document) checkCanaryKey(list string, files []setting.File) {
 	last := len(files) - 1
@@ -243,8 +219,8 @@ func (doc document) checkCanaryKey(list string, files []setting.File) {
 			return
 		}
 	}
-	if len(text) > auth.MaxKeyLength || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		doc.Wrong(key, "%s: wants one API key and nothing else", file)
+	if err := auth.CheckKey(text); err != nil {
+		doc.Wrong(key, "%s: wants one API key and nothing else: %v", file, err)
 	}
 }
 

@@ -26,9 +26,9 @@ type Config struct {
 	Listen string `yaml:"listen" form:"listen"`
 	// Ops is the second listener, for operators.
 	Ops Ops `yaml:"ops"`
-	// MaxConnections is how many connections to listen may be open at a time. At the limit idle ones are
-	// closed for new ones, at first those on which nobody has authenticated. Each is an open file:
-	// what the process may have, less 512, is the most.
+	// MaxConnections is how many connections to listen may be open at a time. At the limit others are
+	// closed for new ones: those on which nobody has authenticated, and only then idle ones of known callers.
+	// Each is an open file: what the process may have, less 512, is the most.
 	MaxConnections int `yaml:"max_connections" min:"1"`
 	// TLS is the certificate of the public API. Without it the API is plain HTTP.
 	TLS setting.Pair `yaml:"tls"`

@@ -267,7 +267,7 @@ func shownDefault(v reflect.Value) any {
 const referenceHead = `# All keys of the configuration
 
 This page is made from the program's own structs; do not edit it. [The example](../cmd/inquiry-gateway/config/testdata/example.yaml) shows
-how they look in a file. ` + "`inquiry-gateway check`" + ` tells what a file says, defaults included.
+how they look in a file. ` + "`inquiry-gateway check --print`" + ` tells what a file says, defaults included.
 
 Durations are written 500ms, 30s or 1h30m; sizes 4KiB, 16MiB or a number of bytes. A file is named from the folder of the configuration file.
 The last column says after what a change counts: a reload, which follows by itself when a file changes, or a restart. What is below a section
@@ -281,6 +281,8 @@ func MakeReference(comments Comments) []byte {
 	r.WriteString(referenceHead)
 	config := reflect.ValueOf(Default())
 	r.table("The file itself")
+	r.WriteString("what stands in no section.\n")
+	r.head()
 	for _, f := range yamlfile.FieldsOf(config.Type()) {
 		if value := config.FieldByIndex(f.Index); !hasKeys(value.Type()) {
 			r.key(config.Type(), f.Key, value, f)

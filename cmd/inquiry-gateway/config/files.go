@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -71,29 +72,48 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 // not exist yet.
 func (doc document) resolveFiles(into any, mayMiss []string) {
 	for _, ref := range fileRefs(reflect.ValueOf(into).Elem(), "") {
-		path := ref.path()
-		if path == "" || doc.Follows(ref.key) {
+		written := ref.path()
+		if written == "" || doc.Follows(ref.key) {
 			continue
 		}
+		path := written
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(filepath.Dir(doc.Path), path)
 		}
-		ref.set(path, doc.readFile(ref.key, path, slices.ContainsFunc(mayMiss, func(may string) bool { return ref.key == may || strings.HasPrefix(ref.key, may+".") })))
+		ref.set(path, doc.readFile(ref.key, written, path, slices.Contains(mayMiss, ref.key)))
 	}
 }
 
+// keysFile is the key of the one file that is not read here but by its own package, which has its
+// own bound for it and reads it on its own at a reload.
+const keysFile = "auth.keys_file"
+
 // readFile gives a file's content, or reports why it cannot be used.
-func (doc document) readFile(key, path string, mayMiss bool) string {
-	text, info, err := readText(path)
+func (doc document) readFile(key, written, path string, mayMiss bool) string {
+	text, info, err := "", fs.FileInfo(nil), error(nil)
+	if key == keysFile {
+		info, err = yamlfile.StatRegular(path)
+	} else {
+		text, info, err = readText(path)
+	}
 	doc.files[path] = info
 	if mayMiss && errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	if err != nil && info == nil && key != keysFile && !isName(written, path) {
+		err = errNoFile
+		if !filepath.IsAbs(written) {
+			err = fmt.Errorf("%w in %s", errNoFile, filepath.Dir(doc.Path))
+		}
+		doc.Wrong(key, "%v; %s", err, notItself)
+		doc.Touch(key)
 		return ""
 	}
 	if err != nil {
 		if !doc.Has(key) {
 			path += " (the default)"
 		}
-		if key == "auth.keys_file" && errors.Is(err, fs.ErrNotExist) {
+		if key == keysFile && errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("%w; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid", err)
 		}
 		doc.Wrong(key, "%s: %v", path, err)
@@ -115,15 +135,34 @@ func readText(path string) (string, fs.FileInfo, error) {
 	return string(data), info, err
 }
 
-// ReadFile reads a file that a command names instead of the configuration; no name
-// is no file.
-func ReadFile(path string) (setting.File, error) {
+// notItself is for a secret that may stand where the name of its file belongs: it is not shown.
+const notItself = "write the name of a file here, never its content"
+
+var errNoFile = errors.New("there is no such file")
+
+// isName tells the name of a file that is missing from a secret that was pasted in its place: by
+// a file of that name that cannot be read, or by the folder in it.
+func isName(written, path string) bool {
+	if _, err := os.Lstat(path); err == nil {
+		return true
+	}
+	folder := filepath.Dir(path)
+	_, err := os.Stat(folder)
+	return err == nil && written != filepath.Base(written) && folder != "/"
+}
+
+// ReadFile reads the file of a secret that a flag of a command names instead of the configuration;
+// no name is no file.
+func ReadFile(flag, path string) (setting.File, error) {
 	if path == "" {
 		return setting.File{}, nil
 	}
-	text, _, err := readText(path)
-	if err != nil {
-		return setting.File{}, fmt.Errorf("%s: %w", path, err)
+	text, info, err := readText(path)
+	switch {
+	case err != nil && info == nil && !isName(path, path):
+		return setting.File{}, fmt.Errorf("--%s: %w; %s", flag, errNoFile, notItself)
+	case err != nil:
+		return setting.File{}, fmt.Errorf("--%s: %s: %w", flag, path, err)
 	}
 	return setting.NewFile(path, text), nil
 }

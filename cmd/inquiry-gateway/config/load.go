@@ -4,6 +4,9 @@ import (
 	_ "embed"
 	"io/fs"
 	"os"
+	"reflect"
+	"slices"
+	"strings"
 
 	"inquiry-gateway/internal/yamlfile"
 )
@@ -34,9 +37,11 @@ var Schema []byte
 type Options struct {
 	// Env looks up the variables of ${NAME}; nil is os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// MayMiss lists keys, such as auth.keys_file, and sections, such as canary,
-	// whose files need not exist yet, for the commands that make them.
+	// MayMiss lists keys, such as auth.keys_file, whose files need not exist yet, for the
+	// commands that make them.
 	MayMiss []string
+	// Sections are those that are used; mistakes in others are not told. Empty: all.
+	Sections []string
 }
 
 // Loaded is a valid configuration with what was doubtful on the way.
@@ -60,24 +65,47 @@ func (o Options) env() func(string) (string, bool) {
 	return o.Env
 }
 
-// load goes on after each problem, so that one run shows all. Its order matters: keys
-// that stand in the place of files are refused before an error could name the file.
+// load goes on after each problem, so that one run shows all.
 func load(doc document, o Options) (Loaded, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
 	if doc.Root != nil {
 		if !doc.Has("auth.keys_file") && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
+			doc.refuseEmpty("auth.redis", "write redis: {} for keys in the Redis of redis.addrs")
+			doc.refuseEmpty("auth.introspection", "give its url at least")
 		}
 		doc.Decode(&c)
-		doc.refuseKeys(c.Canary)
 		doc.resolveFiles(&c, o.MayMiss)
 		doc.check(c)
+		if len(o.Sections) > 0 {
+			doc.Keep(func(key string) bool { return o.uses(key) || !doc.Has("auth") && misspelt(key) })
+		}
 	}
 	if err := doc.Err(); err != nil {
 		return Loaded{Warnings: doc.Warnings()}, err
 	}
 	return Loaded{Config: c, Warnings: doc.Warnings()}, nil
+}
+
+// uses tells whether a key is in one of the sections that are used.
+func (o Options) uses(key string) bool {
+	return slices.ContainsFunc(o.Sections, func(s string) bool { return key == s || yamlfile.Under(key, s) })
+}
+
+// misspelt tells whether a key may stand for any section: without auth it may be that one.
+func misspelt(key string) bool {
+	section, _, _ := strings.Cut(key, ".")
+	return !slices.ContainsFunc(yamlfile.FieldsOf(reflect.TypeFor[Config]()), func(f yamlfile.Field) bool { return f.Key == section })
+}
+
+// refuseEmpty reports a source of keys of which the file has the name only.
+func (doc document) refuseEmpty(key, do string) {
+	_, name, _ := strings.Cut(key, ".")
+	if v := doc.Root.Child("auth").Child(name); v != nil && v.Kind == yamlfile.Null {
+		doc.Wrong(key, "is empty; %s", do)
+		doc.Touch("auth.keys_file") // which is missing for that reason
+	}
 }
 
 // Read reads another YAML file as strictly as the configuration into a pointer, by the

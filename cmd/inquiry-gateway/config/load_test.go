@@ -67,7 +67,7 @@ func TestVariablesAreShownByName(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	const owner, zone = "upstream.buyer.owner: missing: the gateway cannot see", "upstream.buyer.fields.created_at: the times name no zone and are read as UTC"
 	const proxies, redis, keys = "gateway.trusted_proxies: is empty", "redis: {}", "keys_file: keys.yaml"
-	const public, remote = "listen: 127.0.0.1:8080", "addrs: ['a:1']"
+	const public, remote, ceiling = "listen: 127.0.0.1:8080", "addrs: ['a:1']", "max_records: 10000"
 	for _, tt := range []struct {
 		pairs []string
 		want  string
@@ -83,6 +83,9 @@ func TestWarnings(t *testing.T) {
 		{[]string{public, "listen: 10.0.0.1:8080", keys, redis, "addrs: []", remote, "trusted_proxies: []", "trusted_proxies: [127.0.0.1]"}, ""},
 		{[]string{keys, redis, "addrs: []", remote}, ""},
 		{[]string{public, "listen: 0.0.0.0:8080"}, ""},
+		{[]string{"addrs: []", remote + ", timeout: 1s", ceiling, ceiling + "\n  max_requests_per_second: 100"}, "redis.timeout: of 1s leaves 47 % of upstream.max_requests_per_second"},
+		{[]string{"addrs: []", remote + ", timeout: 1s"}, ""},
+		{[]string{"addrs: []", remote, ceiling, ceiling + "\n  max_requests_per_second: 100"}, ""},
 	} {
 		warnings := good(t, example(t, tt.pairs...)).Warnings
 		if (len(warnings) == 1) != (tt.want != "") || tt.want != "" && !strings.Contains(warnings.Error(), tt.want) {
@@ -144,12 +147,12 @@ func TestNamedFiles(t *testing.T) {
 
 // A command that makes files may load a configuration that names them. No other file may miss.
 func TestFilesThatMayMiss(t *testing.T) {
-	path := write(t, filepath.Join(t.TempDir(), "gateway.yaml"), "canary: {buyer_keys: [a, b]}\n"+example(t))
+	path := write(t, filepath.Join(t.TempDir(), "gateway.yaml"), example(t))
 	want := filepath.Dir(path) + "/keys.yaml: no such file; check the path; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid"
-	if _, err := Load(path, Options{MayMiss: []string{"canary"}}); len(lines(err)) != 1 || !strings.HasSuffix(err.Error(), "auth.keys_file: "+want) {
+	if _, err := Load(path, Options{}); len(lines(err)) != 1 || !strings.HasSuffix(err.Error(), "auth.keys_file: "+want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, err := Load(path, Options{MayMiss: []string{"canary", "auth.keys_file"}}); err != nil {
+	if _, err := Load(path, Options{MayMiss: []string{"auth.keys_file"}}); err != nil {
 		t.Error(err)
 	}
 	_, err := Load(write(t, path, "listen: :1\n"), Options{})
@@ -169,17 +172,6 @@ func TestSecretsOpenToEverybodyAreAWarning(t *testing.T) {
 	if want := "auth.pepper_file: " + filepath.Dir(path) + "/token can be read by every user of this machine; chmod 640 or 600 it"; len(loaded.Warnings) != 1 ||
 		!strings.HasSuffix(loaded.Warnings[0].Error(), want) {
 		t.Errorf("got %v and warnings %v, want %q", err, loaded.Warnings, want)
-	}
-}
-
-// A file may have any name that is not taken for a key unless it is there.
-func TestAFileThatIsNamedLikeAKey(t *testing.T) {
-	path := folder(t, "canary: {buyer_keys: [iqb_first, iqb_second]}\n"+example(t))
-	for _, name := range []string{"iqb_first", "iqb_second"} {
-		write(t, filepath.Join(filepath.Dir(path), name), name)
-	}
-	if _, err := Load(path, Options{Env: fakeEnv}); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -66,19 +66,19 @@ func (c Change) Effect() Effect {
 // Reload reads the file of c, which runs, again. What a reload can change is in
 // next as the file says it; the keys that need a restart have the values that
 // run, and those that differ in the file are in waiting. The error is that of
-// Load, or says that the rest of the file cannot work without them.
-func (c Config) Reload(o Options) (next Config, waiting []string, err error) {
+// Load, or says that the rest of the file cannot work without them. That the keys file is
+// missing is none: the old keys stay in force, and a change elsewhere counts.
+func (c Config) Reload(o Options) (next Loaded, waiting []string, err error) {
+	o.MayMiss = append(o.MayMiss, keysFile)
 	doc := newDocument(yamlfile.Open(c.path, o.env()))
-	loaded, err := load(doc, o)
-	if err != nil {
-		return Config{}, nil, err
+	if next, err = load(doc, o); err != nil {
+		return Loaded{}, nil, err
 	}
-	next, waiting = c.keep(loaded.Config)
-	if len(waiting) == 0 {
+	if next.Config, waiting = c.keep(next.Config); len(waiting) == 0 {
 		return next, nil, nil
 	}
-	if doc.check(next); doc.Err() != nil {
-		return Config{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.Err(), strings.Join(waiting, ", "))
+	if doc.check(next.Config); doc.Err() != nil {
+		return Loaded{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.Err(), strings.Join(waiting, ", "))
 	}
 	return next, waiting, nil
 }

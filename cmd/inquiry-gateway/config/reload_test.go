@@ -31,7 +31,8 @@ func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 		`pepper_file: ""`, "pepper_file: token", `tls: {cert_file: "", key_file: ""`, "tls: {cert_file: pair.pem, key_file: pair.pem"))
 	write(t, filepath.Join(filepath.Dir(path), "token"), "another one of 16 bytes\n")
 	for range 2 {
-		next, waiting, err := running.Reload(Options{})
+		reloaded, waiting, err := running.Reload(Options{})
+		next := reloaded.Config
 		if err != nil || !slices.Equal(waiting, []string{"listen", "tls.cert_file", "tls.key_file", "redis.prefix"}) {
 			t.Errorf("%q wait, %v", waiting, err)
 		}
