@@ -1,13 +1,19 @@
 package simulation
 
 import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -15,19 +21,28 @@ import (
 
 const (
 	callers = 8
-	// thinks is the mean time between two requests of a caller.
-	thinks = 500 * time.Millisecond
+	// thinks is the mean time between two requests of a caller. It is longer by patience while
+	// the fleet recovers, when less is promised.
+	thinks   = 500 * time.Millisecond
+	patience = 4
 )
 
 // caller sends requests to random nodes. When and what it asks depends on nothing but the
 // seed.
 type caller struct {
-	env    *environment
-	name   string
-	rng    *rand.Rand
-	keep   *rand.Rand // which lists it keeps, which depends on the answers
-	client *http.Client
-	kept   map[string]cached // by what was asked
+	env   *environment
+	name  string
+	rng   *rand.Rand
+	keep  *rand.Rand // which lists it keeps, which depends on the answers
+	gzip  bool
+	conns map[string]*wire  // by address
+	kept  map[string]cached // by what was asked
+}
+
+// wire is a connection to a node that is used for one request after the other.
+type wire struct {
+	net.Conn
+	in *bufio.Reader
 }
 
 // cached is a list that the caller keeps for If-None-Match.
@@ -65,10 +80,9 @@ func (r *request) String() string {
 }
 
 func newCaller(env *environment, name string, compressed bool) *caller {
-	transport := &http.Transport{DialContext: env.net.dialer(name), DisableCompression: !compressed}
 	return &caller{
 		env: env, name: name, rng: rngOf(env.seed, name), keep: rngOf(env.seed, name+" keeps"),
-		client: &http.Client{Transport: transport}, kept: map[string]cached{},
+		gzip: compressed, conns: map[string]*wire{}, kept: map[string]cached{},
 	}
 }
 
@@ -83,10 +97,14 @@ func (env *environment) startCallers() (wait func()) {
 }
 
 func (c *caller) run() {
-	defer c.client.CloseIdleConnections()
+	defer c.close()
 	at := time.Now()
 	for n := 1; ; n++ {
-		at = at.Add(time.Duration(c.rng.ExpFloat64() * float64(thinks)))
+		pause := c.rng.ExpFloat64() * float64(thinks)
+		if c.env.checks.recovers(at) {
+			pause *= patience
+		}
+		at = at.Add(time.Duration(pause))
 		time.Sleep(time.Until(at))
 		if c.env.over() {
 			return
@@ -112,7 +130,7 @@ func (env *environment) askOnce(name string, n *node, want listKey) (wait func()
 	var one sync.WaitGroup
 	c := newCaller(env, name, len(name)%2 == 0)
 	one.Go(func() {
-		defer c.client.CloseIdleConnections()
+		defer c.close()
 		c.ask(&request{step: name, node: n, key: env.keys.pick(want.account, 0), want: want}, 2*requestTimeout)
 	})
 	return one.Wait
@@ -133,7 +151,7 @@ func (c *caller) ask(r *request, maxWait time.Duration) {
 	case r.node.current() != r.run:
 	case err == nil:
 		c.env.checks.answered(r)
-	case ctx.Err() != nil && maxWait < requestTimeout:
+	case r.end.Sub(r.start) >= maxWait && maxWait < requestTimeout:
 		c.env.reach("caller left")
 	default:
 		c.env.checks.fail("no answer: %v; %v", err, r)
@@ -148,23 +166,17 @@ func (c *caller) send(ctx context.Context, r *request) error {
 	if r.want.inquiryType != "" {
 		q.Set("inquiry_type", r.want.inquiryType)
 	}
-	address := "http://" + r.node.address("8080") + "/api/v1/" + r.want.kind + "/inquiries?" + q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(address, "?"), http.NoBody)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+r.key.id)
-	asked := r.key.id + q.Encode()
+	path := strings.TrimSuffix("/api/v1/"+r.want.kind+"/inquiries?"+q.Encode(), "?")
+	head := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n", path, r.node.address("8080"), r.key.id)
+	asked := r.key.id + path
 	before, had := c.kept[asked]
 	if had {
-		req.Header.Set("If-None-Match", before.tag)
+		head += "If-None-Match: " + before.tag + "\r\n"
 	}
-	res, err := c.client.Do(req)
-	if err != nil {
-		return err
+	if c.gzip {
+		head += "Accept-Encoding: gzip\r\n"
 	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	res, body, err := c.exchange(ctx, r.node.address("8080"), head+"\r\n")
 	if err != nil {
 		return err
 	}
@@ -190,4 +202,57 @@ func (c *caller) send(ctx context.Context, r *request) error {
 		c.kept[asked] = cached{res.Header.Get("Etag"), r.list}
 	}
 	return nil
+}
+
+// exchange sends a request and reads the answer. One that a connection of before took to its
+// end without a byte of an answer is sent again, as clients do.
+func (c *caller) exchange(ctx context.Context, address, request string) (res *http.Response, body []byte, err error) {
+	for {
+		w, reused := c.conns[address], true
+		if w == nil {
+			conn, err := c.env.net.dialer(c.name)(ctx, "tcp", address)
+			if err != nil {
+				return nil, nil, err
+			}
+			w, reused = &wire{conn, bufio.NewReaderSize(conn, 2048)}, false
+			c.conns[address] = w
+		}
+		if deadline, ok := ctx.Deadline(); ok {
+			_ = w.SetDeadline(deadline)
+		}
+		if _, err = w.Write([]byte(request)); err == nil {
+			if _, err = w.in.Peek(1); err == nil {
+				res, body, err = w.answer()
+				reused = false
+			}
+		}
+		if err != nil || res.Close {
+			_ = w.Close()
+			delete(c.conns, address)
+		}
+		if err == nil || !reused || errors.Is(err, os.ErrDeadlineExceeded) {
+			return res, body, err
+		}
+	}
+}
+
+func (w *wire) answer() (*http.Response, []byte, error) {
+	res, err := http.ReadResponse(w.in, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.Header.Get("Content-Encoding") == "gzip" {
+		var plain *gzip.Reader
+		if plain, err = gzip.NewReader(bytes.NewReader(body)); err == nil {
+			body, err = io.ReadAll(plain)
+		}
+	}
+	return res, body, err
+}
+
+func (c *caller) close() {
+	for _, w := range c.conns {
+		_ = w.Close()
+	}
 }

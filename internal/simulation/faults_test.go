@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
@@ -103,25 +104,26 @@ func (env *environment) draw(rng *rand.Rand, client *http.Client) *draw {
 	return &draw{env, own, client, env.nodes[rng.IntN(len(env.nodes))], accounts[rng.IntN(len(accounts))]}
 }
 
-// randomly runs faults and steps until then, and ends in calm: one to three faults at a
-// time, each at its own moment and for its own time, with up to two steps beside them.
-func (env *environment) randomly(until time.Time) {
+// randomly runs rounds of faults and steps, each with calm at its end: one to three faults,
+// each at its own moment and for its own time, mostly a short one, with one to three
+// steps beside them.
+func (env *environment) randomly(rounds int) {
 	rng, client := rngOf(env.seed, "events"), env.operator()
 	defer client.CloseIdleConnections()
 	var running sync.WaitGroup
 	some := func(of []event, most int) {
 		for _, i := range rng.Perm(len(of))[:min(most, len(of))] {
 			d := env.draw(rng, client)
-			after, lasts := d.between(0, 6), time.Duration(rng.Float64()*float64(d.between(0.2, 15)))
+			after, lasts := d.between(0, 4), time.Duration((0.1+10*math.Pow(rng.Float64(), 3))*float64(time.Second))
 			running.Go(func() {
 				time.Sleep(after)
 				d.run(of[i], lasts)
 			})
 		}
 	}
-	for time.Now().Before(until) && !env.over() {
+	for i := 0; i < rounds && !env.over(); i++ {
 		some(faults(), 1+rng.IntN(3))
-		some(steps(), rng.IntN(3))
+		some(steps(), 1+rng.IntN(3))
 		running.Wait()
 		env.calm(aWhile(rng))
 	}
@@ -141,7 +143,7 @@ func (env *environment) inTurn(events []event) {
 
 // aWhile is how long a fault lasts that comes alone, and how long calm is watched.
 func aWhile(rng *rand.Rand) time.Duration {
-	return time.Duration((4 + 8*rng.Float64()) * float64(time.Second))
+	return time.Duration((3 + 3*rng.Float64()) * float64(time.Second))
 }
 
 func (env *environment) operator() *http.Client {
@@ -310,7 +312,7 @@ func (d *draw) oneAccountFails() func() {
 	if d.coin(0.75) {
 		endOutage, well := d.env.legacy.inject(failure{name: "500", rate: 1}), d.env.checks.begin("shared", "fleet")
 		d.purge(d.node, d.account) // nothing is left to be served stale
-		time.Sleep(d.between(4, 6))
+		time.Sleep(d.between(3, 5))
 		endOutage()
 		well()
 		most = 120
@@ -318,7 +320,7 @@ func (d *draw) oneAccountFails() func() {
 	for range most {
 		want := listKey{kindOf(d.account), d.account, one(d, "", "pending", "answered"), one(d, "", "delivery", "refund", "product")}
 		d.env.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.anyNode(), want)()
-		time.Sleep(d.between(0, 0.4))
+		time.Sleep(d.between(0, 0.15))
 	}
 	return end
 }
@@ -341,7 +343,7 @@ func (d *draw) nodeRestarts() func() {
 }
 
 func (d *draw) purges() {
-	for range 1 + d.rng.IntN(5) {
+	for range 1 + d.rng.IntN(4) {
 		if d.coin(0.25) {
 			d.purgeKind(d.anyNode(), kindOf(d.account))
 		} else {
@@ -411,7 +413,7 @@ func (d *draw) purgesDuringFills() {
 // afterwards. What comes of it depends on moments, so it is done more than once.
 func (d *draw) purgesForgotten() {
 	by, other := d.env.nodes[(d.node.index+1)%nodeCount], d.env.nodes[(d.node.index+2)%nodeCount]
-	for range 6 {
+	for range 4 {
 		account := d.buyer()
 		d.ask(d.node, account)()
 		end := d.env.checks.begin("redis:" + d.node.scope())
@@ -429,7 +431,7 @@ func (d *draw) purgesForgotten() {
 		heal()
 		d.restoreKeys()
 		end()
-		for time.Sleep(purgeBound + slack); d.coin(0.88); time.Sleep(d.between(0, 0.5)) {
+		for time.Sleep(purgeBound + slack); d.coin(0.8); time.Sleep(d.between(0, 0.3)) {
 			d.ask(d.node, account)()
 		}
 	}
@@ -456,7 +458,7 @@ func (d *draw) policyChanges() {
 // way.
 func (d *draw) mappingChanges() {
 	defer d.env.legacy.inject(failure{name: "slow", rate: 1, delay: d.between(0, 0.5)})()
-	for range 1 + d.rng.IntN(4) {
+	for range 1 + d.rng.IntN(2) {
 		for _, n := range d.env.nodes {
 			p := n.last()
 			p.mapping = map[string]string{"m1": "m2", "m2": "m1"}[p.mapping]
@@ -493,7 +495,7 @@ func (d *draw) storm() {
 // rush has one node asked for many lists at once, again and again, so that it needs what the
 // other nodes may send.
 func (d *draw) rush() {
-	for range 3 + d.rng.IntN(4) {
+	for range 2 + d.rng.IntN(3) {
 		d.purgeKind(d.node, kindBuyer)
 		var waits []func()
 		for _, account := range buyers() {

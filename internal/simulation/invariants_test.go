@@ -138,6 +138,19 @@ func (c *checks) settled(at time.Time, scopes ...string) bool {
 	return len(c.troubled(at, scopes...)) == 0
 }
 
+// recovers tells whether troubles have ended and some are not settled.
+func (c *checks) recovers(at time.Time) (recovers bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, t := range c.troubles {
+		if t.active > 0 {
+			return false
+		}
+		recovers = recovers || at.Before(t.settled)
+	}
+	return recovers
+}
+
 // wellSince is when the last trouble of any scope ended; the future while there is one. The
 // caller holds mu.
 func (c *checks) wellSince(scopes ...string) (since time.Time) {

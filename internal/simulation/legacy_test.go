@@ -205,7 +205,7 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 		if fault == "foreign" {
 			owner, r.title = "b9", strings.Replace(r.title, " "+k.account+" ", " b9 ", 1)
 		}
-		id := fmt.Sprintf("7d444840-9dc0-11d1-b245-5ffdce74f%03d", i)
+		id := fmt.Sprintf("7d444840-9dc0-11d1-b245-5ffdce74f%03d", offset+i)
 		items = append(items, map[string]any{
 			"uuid": id, "customer": owner, "m1": r.title + " m1", "m2": r.title + " m2", "body": "see " + id,
 			"state": r.status, "category": r.inquiryType, "opened": "2000-01-01T00:00:00Z", "company": owner,

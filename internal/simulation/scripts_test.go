@@ -16,15 +16,60 @@ type scripts struct {
 	do     func(args ...string) any // runs a command
 	state  *lua.LState
 	loaded map[string]*lua.LFunction // by SHA-1
+	sums   map[string]string         // SHA-1 by text
+	ok     lua.LValue                // the status OK
 }
 
 func newScripts(do func(args ...string) any) *scripts {
-	s := &scripts{do: do, state: lua.NewState(), loaded: map[string]*lua.LFunction{}}
+	s := &scripts{do: do, state: lua.NewState(), loaded: map[string]*lua.LFunction{}, sums: map[string]string{}}
 	redis := s.state.NewTable()
 	redis.RawSetString("call", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, true) }))
 	redis.RawSetString("pcall", s.state.NewFunction(func(l *lua.LState) int { return s.call(l, false) }))
 	s.state.SetGlobal("redis", redis)
+	lua.CompatVarArg = false // the table "arg" of a script, which none reads
+	s.faster("match", `^(%d+) (%d+) (%d+)$`, numbers(3, true))
+	s.faster("match", `^(%d+) (%d+)`, numbers(2, false))
+	s.faster("format", "%.0f", func(l *lua.LState) int {
+		l.Push(lua.LString(strconv.FormatFloat(float64(l.CheckNumber(2)), 'f', 0, 64)))
+		return 1
+	})
 	return s
+}
+
+// faster has a function of the library string run in Go where one of its arguments is this
+// pattern: the interpreter compiles a pattern at each call.
+func (s *scripts) faster(name, pattern string, f func(*lua.LState) int) {
+	library := s.state.GetGlobal("string").(*lua.LTable)
+	slow := library.RawGetString(name).(*lua.LFunction).GFunction
+	library.RawSetString(name, s.state.NewFunction(func(l *lua.LState) int {
+		for i := range min(l.GetTop(), 2) {
+			if v, ok := l.Get(i + 1).(lua.LString); ok && string(v) == pattern {
+				return f(l)
+			}
+		}
+		return slow(l)
+	}))
+}
+
+// numbers matches n numbers with a blank between each, and the end of the text after the last.
+func numbers(n int, whole bool) func(*lua.LState) int {
+	return func(l *lua.LState) int {
+		rest, out := l.CheckString(1), [3]string{}
+		for i := range n {
+			digits := len(rest) - len(strings.TrimLeft(rest, "0123456789"))
+			out[i], rest = rest[:digits], rest[digits:]
+			last := i == n-1
+			if digits == 0 || !last && !strings.HasPrefix(rest, " ") || last && whole && rest != "" {
+				l.Push(lua.LNil)
+				return 1
+			}
+			rest = strings.TrimPrefix(rest, " ")
+		}
+		for _, text := range out[:n] {
+			l.Push(lua.LString(text))
+		}
+		return n
+	}
 }
 
 // eval runs a script by its text, which is loaded then, or by the sum of a loaded text. args
@@ -32,8 +77,11 @@ func newScripts(do func(args ...string) any) *scripts {
 func (s *scripts) eval(byText bool, script string, args []string) any {
 	name := script
 	if byText {
-		sum := sha1.Sum([]byte(script))
-		name = hex.EncodeToString(sum[:])
+		if name = s.sums[script]; name == "" {
+			sum := sha1.Sum([]byte(script))
+			name = hex.EncodeToString(sum[:])
+			s.sums[script] = name
+		}
 	}
 	if s.loaded[name] == nil {
 		if !byText {
@@ -98,6 +146,12 @@ func (s *scripts) toLua(v any) lua.LValue {
 	case int64:
 		return lua.LNumber(v)
 	case status:
+		if s.ok == nil { // no script changes it
+			s.ok = one("ok", "OK")
+		}
+		if v == "OK" {
+			return s.ok
+		}
 		return one("ok", string(v))
 	case error:
 		return one("err", v.Error())

@@ -30,6 +30,7 @@ import (
 var (
 	from    = flag.Uint64("from", 0, "the first seed; 0: a new one")
 	seeds   = flag.Uint64("seeds", 0, "run so many seeds, and go on after one that fails")
+	runs    = flag.Uint64("runs", 1, "run each seed so many times: what Go decides by chance may differ")
 	runFor  = flag.Duration("for", 0, "run seeds for so much of a processor's time, at most three times as long by the clock, or until one fails")
 	only    = flag.String("events", "", "only faults and steps whose names this matches; empty: all")
 	verbose = flag.Bool("history", false, "show everything that happens")
@@ -40,19 +41,22 @@ var (
 // allows.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
-	debug.SetGCPercent(400)
+	debug.SetGCPercent(1600)
+	debug.SetMemoryLimit(512 << 20)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	redis.SetLogger(redistest.Silence{})
 	os.Exit(m.Run())
 }
 
 const (
-	// lasts is how much virtual time one seed takes, and a little more.
-	lasts = 2 * time.Minute
+	// rounds of faults with calm after each are one seed.
+	rounds = 2
 	// fixedSeeds run where nobody asks for others, and racySeeds under the race detector, which
 	// makes each ten times as long.
 	fixedSeeds = 10
 	racySeeds  = 3
+	// repeats of a seed show, at 95 %, what happens in one run of seven.
+	repeats = 20
 )
 
 // outcome is what one seed came to.
@@ -72,9 +76,9 @@ func simulate(t *testing.T, seed uint64, f form, events []event) (o outcome) {
 		wait := env.startCallers()
 		var changes sync.WaitGroup
 		changes.Go(env.changes)
-		env.calm(5 * time.Second)
+		env.calm(3 * time.Second)
 		if events == nil {
-			env.randomly(env.begin.Add(lasts))
+			env.randomly(rounds)
 		} else {
 			env.inTurn(events)
 		}
@@ -108,20 +112,28 @@ type runner struct {
 	reached map[string]int
 }
 
-func (r *runner) run(t *testing.T, name string, simulate func(t *testing.T) outcome) {
+// run runs one seed, and fails where one of its runs does.
+func (r *runner) run(t *testing.T, name string, runs uint64, simulate func(t *testing.T) outcome) {
 	t.Run(name, func(t *testing.T) {
-		o := simulate(t)
-		r.seeds++
-		r.lived += o.lasted
-		for name, n := range o.reached {
-			r.reached[name] += n
-		}
-		if o.failure != "" {
-			for _, h := range o.history {
-				t.Log(h)
+		var failed []outcome
+		for range runs {
+			o := simulate(t)
+			r.lived += o.lasted
+			for name, n := range o.reached {
+				r.reached[name] += n
 			}
-			t.Errorf("seed %d: %s\nmake simulate SEED=%d runs it again", o.seed, o.failure, o.seed)
+			if o.failure != "" {
+				failed = append(failed, o)
+			}
 		}
+		r.seeds++
+		if len(failed) == 0 {
+			return
+		}
+		for _, h := range failed[0].history {
+			t.Log(h)
+		}
+		t.Errorf("seed %d failed in %d of %d runs: %s\nmake simulate SEED=%[1]d RUNS=%[5]d repeats it", failed[0].seed, len(failed), runs, failed[0].failure, repeats)
 	})
 }
 
@@ -156,7 +168,7 @@ func TestSeeds(t *testing.T) {
 		everyEvent(t, r)
 	}
 	for seed := first; more(seed); seed++ {
-		r.run(t, strconv.FormatUint(seed, 10), func(t *testing.T) outcome { return simulate(t, seed, formOf(seed), nil) })
+		r.run(t, strconv.FormatUint(seed, 10), *runs, func(t *testing.T) outcome { return simulate(t, seed, formOf(seed), nil) })
 		if r.seeds%500 == 0 {
 			fmt.Printf("up to seed %d: %v\n", seed, r)
 		}
@@ -185,7 +197,7 @@ func everyEvent(t *testing.T, r *runner) {
 				some = append(some, e)
 			}
 		}
-		r.run(t, fmt.Sprint("every event, ceiling ", f.ceiling), func(t *testing.T) outcome { return simulate(t, 1, f, some) })
+		r.run(t, fmt.Sprint("every event, ceiling ", f.ceiling), 1, func(t *testing.T) outcome { return simulate(t, 1, f, some) })
 	}
 }
 

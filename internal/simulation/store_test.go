@@ -97,6 +97,8 @@ func (s *store) do(a ...string) any {
 	switch strings.ToUpper(a[0]) {
 	case "PING":
 		return status("PONG")
+	case "INFO":
+		return "# Memory\r\nmaxmemory_policy:noeviction\r\n"
 	case "TIME":
 		now := s.now()
 		return []any{strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond() / 1000)}
