@@ -55,11 +55,11 @@ race: ## run all tests under the race detector, as .ci/run does: three times as 
 	@.ci/packages
 	@CGO_ENABLED=1 .ci/test -race $(PKG)
 
-simulate: ## simulate a fleet with faults in virtual time: new seeds FOR=10m, SEED=n again, or SEEDS=1000 from SEED on
-	go test ./internal/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args -from $(or $(SEED),0) -seeds $(or $(SEEDS),$(if $(SEED),1,0)) -for $(or $(FOR),30s)
+simulate: ## simulate a fleet with faults in virtual time: new seeds FOR=10m, SEED=n again, or SEEDS=1000 from SEED on, each RUNS=5 times
+	go test ./internal/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args -from $(or $(SEED),0) -seeds $(or $(SEEDS),$(if $(SEED),1,0)) -runs $(or $(RUNS),1) -for $(or $(FOR),30s)
 
-nightly: ## new seeds of the simulation for half an hour, the fuzz targets for a minute each, conformance with h2spec
-	$(MAKE) simulate FOR=30m
+nightly: ## new seeds of the simulation for half an hour, each five times, the fuzz targets for a minute each, conformance with h2spec
+	$(MAKE) simulate FOR=30m RUNS=5
 	$(MAKE) fuzz FUZZTIME=1m
 	$(MAKE) conformance
 

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"debug/buildinfo"
 	"debug/elf"
 	"os"
 	"os/exec"
@@ -48,6 +49,7 @@ func TestImage(t *testing.T) {
 			t.Errorf("the build arguments are not in %q", out)
 		}
 	})
+	t.Run("licences", func(t *testing.T) { licences(t, binary) })
 	t.Run("compose commands", func(t *testing.T) { composeCommands(t, binary) })
 	t.Run("compose configuration", func(t *testing.T) { run(t, "", nil, binary, "check", "-c", "compose/gateway.yaml") })
 	t.Run("unit commands", func(t *testing.T) { unitCommands(t, binary) })
@@ -122,6 +124,25 @@ func staticBinary(t *testing.T, binary string) {
 	const most = 30 << 20
 	if info, err := os.Stat(binary); err != nil || info.Size() > most {
 		t.Errorf("the binary has %d bytes, more than %d (%v)", info.Size(), most, err)
+	}
+}
+
+// licences asks for the text of every module in the binary, as image and packages bring them.
+func licences(t *testing.T, binary string) {
+	texts := run(t, root, nil, ".ci/licences")
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range info.Deps {
+		if !strings.Contains(texts, "\n==== "+m.Path+" "+m.Version+": ") {
+			t.Errorf("no licence text of %s", m.Path)
+		}
+	}
+	for _, file := range []string{"Dockerfile", "packages/nfpm.yaml"} {
+		if !strings.Contains(read(t, file), "/licences") {
+			t.Errorf("%s leaves the licence texts out", file)
+		}
 	}
 }
 

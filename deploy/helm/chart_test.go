@@ -52,22 +52,32 @@ func TestChart(t *testing.T) {
 	})
 	t.Run("schemas", func(t *testing.T) { checkSchemas(t, rendered["minimal"]+"\n---\n"+rendered["full"]) })
 	t.Run("refusals", func(t *testing.T) { checkRefusals(t, h) })
+	t.Run("rollback", func(t *testing.T) { checkRollback(t, h) })
 }
 
 // helm is the path of its binary.
 type helm string
 
+// buildHelm keeps the binary where .ci/packages keeps promtool, so that a machine builds it once.
 func buildHelm(t *testing.T) helm {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), buildLimit)
 	defer cancel()
-	dir := t.TempDir()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "inquiry-gateway", "tools", strings.ReplaceAll(helmModule, "/", "-"))
+	built := helm(filepath.Join(dir, "helm"))
+	if _, err := os.Stat(string(built)); err == nil {
+		return built
+	}
 	cmd := exec.CommandContext(ctx, "go", "install", "-gcflags=all=-l -dwarf=false", helmModule) // half the time of a build
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", helmModule, err, out)
 	}
-	return helm(filepath.Join(dir, "helm"))
+	return built
 }
 
 func (h helm) run(args ...string) (string, error) {
@@ -99,12 +109,15 @@ func checkRefusals(t *testing.T, h helm) {
 		"image.digest=latest":        "image.digest",
 		"keys.secret=x":              "secret",
 		"trustedProxies={10.0.0.1},config=gateway: {docs: false}": "config has a section `gateway`",
-		"preStopSeconds=5":         "preStopSeconds", // shutdown_delay of config does it
-		"monitorng.enabled=true":   "monitorng",
-		"ingress.enabled=true":     "ingress.hosts is required",
-		"httpRoute.enabled=true":   "httpRoute.parentRefs is required",
-		"autoscaling.minReplica=1": "minReplica",
-		"podAnnotations.a=true":    "podAnnotations", // Kubernetes takes texts only
+		"preStopSeconds=5":                              "preStopSeconds", // shutdown_delay of config does it
+		"monitorng.enabled=true":                        "monitorng",
+		"ingress.enabled=true":                          "ingress.hosts is required",
+		"httpRoute.enabled=true":                        "httpRoute.parentRefs is required",
+		"autoscaling.minReplica=1":                      "minReplica",
+		"podAnnotations.a=true":                         "podAnnotations", // Kubernetes takes texts only
+		"config=upstream: {max_requests_per_second: 9}": "upstream.max_nodes of config: set it to 3 or more",
+		"config=upstream: {max_requests_per_second: 9\\, max_nodes: 2}":          "set it to 3 or more",
+		"autoscaling.enabled=true,config=upstream: {max_requests_per_second: 9}": "set it to 11 or more",
 	} {
 		out, err := h.run("template", "acme", chart, "-f", "testdata/minimal.yaml", "--kube-version", kubernetes, "--set", set)
 		if err == nil || !strings.Contains(out, want) {
@@ -123,7 +136,7 @@ func configMap(t *testing.T, m manifests) object {
 		}
 	}
 	o := m.one(t, "ConfigMap", name)
-	if !regexp.MustCompile(`^acme-inquiry-gateway-[0-9a-f]{10}$`).MatchString(name) || !o.Immutable || o.Metadata.Annotations["helm.sh/resource-policy"] != "keep" {
+	if !regexp.MustCompile(`^acme-inquiry-gateway-[0-9a-f]{10}$`).MatchString(name) || !o.Immutable || o.Metadata.Annotations["helm.sh/hook"] != "pre-install,pre-upgrade,pre-rollback" {
 		t.Errorf("a later revision can change or delete the configuration of running pods: %+v", o.Metadata)
 	}
 	return o

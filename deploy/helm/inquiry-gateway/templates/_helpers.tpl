@@ -46,7 +46,17 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
+{{/* The most pods at a time, with the one more of a roll-out. */}}
+{{- define "inquiry-gateway.mostPods" -}}
+{{ add1 (ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled) }}
+{{- end -}}
+
 {{- define "inquiry-gateway.config" -}}
+{{- $upstream := (fromYaml .Values.config).upstream | default dict -}}
+{{- $most := include "inquiry-gateway.mostPods" . | int -}}
+{{- if and $upstream.max_requests_per_second (not (kindIs "string" $upstream.max_nodes)) (lt (int $upstream.max_nodes) $most) -}}
+{{- fail (printf "upstream.max_nodes of config: set it to %d or more, the most pods at a time with one more during a roll-out; with fewer the legacy system gets more than max_requests_per_second while Redis is away" $most) -}}
+{{- end -}}
 # Written by the chart.
 listen: 0.0.0.0:8080
 ops: {listen: "0.0.0.0:9090", token_file: /etc/inquiry-gateway/ops/token, read_token_file: /etc/inquiry-gateway/ops/read-token}
