@@ -173,9 +173,10 @@ func openInput(ctx context.Context, file string) (io.ReadCloser, error) {
 // stdin is standard input until ctx ends: nothing that waits for a person may outlive Ctrl-C.
 // Closing it ends the goroutine that reads, as soon as that has something to hand on.
 func stdin(ctx context.Context) io.ReadCloser {
+	from := os.Stdin
 	out, in := io.Pipe()
 	go func() {
-		_, err := io.Copy(in, os.Stdin)
+		_, err := io.Copy(in, from)
 		_ = in.CloseWithError(err)
 	}()
 	context.AfterFunc(ctx, func() { _ = in.CloseWithError(errors.New("interrupted")) })
