@@ -19,8 +19,12 @@ type binding struct {
 
 // section is its configuration.
 func (b binding) section() string {
+	path := "/asked"
+	if b.second && b.name == "account" { // it has to say which inquiry, too
+		path += "/{id}"
+	}
 	request := map[string]string{
-		"path":   fmt.Sprintf("path: %q", "/asked/"+b.text),
+		"path":   fmt.Sprintf("path: %q", path+"/"+b.text),
 		"query":  fmt.Sprintf("query: {q: %q}", b.text),
 		"form":   fmt.Sprintf("method: POST, body_type: form, body: {q: %q}", b.text),
 		"json":   fmt.Sprintf("method: POST, body: {all: [{q: %q}]}", b.text),
@@ -28,7 +32,7 @@ func (b binding) section() string {
 		"header": fmt.Sprintf("headers: {X-Q: %q}, query: {q: \"{%s}\"}", b.text, b.name),
 	}[b.in]
 	if b.in != "path" {
-		request += ", path: /asked"
+		request += fmt.Sprintf(", path: %q", path)
 	}
 	switch b.other {
 	case "page", "offset":
@@ -59,8 +63,9 @@ func TestNoRequestLosesWhoseItIs(t *testing.T) {
 	for _, in := range []string{"path", "query", "form", "json", "xml", "header"} {
 		for _, text := range []string{"{b} {o}", "{o}:{b}", "{b}[ {o}]", "[{b} {o}]", "[{b}] {o}", "[{b}][ {o}]"} {
 			for _, other := range []string{"status", "inquiry_type", "cursor", "page", "offset"} {
-				for _, name := range []string{"account", "id", "ids", "project"} {
-					second := name != "account"
+				for _, who := range []string{"account", "account of responses", "id", "ids", "project"} {
+					name, _, _ := strings.Cut(who, " ")
+					second := who != "account"
 					if second && (other == "status" || other == "inquiry_type") {
 						continue // which have no meaning there
 					}
@@ -69,7 +74,7 @@ func TestNoRequestLosesWhoseItIs(t *testing.T) {
 			}
 		}
 	}
-	sent := map[string]int{}
+	sent := map[binding]int{} // by what names it, and where
 	for _, b := range all {
 		// The list has two pages, where it has pages, and the inquiry's responses have.
 		n := 0
@@ -114,14 +119,18 @@ func TestNoRequestLosesWhoseItIs(t *testing.T) {
 					if err != nil || n == 0 {
 						t.Errorf("%+v: status %q, type %q: %d requests, %v", b, status, kind, n, err)
 					}
-					sent[b.in]++
+					sent[binding{second: b.second, name: b.name, in: b.in}]++
 				}
 			}
 		})
 	}
 	for _, in := range []string{"query", "form", "json", "xml"} {
-		if sent[in] == 0 {
-			t.Errorf("nothing was sent in the place %s: %v", in, sent)
+		for _, name := range []string{"account", "id", "ids", "project"} {
+			for _, second := range []bool{false, true} {
+				if at := (binding{second: second, name: name, in: in}); sent[at] == 0 && (second || name == "account") {
+					t.Errorf("nothing was sent: %+v", at)
+				}
+			}
 		}
 	}
 }

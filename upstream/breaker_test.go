@@ -32,7 +32,8 @@ var waysToFail = []struct {
 	}, true},
 	{"truncated", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true},
 	{"json", serveJSON("<html>"), false},
-	{"status_4xx", status(401), false},
+	{"owner", serveJSON(`{"rows":[{"of":"stranger","t":"a",` + good + `}]}`), false},
+	{"status_4xx", status(401), false}, // a sign-in is refused by this, or has ended
 	{"status_4xx", status(403), false},
 }
 
@@ -73,26 +74,37 @@ func (s *seen) of(who string) string {
 }
 
 // Who fails, and how, and what the others see: an account that asks all the time, one that
-// comes for the first time when the failure has lasted, and the other kind's.
+// comes for the first time when the failure has lasted, and the other kind's. Ourselves are the
+// gateway's own sign-in, whose failure says nothing of any list.
 func TestWhoFailsAndWhatOthersSee(t *testing.T) {
 	const loud, active, newcomer, seller = "buyer:acme", "buyer:active", "buyer:newcomer", "seller:acme"
 	fails := map[string]func(*http.Request) bool{
 		"one account": func(r *http.Request) bool { return r.URL.Query().Get("customer") == "acme" },
 		"one kind":    func(r *http.Request) bool { return r.URL.Path == "/list" },
-		"all":         func(*http.Request) bool { return true },
+		"all":         func(r *http.Request) bool { return r.URL.Path != "/login" },
+		"ourselves":   func(r *http.Request) bool { return r.URL.Path == "/login" },
 	}
+	const keys = `{attempts: 1, buyer: {owner: of}, seller: {owner: of},
+		auth: {type: session, password_file: f, login: {path: /login, body: ["{password}"]}, token: token}}`
 	for who, failing := range fails {
 		for _, way := range waysToFail {
+			how := way.reason
+			if who == "ourselves" {
+				way.reason, way.fault = "auth", false
+			}
 			for _, others := range []bool{true, false} {
-				name := fmt.Sprintf("%s fails with %s, others active: %t", who, way.reason, others)
+				name := fmt.Sprintf("%s fails with %s, others active: %t", who, how, others)
 				serve := func(w http.ResponseWriter, r *http.Request) {
-					if failing(r) {
+					switch {
+					case failing(r):
 						way.serve(w, r)
-						return
+					case r.URL.Path == "/login":
+						serveJSON(`{"token":"always the same"}`)(w, r)
+					default:
+						serveJSON(rows(""))(w, r)
 					}
-					serveJSON(rows(""))(w, r)
 				}
-				virtual(t, serve, "attempts: 1", func(t *testing.T, f *fixture) {
+				virtual(t, serve, keys, func(t *testing.T, f *fixture) {
 					s := &seen{told: map[string][]string{}}
 					s.ask(t, f, loud, 0, 100*time.Millisecond, 40*time.Second)
 					if others {
@@ -101,6 +113,9 @@ func TestWhoFailsAndWhatOthersSee(t *testing.T) {
 					s.ask(t, f, newcomer, 32550*time.Millisecond, time.Minute, 40*time.Second)
 					s.ask(t, f, seller, 70*time.Millisecond, 250*time.Millisecond, 40*time.Second)
 					s.Wait()
+					if n := f.metric(t, "sign_ins_total", "ok") + f.metric(t, "sign_ins_total", "error"); n > 10 {
+						t.Errorf("%s: %v sign-ins in 40s", name, n)
+					}
 					alone := who == "one account"
 					held := way.fault && !(alone && others) // by the breaker
 					for observer, want := range map[string]struct {
@@ -109,7 +124,7 @@ func TestWhoFailsAndWhatOthersSee(t *testing.T) {
 						loud:     {true, held},
 						active:   {!alone, held},
 						newcomer: {!alone, held && !alone},
-						seller:   {who == "all", held && who == "all"},
+						seller:   {who == "all" || who == "ourselves", held && who == "all"},
 					} {
 						got, allowed := s.of(observer), []string{"ok"}
 						switch {
@@ -125,7 +140,7 @@ func TestWhoFailsAndWhatOthersSee(t *testing.T) {
 							allowed = []string{way.reason}
 						}
 						full := strings.TrimSpace(strings.ReplaceAll(" "+got, " account_bulkhead_full", ""))
-						if observer == loud && way.reason == "timeout" {
+						if observer == loud && (way.reason == "timeout" || way.reason == "auth") {
 							got = full // ten lists a second that hang for two
 						}
 						if !slices.Contains(allowed, got) {
@@ -261,7 +276,7 @@ func TestTheGaugeIsThePresentBreakers(t *testing.T) {
 
 // What fails again and again is in the log once a minute, however many fetches there are.
 func TestFailingListsDoNotFloodTheLog(t *testing.T) {
-	wrong := `{"rows":[{"t":"a","s":"unknown","at":"2026-01-02T03:04:05Z"}]}`
+	wrong := `{"rows":[{"of":"acme","t":"a","s":"unknown","at":"2026-01-02T03:04:05Z"}]}`
 	ways := map[string]http.HandlerFunc{"invalid records": serveJSON(wrong)}
 	for _, way := range waysToFail {
 		ways[way.reason] = way.serve
@@ -274,7 +289,7 @@ func TestFailingListsDoNotFloodTheLog(t *testing.T) {
 					return
 				}
 				serveJSON(rows(""))(w, r)
-			}, "{attempts: 1, buyer: {on_invalid_record: "+policy+"}}", func(t *testing.T, f *fixture) {
+			}, "{attempts: 1, buyer: {owner: of, on_invalid_record: "+policy+"}}", func(t *testing.T, f *fixture) {
 				for range 600 { // for a minute
 					_, _ = buyer(t, f.Client, "acme"), buyer(t, f.Client, "other")
 					time.Sleep(100 * time.Millisecond)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -40,6 +42,51 @@ func TestCheckLive(t *testing.T) {
 	if code != 1 || !strings.Contains(out, "answered  status 400, text/plain; charset=utf-8, in ") ||
 		!strings.Contains(out, `customer must be\x1b[31m numeric`) || len(out) > 3000 || strings.Contains(errOut, "numeric") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}
+
+// What serve refuses, probe and check refuse with the same words. What it serves, and may not be
+// what it seems, they doubt.
+func TestTheToolsSayWhatServeDoes(t *testing.T) {
+	t.Parallel()
+	const numbered, without = `{"no":7,`, `{"no":null,`
+	lists := map[string]struct {
+		key    string
+		record string // the second of two
+		notes  int    // responses to each
+		status int
+		says   string
+	}{
+		legacy.BuyerTypical: {"buyer", without, 1, 502, "legacy system: invalid (record): record 2: responses: no id to ask for the responses with"},
+		legacy.BuyerOther:   {"other-buyer", numbered, 50, 200, "the longest list of responses has exactly 50, a round number: are lists cut there?"},
+		legacy.BuyerEmpty:   {"empty-buyer", numbered, 0, 200, "no response came for any of 2 records: every inquiry would look unanswered"},
+	}
+	p := start(t, setup{
+		upstream: []string{"items: replies #", "items: notes\n        fetch: {path: \"/notes/{account}/{id}\", id: no} #"},
+		backend: func(system http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				account := r.URL.Query().Get("customer")
+				ticket := strings.NewReplacer(`"id":"acme"`, `"ref":"r-1","id":"`+account+`"`, "delivery", "D").Replace(testkit.SampleTicket)
+				body := testkit.SampleList(numbered+ticket[1:], lists[account].record+strings.Replace(ticket, "Late", "Lost", 1)[1:])
+				if rest, ok := strings.CutPrefix(r.URL.Path, "/notes/"); ok {
+					account, _, _ = strings.Cut(rest, "/")
+					note := `{"text":"x","by":{"role":"S"},"at":"2026-03-02 01:02:03"}`
+					body = `{"notes":[` + strings.TrimSuffix(strings.Repeat(note+",", lists[account].notes), ",") + `]}`
+				} else if account == "" {
+					system.ServeHTTP(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, body)
+			})
+		},
+	})
+	for account, l := range lists {
+		p.gets(l.status, "/api/v1/buyer/inquiries", l.key)
+		commandSays(t, 1, l.says, "check", "-c", p.file(), "--live", "--all", "--buyer", account, "--seller", legacy.SellerTypical)
+		if l.status != 200 { // of a part of a list its doubts say nothing
+			commandSays(t, 1, l.says, "probe", "-c", p.file(), "--kind", "buyer", "--account", account)
+		}
 	}
 }
 
