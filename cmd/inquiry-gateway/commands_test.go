@@ -123,6 +123,14 @@ func TestDemo(t *testing.T) {
 	}
 }
 
+// What the demo says of a REDIS_URL that it cannot read has no password in it.
+func TestDemoHidesThePassword(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis://gw:hunter2@127.0.0.1:port")
+	if said := commandSays(t, 1, "REDIS_URL cannot be read; write it as redis://", "demo"); strings.Contains(said, "hunter2") {
+		t.Error(said)
+	}
+}
+
 // A demo ends when its terminal is closed.
 func TestDemoEndsWithItsTerminal(t *testing.T) {
 	d := startDemo(t)
