@@ -58,7 +58,7 @@ type word struct {
 var words = func() (all [26][]word) {
 	for _, one := range []word{
 		{"list lists result results resultset set record records item items row rows element elements entry entries hit hits object objects", thing},
-		{"data response responses search query of the all any overall available exist exists api wp ms odata opensearch", thing},
+		{"data response responses search query of the all any overall available exist exists api wp ms odata opensearch hydra", thing},
 		{"number num no nb", number},
 		{"total tot count cnt found matched", total},
 		{"page", page},
@@ -67,7 +67,7 @@ var words = func() (all [26][]word) {
 		{"link links", link},
 		{"cursor cursors", cursor},
 		{"url uri href token key id marker offset start index from after", where},
-		{"next continue continuation evaluated", next},
+		{"next continue continuation resumption evaluated", next},
 		{"more", more},
 		{"remaining left", left},
 		{"last", last},
