@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,9 +161,9 @@ func TestTheBreakerOpensSoon(t *testing.T) {
 			if !way.fault {
 				continue
 			}
-			down := false
+			var down atomic.Bool
 			virtual(t, func(w http.ResponseWriter, r *http.Request) {
-				if down {
+				if down.Load() {
 					way.serve(w, r)
 					return
 				}
@@ -173,7 +174,7 @@ func TestTheBreakerOpensSoon(t *testing.T) {
 					s.ask(t, f, fmt.Sprintf("buyer:a%d", i), time.Duration(i)*time.Second/5, time.Second/5*time.Duration(accounts), time.Minute)
 				}
 				time.Sleep(20 * time.Second) // all of them work
-				down = true
+				down.Store(true)
 				time.Sleep(BreakerWindow + f.cfg.Timeout)
 				if f.BreakerState("buyer", "") == "closed" {
 					t.Errorf("%d accounts, %s: closed after %v", accounts, way.reason, BreakerWindow+f.cfg.Timeout)
@@ -183,7 +184,7 @@ func TestTheBreakerOpensSoon(t *testing.T) {
 				if n := f.calls.Load() - before; n > 10 { // two in each open_for
 					t.Errorf("%d accounts, %s: %d requests in 20s", accounts, way.reason, n)
 				}
-				down = false
+				down.Store(false)
 				time.Sleep(8 * time.Second) // the end of a probe, open_for and the next one
 				if f.BreakerState("buyer", "") != "closed" {
 					t.Errorf("%d accounts, %s: %s when the system works", accounts, way.reason, f.BreakerState("buyer", ""))
