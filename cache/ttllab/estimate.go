@@ -2,7 +2,6 @@ package ttllab
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -50,7 +49,7 @@ func (g *groupState) report(now int64) KindReport {
 	k := KindReport{
 		Kind: g.Name, TTL: g.rules.policy.TTL.Seconds(), StaleWhileRevalidate: g.rules.policy.StaleWhileRevalidate.Seconds(),
 		Observed: g.seconds, WatchedKeys: len(g.hot.lists), Keys: float64(len(g.sample.lists)) / g.rate(),
-		Candidates: []Candidate{}, Served: g.votes.served(g.sums), TTLChanges: slices.Clone(g.changes.all),
+		Candidates: []Candidate{}, Served: g.votes.served(g.sums),
 	}
 	for i := range g.sample.lists {
 		if _, hot := g.hot.index[g.sample.lists[i].hash]; !hot {

@@ -56,7 +56,6 @@ package ttllab
 
 import (
 	"context"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -111,7 +110,6 @@ type facts struct {
 	config Config
 	nodes  int
 	lost   uint64
-	wrong  map[string]*TTLError // by kind
 }
 
 // NewLab makes a Lab for groups of lists that have a ttl of their own. now is the clock of
@@ -161,7 +159,6 @@ func (l *Lab) SetConfig(kinds []Kind, c Config) {
 	l.catchUp()
 	for i, k := range kinds {
 		g := l.state.groups[i]
-		g.foresee(k.Policy, l.state.now)
 		g.setPolicy(k.Policy)
 	}
 	l.state.kinds = kinds
@@ -373,11 +370,5 @@ func (l *Lab) batch() *batch {
 
 // publish renews what the metrics tell.
 func (l *Lab) publish() {
-	f := &facts{config: l.state.goals, nodes: max(len(l.state.nodes), 1), lost: l.state.lost, wrong: map[string]*TTLError{}}
-	for _, g := range l.state.groups {
-		if e := g.changes.wrong(); f.wrong[g.Kind.Kind] == nil || e != nil && math.Abs(e.Hits) > math.Abs(f.wrong[g.Kind.Kind].Hits) {
-			f.wrong[g.Kind.Kind] = e
-		}
-	}
-	l.facts.Store(f)
+	l.facts.Store(&facts{config: l.state.goals, nodes: max(len(l.state.nodes), 1), lost: l.state.lost})
 }

@@ -1,25 +1,22 @@
 package ttllab
 
 import (
-	"math"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cache"
 )
 
 var (
-	rechecksDesc        = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	answersDesc         = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	nodesDesc           = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
-	lostDesc            = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be noted, or noted while Redis did not answer, of all nodes; the TTL lab's figures lack them.", nil, nil)
-	predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction of the newest ttl that was measured is off, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number before.", []string{"kind", "figure"}, nil)
-	goalDesc            = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
+	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	nodesDesc    = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
+	lostDesc     = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be noted, or noted while Redis did not answer, of all nodes; the TTL lab's figures lack them.", nil, nil)
+	goalDesc     = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
 
 // Describe sends the series' descriptions.
 func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{rechecksDesc, answersDesc, nodesDesc, lostDesc, predictionErrorDesc, goalDesc} {
+	for _, d := range [...]*prometheus.Desc{rechecksDesc, answersDesc, nodesDesc, lostDesc, goalDesc} {
 		ch <- d
 	}
 }
@@ -34,13 +31,6 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	f := l.facts.Load()
 	send(nodesDesc, prometheus.GaugeValue, float64(f.nodes))
 	send(lostDesc, prometheus.CounterValue, float64(f.lost))
-	for kind, e := range f.wrong {
-		if e == nil {
-			e = &TTLError{Hits: math.NaN(), Requests: math.NaN()}
-		}
-		send(predictionErrorDesc, prometheus.GaugeValue, math.Abs(e.Hits), kind, "hits")
-		send(predictionErrorDesc, prometheus.GaugeValue, math.Abs(e.Requests), kind, "requests")
-	}
 	if goal := f.config.Goals.MaxOutdated; goal > 0 {
 		send(goalDesc, prometheus.GaugeValue, goal)
 	}

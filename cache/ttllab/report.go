@@ -50,9 +50,6 @@ type KindReport struct {
 	Changes    Changes     `json:"changes"`
 	Served     Served      `json:"served"`
 	Candidates []Candidate `json:"candidates"` // ascending by ttl; empty before the first look-up
-	// TTLChanges are the newest changes of the ttl, oldest first: what was predicted, and
-	// what then happened.
-	TTLChanges []TTLChange `json:"ttl_changes,omitempty"`
 }
 
 // Today is what today's ttl does, by the estimate.
@@ -219,7 +216,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	}
 	since := ""
 	if r.Since != nil {
-		since = ", since " + r.Since.Format(time.DateOnly+" "+clockFormat)
+		since = ", since " + r.Since.Format(time.DateTime+" UTC")
 	}
 	switch {
 	case r.Log != nil:
@@ -239,12 +236,9 @@ func (r Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-// clockFormat is for a person.
-const clockFormat = "15:04:05 UTC"
-
 // describe writes what is known of a kind; what is not known yet is left out.
 func (k *KindReport) describe(b *strings.Builder) {
-	if len(k.Candidates) == 0 && len(k.TTLChanges) == 0 {
+	if len(k.Candidates) == 0 {
 		return
 	}
 	fmt.Fprintf(b, "\n%s lists: ttl %s, stale_while_revalidate %s\n", k.Kind, short(k.TTL), short(k.StaleWhileRevalidate))
@@ -260,12 +254,7 @@ func (k *KindReport) describe(b *strings.Builder) {
 	if s := k.Served; s.Checks > 0 {
 		fmt.Fprintf(b, "  served outdated: %.2f %% of the answers (%.2f to %.2f %%) by %d re-checks\n", 100*s.Outdated, 100*s.Low, 100*s.High, s.Checks)
 	}
-	if len(k.Candidates) > 0 {
-		k.rows(b)
-	}
-	for _, c := range k.TTLChanges {
-		c.describe(b)
-	}
+	k.rows(b)
 }
 
 // rows writes a line for each candidate, and what the marks in them mean.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write testdata/report anew")
@@ -132,75 +130,8 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// busy has lists asked for at random for a time, 20 times a second.
-func (n *node) busy(seed uint64, d time.Duration, lists int) {
-	begin := n.clock
-	for _, ev := range (traffic{seed: seed, lists: lists, lookups: int(20 * d.Seconds()), span: d, skew: 1.1}).trace() {
-		for next := begin + ev.at; n.clock.Truncate(time.Second) < next.Truncate(time.Second); {
-			steps(n.clock.Truncate(time.Second)+time.Second, n)
-		}
-		n.ask(ev.list, begin+ev.at)
-	}
-	steps(begin+d, n)
-}
-
 func (n *node) reload(p Policy) {
 	kinds := append([]Kind(nil), n.state.kinds...)
 	kinds[0].Policy = p
 	n.SetConfig(kinds, n.state.goals)
-}
-
-// With steady traffic the cache does what was predicted, whichever way the ttl changes;
-// and where it does something else, the record says by how much.
-func TestAPredictionComesTrue(t *testing.T) {
-	testkit.Computes(t)
-	p := Policy{TTL: 5 * time.Second, StaleWhileRevalidate: 10 * time.Second}
-	n := newNode(p, 512)
-	n.busy(1, 20*time.Minute, 150)
-	for i, ttl := range []time.Duration{time.Minute, 7 * time.Second, 3 * time.Minute} {
-		p.TTL = ttl
-		n.reload(p)
-		n.busy(uint64(i+2), 25*time.Minute, 150)
-		all := n.Report().Kinds[0].TTLChanges
-		if len(all) != i+1 || all[i].State != StateDone || all[i].To != ttl.Seconds() {
-			t.Fatalf("%+v", all)
-		}
-		c := all[i]
-		t.Logf("%+v predicted, %+v measured: %+v", *c.Predicted, *c.Measured, *c.Error)
-		if math.Abs(c.Error.Hits) > 1 || math.Abs(c.Error.Requests) > 1 || c.Error.Margin > 1 || c.Error.Hits != 100*(c.Measured.HitRatio-c.Predicted.HitRatio) {
-			t.Errorf("ttl %s: %+v", ttl, *c.Error)
-		}
-	}
-	p.TTL = 2 * time.Minute
-	n.reload(p)
-	n.busy(9, 25*time.Minute, 5000) // many more lists than before
-	if c := n.Report().Kinds[0].TTLChanges[3]; c.Error == nil || c.Error.Hits > -5 || n.facts.Load().wrong["buyer"].Hits != c.Error.Hits {
-		t.Errorf("%+v", c)
-	}
-}
-
-func TestWhatIsRecordedOfAChange(t *testing.T) {
-	p := Policy{TTL: 5 * time.Second}
-	n := newNode(p, 512)
-	newest := func(ttl time.Duration) TTLChange {
-		p.TTL = ttl
-		n.reload(p)
-		all := n.Report().Kinds[0].TTLChanges
-		return all[len(all)-1]
-	}
-	if c := newest(6 * time.Second); c.Predicted != nil || c.State != StateSettling {
-		t.Errorf("nothing was looked up before: %+v", c)
-	}
-	n.busy(1, 5*time.Minute, 50)
-	p.StaleWhileRevalidate = time.Minute
-	if c := newest(6 * time.Second); c.State != StateMeasuring || c.From != 5 || c.To != 6 {
-		t.Errorf("another stale_while_revalidate is no other ttl: %+v", c)
-	}
-	for i := range 2 * keptTTLChanges {
-		newest(time.Duration(i+100) * time.Second)
-	}
-	all := n.Report().Kinds[0].TTLChanges
-	if len(all) != keptTTLChanges || all[0].State != StateReplaced || all[0].Predicted == nil {
-		t.Errorf("%d changes, %+v", len(all), all)
-	}
 }

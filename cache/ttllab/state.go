@@ -56,7 +56,6 @@ type groupState struct {
 	drawn   map[uint64]draw
 	draws   uint64
 	votes   votes
-	changes changes
 }
 
 // sums are aged counts.
@@ -147,7 +146,6 @@ func (s *state) advance(until int64) {
 			if g.first != 0 {
 				g.seconds += float64(min(passed, until-g.first)) * 1e-9
 			}
-			g.changes.follow(g, until)
 		}
 		s.now = until
 	}
