@@ -17,8 +17,8 @@ var update = flag.Bool("update", false, "write testdata/report anew")
 
 // curve is a report of one kind with 10/ttl requests a second and a chance of
 // ttl/1000 of an outdated answer.
-func curve(kind string, ttl float64) KindReport {
-	k := KindReport{Kind: kind, TTL: ttl, FillsPerSecond: 12, Observed: 1000, LookupsPerSecond: 100}
+func curve(kind string, ttl float64) GroupReport {
+	k := GroupReport{Group: kind, TTL: ttl, FillsPerSecond: 12, Observed: 1000, LookupsPerSecond: 100}
 	for _, d := range candidates {
 		s := d.Seconds()
 		k.Candidates = append(k.Candidates, Candidate{
@@ -40,7 +40,7 @@ func TestRowsThatKeepTheGoals(t *testing.T) {
 	const says = "buyer lists, ttl 30s: 75.0 % of the look-ups do not wait, 0.333 requests/s go to the legacy system, 3.00 % of the answers are outdated"
 	load, outdated := func(most float64) cache.GoalsConfig { return cache.GoalsConfig{MaxUpstreamPerSecond: most} }, cache.GoalsConfig{MaxOutdated: 0.02}
 	for name, tt := range map[string]struct {
-		kind    KindReport
+		kind    GroupReport
 		goals   cache.GoalsConfig
 		keeps   *Range
 		summary string
@@ -55,11 +55,11 @@ func TestRowsThatKeepTheGoals(t *testing.T) {
 		"not known":        {unseen, outdated, nil, "legacy system, how many answers are outdated is not known yet; no ttl"},
 		"too early":        {early, outdated, &Range{1, 20}, " Too early to act on: 2000 look-ups in 20s."},
 		"no goals":         {curve("buyer", 30), cache.GoalsConfig{}, nil, says + "."},
-		"no look-up":       {KindReport{Kind: "buyer"}, outdated, nil, "buyer lists, ttl 0s: no look-up yet."},
+		"no look-up":       {GroupReport{Group: "buyer"}, outdated, nil, "buyer lists, ttl 0s: no look-up yet."},
 	} {
-		r := Report{Goals: tt.goals, Kinds: []KindReport{tt.kind, curve("seller", 30)}}
+		r := Report{Goals: tt.goals, Groups: []GroupReport{tt.kind, curve("seller", 30)}}
 		r.mark()
-		k := r.Kinds[0]
+		k := r.Groups[0]
 		for _, c := range k.Candidates {
 			want := tt.keeps != nil && c.TTL >= tt.keeps.From && c.TTL <= tt.keeps.To
 			if (c.KeepsGoals == nil) != (tt.goals == cache.GoalsConfig{}) || c.KeepsGoals != nil && *c.KeepsGoals != want {
@@ -89,14 +89,15 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 func TestTheReportIsWritten(t *testing.T) {
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
 	n := newNode(p, 64)
-	n.configure(Config{1, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}})
+	c := cache.Config{RechecksPerSecond: 1, Goals: cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}
+	n.SetConfig(groupsOf(p), c)
 	n.bodies = func(_ int, at time.Duration) uint64 { return uint64(at / (200 * time.Second)) }
 	for i := range 600 {
 		steps(time.Duration(i)*time.Second, n)
 		n.ask(1, time.Duration(i)*time.Second)
 	}
 	p.TTL = time.Minute
-	n.reload(p)
+	n.SetConfig(groupsOf(p), c)
 	n.clock = 10 * time.Minute
 	r := n.Report()
 	text, err := json.Marshal(r)
@@ -129,9 +130,3 @@ func TestTheReportIsWritten(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
-
-func (n *node) reload(p Policy) {
-	kinds := append([]Kind(nil), n.state.kinds...)
-	kinds[0].Policy = p
-	n.SetConfig(kinds, n.state.goals)
-}
