@@ -2,8 +2,9 @@ package ttllab
 
 import (
 	"math"
-	"slices"
 	"time"
+
+	"inquiry-gateway/cache"
 )
 
 // redisOverhead is what one entry takes in Redis beside its value: the key's
@@ -31,14 +32,14 @@ func (e Estimate) over(d float64) Estimate {
 }
 
 // report computes what is known, as of s.now. It takes some tens of milliseconds.
-func (s *state) report() Report {
-	r := Report{To: time.Unix(0, s.now).UTC(), Goals: s.goals.Goals, Nodes: max(len(s.nodes), 1), LostLookups: s.lost}
+func (s *state) report(goals cache.GoalsConfig) Report {
+	r := Report{To: time.Unix(0, s.now).UTC(), Goals: goals, Nodes: s.nodes, LostLookups: s.lost}
 	if s.begun != 0 {
 		since := time.Unix(0, s.begun).UTC()
 		r.Since = &since
 	}
 	for _, g := range s.groups {
-		r.Kinds = append(r.Kinds, g.report(s.now))
+		r.Groups = append(r.Groups, g.report(s.now))
 	}
 	r.mark()
 	return r
@@ -46,39 +47,41 @@ func (s *state) report() Report {
 
 // report computes what is known of one group: what was counted and measured, and a row
 // for each candidate once there was a look-up.
-func (g *groupState) report(now int64) KindReport {
-	k := KindReport{
-		Kind: g.Name, TTL: g.rules.policy.TTL.Seconds(), StaleWhileRevalidate: g.rules.policy.StaleWhileRevalidate.Seconds(),
-		Observed: g.seconds, WatchedKeys: len(g.hot.lists), Keys: float64(len(g.sample.lists)) / g.rate(),
-		Candidates: []Candidate{}, Served: g.votes.served(g.sums), TTLChanges: slices.Clone(g.changes.all),
+func (g *group) report(now int64) GroupReport {
+	r := GroupReport{
+		Group: g.name, TTL: g.policy.TTL.Seconds(), StaleWhileRevalidate: g.policy.StaleWhileRevalidate.Seconds(),
+		Observed: g.seconds, WatchedLists: len(g.hot.lists), Lists: float64(len(g.sample.lists)) / g.share(),
+		Candidates: []Candidate{}, Served: g.rechecks.served(g.sums),
 	}
 	for i := range g.sample.lists {
 		if _, hot := g.hot.index[g.sample.lists[i].hash]; !hot {
-			k.WatchedKeys++
+			r.WatchedLists++
 		}
 	}
-	if k.Observed > 0 {
-		k.LookupsPerSecond, k.FillsPerSecond, k.RechecksPerSecond = g.sums.lookups/k.Observed, g.sums.fills/k.Observed, g.sums.rechecks/k.Observed
+	if r.Observed > 0 {
+		r.LookupsPerSecond, r.FillsPerSecond, r.RechecksPerSecond = g.sums.lookups/r.Observed, g.sums.fills/r.Observed, g.sums.rechecks/r.Observed
 	}
-	if k.WatchedKeys == 0 || k.Observed == 0 {
-		return k
+	if r.WatchedLists == 0 || r.Observed == 0 {
+		return r
 	}
-	c := newComputer(g, now)
-	k.Changes = c.changes()
-	for i := range candidates {
-		row := c.candidate(i, k.Observed)
-		row.Upstream.Value += k.RechecksPerSecond
-		row.Current = i == g.rules.today
+	e := newEstimator(g, now)
+	r.Changes = e.changes()
+	today := g.policy.nearest()
+	for c := range candidates {
+		row := e.candidate(c)
+		row.Upstream.Value += r.RechecksPerSecond
+		row.Current = c == today
 		row.Settled = float64(now-g.first)*1e-9 >= settledTTLs*row.TTL
-		k.Candidates = append(k.Candidates, row)
+		r.Candidates = append(r.Candidates, row)
 	}
-	return k
+	return r
 }
 
 // regression estimates totals over all lists from a sample in which each list is
 // included with a known probability, independently (Poisson sampling, which is
 // what a hash threshold does). x are per-list figures whose totals over all lists
-// are known: look-ups and fills.
+// are known: look-ups and fills. It is the regression estimator of Särndal, Swensson, Wretman,
+// "Model Assisted Survey Sampling", 1992, 6.4.
 type regression struct {
 	pi    []float64    // inclusion probabilities
 	x     [][2]float64 // by list
@@ -147,97 +150,97 @@ func (r *regression) total(y []float64) Estimate {
 	return Estimate{max(value, 0), math.Sqrt(variance * r.scale)}
 }
 
-// computer turns what is known of a group into figures, for one report.
-type computer struct {
-	g     *groupState
-	now   int64
-	lists []*list
-	pi    []float64 // the chance of each list to be watched
-	fit   *regression
-	pool  pooled
-	rates []guess // by list
-	more  float64 // the error of the kind's rate, of its logarithm
-	size  float64 // of an entry whose size is not known
-	y     []float64
+// estimator turns what is known of a group into figures, for one report.
+type estimator struct {
+	g       *group
+	now     int64
+	lists   []*list
+	pi      []float64 // the chance of each list to be watched
+	fit     *regression
+	pool    pooled
+	beliefs []belief // by list
+	rateErr float64  // of the group's rate, relative
+	size    float64  // of an entry whose size is not known
+	y       []float64
 }
 
-// newComputer fits the sample to what is counted of all lists, and learns how often each
+// newEstimator fits the sample to what is counted of all lists, and learns how often each
 // list changes. That costs most of a report, and is done once for all candidates.
-func newComputer(g *groupState, now int64) *computer {
-	c := &computer{g: g, now: now}
-	for _, set := range [...]*stratum{&g.sample, &g.hot} {
-		pi := 1.0
-		if set == &g.sample {
-			pi = g.rate()
-		}
+func newEstimator(g *group, now int64) *estimator {
+	e := &estimator{g: g, now: now}
+	add := func(set *stratum, pi float64) {
 		for i := range set.lists {
-			c.lists, c.pi = append(c.lists, &set.lists[i]), append(c.pi, pi)
+			e.lists, e.pi = append(e.lists, &set.lists[i]), append(e.pi, pi)
 		}
 	}
-	c.rates, c.y = make([]guess, len(c.lists)), make([]float64, len(c.lists))
-	x, all, sized := make([][2]float64, len(c.lists)), make([]looks, len(c.lists)), 0
-	for i, k := range c.lists {
-		x[i], all[i] = [2]float64{k.lookups, k.fills}, k.looks
+	add(&g.sample, g.share())
+	add(&g.hot, 1)
+	n := len(e.lists)
+	x, all, sized := make([][2]float64, n), make([]history, n), 0
+	for i, k := range e.lists {
+		x[i], all[i] = [2]float64{k.lookups, k.fills}, k.history
 		if k.size > 0 {
 			sized++
-			c.size += float64(k.size)
+			e.size += float64(k.size)
 		}
 	}
-	c.size /= float64(max(sized, 1))
-	c.fit = newRegression(c.pi, x, [2]float64{g.sums.lookups, g.sums.fills})
-	c.pool = pool(all)
-	kind, stdErr := typical(all, c.pool.rate)
+	e.size /= float64(max(sized, 1))
+	e.fit = newRegression(e.pi, x, [2]float64{g.sums.lookups, g.sums.fills})
+	e.pool = pool(all)
+	mean, stdErr := meanRate(all, e.pool.rate)
+	if mean > 0 && e.pool.rate > 0 {
+		e.rateErr = math.Hypot(stdErr/mean, e.pool.stdErr/e.pool.rate)
+	}
+	e.beliefs, e.y = make([]belief, n), make([]float64, n)
 	for i := range all {
-		c.rates[i] = all[i].guessOf(kind)
+		e.beliefs[i] = all[i].belief(mean)
 	}
-	if kind > 0 && c.pool.rate > 0 {
-		c.more = math.Hypot(stdErr/kind, c.pool.stdErr/c.pool.rate)
-	}
-	return c
+	return e
 }
 
 // sum estimates the total of a figure of each list over all lists.
-func (c *computer) sum(of func(i int, k *list) float64) Estimate {
-	for i, k := range c.lists {
-		c.y[i] = of(i, k)
+func (e *estimator) sum(of func(i int, k *list) float64) Estimate {
+	for i, k := range e.lists {
+		e.y[i] = of(i, k)
 	}
-	return c.fit.total(c.y)
+	return e.fit.total(e.y)
 }
 
 // changes weighs each list by how often it is asked for. The error is that of the sample
 // and that of the rates.
-func (c *computer) changes() Changes {
-	mean := c.sum(func(i int, k *list) float64 { return c.rates[i].rate * k.lookups }).over(c.g.sums.lookups)
-	relative := c.pool.stdErr
-	if c.pool.rate > 0 {
-		relative = c.more * mean.Value
+func (e *estimator) changes() Changes {
+	mean := e.sum(func(i int, k *list) float64 { return e.beliefs[i].rate * k.lookups }).over(e.g.sums.lookups)
+	stdErr := e.pool.stdErr
+	if e.pool.rate > 0 {
+		stdErr = e.rateErr * mean.Value
 	}
 	return Changes{
-		PerHour: Estimate{mean.Value * 3600, math.Hypot(mean.StdErr, relative) * 3600},
-		Looks:   c.pool.looks, Changes: c.pool.changes,
+		PerHour:   Estimate{mean.Value * 3600, math.Hypot(mean.StdErr, stdErr) * 3600},
+		Intervals: e.pool.intervals, Changes: e.pool.changes,
 	}
 }
 
 // candidate computes the row of one ttl. Waits and requests are counted of each watched
 // list; their sums stand for all lists.
-func (c *computer) candidate(i int, observed float64) Candidate {
-	lookups := c.g.sums.lookups
-	row := Candidate{TTL: candidates[i].Seconds(), P99Age: c.p99(i)}
-	waits := c.sum(func(_ int, k *list) float64 { return float64(k.cells[i].waits) }).over(lookups)
+func (e *estimator) candidate(c int) Candidate {
+	lookups := e.g.sums.lookups
+	row := Candidate{TTL: candidates[c].Seconds(), P99Age: e.p99(c)}
+	waits := e.sum(func(_ int, k *list) float64 { return float64(k.cells[c].waits) }).over(lookups)
 	row.HitRatio = Estimate{min(max(1-waits.Value, 0), 1), waits.StdErr}
-	row.Upstream = c.sum(func(_ int, k *list) float64 { return float64(k.cells[i].fetches) }).over(observed)
-	row.MeanAge = c.sum(func(_ int, k *list) float64 { return k.cells[i].age }).over(lookups)
-	row.RedisBytes = c.sum(func(_ int, k *list) float64 {
+	row.Upstream = e.sum(func(_ int, k *list) float64 { return float64(k.cells[c].fetches) }).over(e.g.seconds)
+	row.MeanAge = e.sum(func(_ int, k *list) float64 { return k.cells[c].age }).over(lookups)
+	row.RedisBytes = e.sum(func(_ int, k *list) float64 {
 		switch {
-		case c.now-k.cells[i].fill >= c.g.rules.lifetime(i):
+		case e.now-k.cells[c].filled >= e.g.policy.lifetime(c):
 			return 0 // it has expired
 		case k.size == 0:
-			return c.size + redisOverhead
+			return e.size + redisOverhead
 		}
 		return float64(k.size) + redisOverhead
 	})
-	if c.pool.looks > 0 {
-		row.Outdated = c.outdated(i)
+	if e.pool.intervals > 0 {
+		outdated := e.outdated(c)
+		row.Outdated = &outdated
 	}
 	return row
 }
@@ -245,43 +248,41 @@ func (c *computer) candidate(i int, observed float64) Candidate {
 // outdated is the share of outdated answers. Its error is that of the sample, of each
 // list's rate, of the rate that they are drawn towards, and of chance: the share that
 // was really served depends on when the changes fell.
-func (c *computer) outdated(i int) *Estimate {
-	lookups := c.g.sums.lookups
+func (e *estimator) outdated(c int) Estimate {
+	lookups := e.g.sums.lookups
 	var variance, shift float64
-	e := c.sum(func(j int, k *list) float64 {
-		cell, g, weight := &k.cells[i], c.rates[j], 1/c.pi[j]
-		mean, spread := cell.outdated(k.lookups, g)
-		variance += weight*weight*spread + weight*cell.chance(k.lookups, g.rate)
-		// The fewer looks, the more the rate follows that of the kind.
-		more, _ := cell.outdated(k.lookups, guess{g.rate * math.Exp(priorChanges/g.shape*c.more), g.shape})
+	share := e.sum(func(i int, k *list) float64 {
+		cell, b, weight := &k.cells[c], e.beliefs[i], 1/e.pi[i]
+		mean := cell.outdated(k.lookups, b)
+		off := weight * (cell.outdated(k.lookups, belief{b.rate * (1 + 1/math.Sqrt(b.shape)), b.shape}) - mean)
+		variance += off*off + weight*cell.chance(k.lookups, b.rate)
+		// The shorter the history, the more the rate follows that of the group.
+		more := cell.outdated(k.lookups, belief{b.rate * math.Exp(priorChanges/b.shape*e.rateErr), b.shape})
 		shift += weight * (more - mean)
 		return mean
 	}).over(lookups)
-	if c.pool.rate == 0 { // nothing has changed yet: what one error more would do
-		shift = c.sum(func(_ int, k *list) float64 {
-			more, _ := k.cells[i].outdated(k.lookups, guess{c.pool.stdErr, priorChanges})
-			return more
+	if e.pool.rate == 0 { // nothing has changed yet: what one error more would do
+		shift = e.sum(func(_ int, k *list) float64 {
+			return k.cells[c].outdated(k.lookups, belief{e.pool.stdErr, priorChanges})
 		}).Value
 	}
-	e.Value = min(e.Value, 1)
-	e.StdErr = math.Sqrt(e.StdErr*e.StdErr + (variance+shift*shift)/(lookups*lookups))
-	return &e
+	return Estimate{min(share.Value, 1), math.Sqrt(share.StdErr*share.StdErr + (variance+shift*shift)/(lookups*lookups))}
 }
 
 // p99 is the age that 99 % of the answers do not exceed.
-func (c *computer) p99(i int) float64 {
+func (e *estimator) p99(c int) float64 {
 	var ages [ageBuckets]float64
 	var total float64
 	for b := range ages {
-		ages[b] = c.g.sample.ages[i][b]/c.g.rate() + c.g.hot.ages[i][b]
+		ages[b] = e.g.sample.ages[c][b]/e.g.share() + e.g.hot.ages[c][b]
 		total += ages[b]
 	}
 	below := 0.0
 	for b, n := range ages {
 		if n > 0 && below+n >= 0.99*total {
 			part := (0.99*total - below) / n
-			age := int64((float64(b) + part) / ageBuckets * float64(c.g.rules.maxAge(i)))
-			return float64(min(age, c.now-c.g.first)) * 1e-9
+			age := int64((float64(b) + part) / ageBuckets * float64(e.g.policy.maxAge(c)))
+			return float64(min(age, e.now-e.g.first)) * 1e-9
 		}
 		below += n
 	}

@@ -97,14 +97,14 @@ func (l changing) outdated(trace []lookup, ttl time.Duration) float64 {
 
 // watching is a Lab of buyers' lists and sellers' that watches so many and forgets nothing.
 func watching(p Policy, lists int, now func() time.Time) *Lab {
-	l := NewLab([]Kind{{Name: "buyer", Kind: "buyer", Policy: p}, {Name: "seller", Kind: "seller", Policy: p}}, Config{}, now, nil)
-	l.resize(lists)
+	l := NewLab(groupsOf(p), cache.Config{}, now, nil)
+	l.state = newState(groupsOf(p), lists, 0)
+	l.state.gap = math.MaxInt64
 	return l
 }
 
-func (l *Lab) resize(lists int) {
-	l.state = newState(l.state.kinds, l.state.goals, lists, 0)
-	l.state.gap = math.MaxInt64
+func groupsOf(p Policy) []Group {
+	return []Group{{Name: "buyer", Kind: "buyer", Policy: p}, {Name: "seller", Kind: "seller", Policy: p}}
 }
 
 // node is a Lab that is told what a cache does, beside a cache whose rules are written
@@ -132,8 +132,9 @@ func newNode(p Policy, lists int) *node {
 func (n *node) ask(list int, now time.Duration) {
 	n.clock = now
 	moment := func(t time.Duration) int64 { return at(t + n.ahead).UnixNano() }
-	g, p, hash := (*n.live.Load())[0], n.state.groups[0].rules.policy, n.hash(list)
-	number := g.look(n.rings.current.Load(), hash, moment(now))
+	in, p, hash := n.intake.Load(), n.state.groups[0].policy, n.hash(list)
+	g := in.groups[0]
+	number := g.lookup(in.ring.Load(), hash, moment(now))
 	last, ok := n.filled[list]
 	age := now - last
 	usable := ok && age < p.TTL+p.StaleWhileRevalidate
@@ -141,16 +142,14 @@ func (n *node) ask(list int, now time.Duration) {
 		g.waited.Add(1)
 	} else if share, ok := n.rechecks.drawn(number); ok {
 		p := pick{group: g, key: cache.Key{Kind: "buyer"}, list: hash, body: n.bodies(list, last), answered: moment(last), share: share}
-		if n.rechecks.budget.AllowN(n.now(), 1) {
-			n.rechecks.compared(p, n.bodies(list, now), n.now(), float64(1+n.rechecks.missed.Swap(0))/share)
-		} else {
-			n.rechecks.missed.Add(1)
+		if weight, ok := n.rechecks.allow(n.now()); ok {
+			n.rechecks.compared(p, n.bodies(list, now), n.now(), weight/share)
 		}
 	}
 	if !usable || age >= p.TTL {
 		n.filled[list] = now
-		g.fills.Add(1)
-		n.fills = append(n.fills, groupedFill{0, fill{Hash: hash, Body: n.bodies(list, now), At: moment(now), Answered: moment(now), Size: 100}})
+		g.filled.Add(1)
+		g.fills.add(fill{Hash: hash, Body: n.bodies(list, now), At: moment(now), Answered: moment(now), Size: 100})
 	}
 }
 
@@ -164,7 +163,7 @@ func run(trace []lookup, nodes ...*node) {
 		}
 		nodes[r.IntN(len(nodes))].ask(ev.list, ev.at)
 	}
-	for i := 0; i < 8 && nodes[0].shared != nil; i++ {
+	for i := 0; i < 8 && nodes[0].exchange != nil; i++ {
 		second += time.Second
 		steps(second, nodes...)
 	}

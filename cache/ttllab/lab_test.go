@@ -64,12 +64,18 @@ func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		swr := time.Duration(rapid.IntRange(0, 1000).Draw(t, "swr")) * time.Second
 		lab, trace := newNode(Policy{TTL: time.Minute, StaleWhileRevalidate: swr}, 64), drawTrace(t)
+		lab.clock = trace[0].at
+		lab.Report() // from here on it observes
 		for _, ev := range trace {
 			lab.ask(ev.list, ev.at)
 		}
 		lab.clock += time.Second
+		rows := lab.Report().Groups[0].Candidates
+		if len(rows) != candidateCount {
+			t.Fatalf("%d rows", len(rows))
+		}
 		observed, before := (lab.clock - trace[0].at).Seconds(), math.Inf(1)
-		for c, row := range lab.Report().Kinds[0].Candidates {
+		for c, row := range rows {
 			ttl, models, sum := candidates[c], [5]plain{}, plain{}
 			for _, ev := range trace {
 				models[ev.list].lookup(ev.at, ttl, swr)
@@ -97,7 +103,7 @@ func TestWhoComesDuringAFillWaits(t *testing.T) {
 	var k list
 	var ages histogram
 	for _, now := range []time.Duration{0, 999 * time.Millisecond, time.Second, 11 * time.Second, 11500 * time.Millisecond} {
-		k.simulate(newRules(Policy{TTL: 10 * time.Second}), at(now).UnixNano(), int64(time.Second), &ages)
+		k.simulate(&Policy{TTL: 10 * time.Second}, at(now).UnixNano(), int64(time.Second), &ages)
 	}
 	if c := k.cells[slices.Index(candidates[:], 10*time.Second)]; c.waits != 4 || c.fetches != 2 {
 		t.Errorf("%v of 5 look-ups waited for %v fetches, want 4 for 2", c.waits, c.fetches)
@@ -115,7 +121,7 @@ func TestStandardErrorsAreHonest(t *testing.T) {
 		n := newNode(Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}, watched)
 		n.hash = func(list int) uint64 { return mix(uint64(list)*2 + 1 + salt<<32) }
 		run(trace, n)
-		for c, row := range n.Report().Kinds[0].Candidates {
+		for c, row := range n.Report().Groups[0].Candidates {
 			figures[c] = [4]Estimate{row.HitRatio, row.Upstream, row.MeanAge, row.RedisBytes}
 		}
 		return figures
@@ -148,6 +154,7 @@ func TestStandardErrorsAreHonest(t *testing.T) {
 // Of any number of lists those with the lowest hashes are watched, with all of their look-ups,
 // in bounded memory.
 func TestTheSampleIsBounded(t *testing.T) {
+	testkit.Computes(t)
 	heap := func() int64 {
 		runtime.GC()
 		runtime.GC()
@@ -166,9 +173,9 @@ func TestTheSampleIsBounded(t *testing.T) {
 			}
 		}
 	}
-	k := n.Report().Kinds[0]
-	if k.WatchedKeys < most*7/10 || k.WatchedKeys > most || math.Abs(k.Keys/lists-1) > 0.2 {
-		t.Errorf("%d lists watched, want up to %d; %.0f lists estimated, are %d", k.WatchedKeys, most, k.Keys, lists)
+	k := n.Report().Groups[0]
+	if k.WatchedLists < most*7/10 || k.WatchedLists > most || math.Abs(k.Lists/lists-1) > 0.2 {
+		t.Errorf("%d lists watched, want up to %d; %.0f lists estimated, are %d", k.WatchedLists, most, k.Lists, lists)
 	}
 	g := n.state.groups[0]
 	for i, w := range g.sample.lists {
@@ -187,6 +194,7 @@ func TestTheSampleIsBounded(t *testing.T) {
 // A list that is asked for all the time is noted for many look-ups at once, and none is
 // lost: one goroutine can carry any number of look-ups.
 func TestVeryHotListsAreThinned(t *testing.T) {
+	testkit.Computes(t)
 	n := newNode(Policy{TTL: 10 * time.Second}, 256)
 	const perSecond, seconds = 20_000, 35
 	r := rand.New(rand.NewPCG(1, 1))
@@ -197,12 +205,15 @@ func TestVeryHotListsAreThinned(t *testing.T) {
 		}
 	}
 	report := n.Report()
-	k := report.Kinds[0]
+	k := report.Groups[0]
 	if math.Abs(k.LookupsPerSecond/perSecond-1) > 0.03 || report.LostLookups > perSecond {
 		t.Errorf("%g look-ups/s, %d lost", k.LookupsPerSecond, report.LostLookups)
 	}
 	if got := k.Candidates[4].Upstream.Value * k.Observed; math.Abs(got-28) > 2 { // each list at 0, 10, 20 and 30 s
 		t.Errorf("%g requests at 10s, want 28", got)
+	}
+	if got := k.Candidates[4].MeanAge.Value; math.Abs(got-4.64) > 0.3 { // three times from 0 to 10 s, and from 0 to 5 s
+		t.Errorf("mean age of %g s at 10s, want 4.64", got)
 	}
 }
 
@@ -219,16 +230,16 @@ func TestCountsAgeAndIdleListsLeave(t *testing.T) {
 		n.ask(2, 13*time.Hour+time.Duration(i)*time.Minute)
 	}
 	n.clock = 18 * time.Hour
-	k := n.Report().Kinds[0]
+	k := n.Report().Groups[0]
 	if got := k.LookupsPerSecond * k.Observed; math.Abs(got-60) > 0.5 { // 100 halved, and 10
 		t.Errorf("%g look-ups, want 60", got)
 	}
 	n.ask(2, 60*time.Hour)
-	if k := n.Report().Kinds[0]; k.WatchedKeys != 1 {
-		t.Errorf("%d lists watched after the other was idle for 58 h", k.WatchedKeys)
+	if k := n.Report().Groups[0]; k.WatchedLists != 1 {
+		t.Errorf("%d lists watched after the other was idle for 58 h", k.WatchedLists)
 	}
 	n.clock = 1000 * time.Hour
-	if k := n.Report().Kinds[0]; k.WatchedKeys != 0 || k.LookupsPerSecond > 1e-6 {
+	if k := n.Report().Groups[0]; k.WatchedLists != 0 || k.LookupsPerSecond > 1e-6 {
 		t.Errorf("after 1000 idle hours: %+v", k)
 	}
 }
@@ -242,7 +253,7 @@ func TestConcurrentUse(t *testing.T) {
 	var background, workers sync.WaitGroup
 	background.Go(func() { l.Run(ctx, telemetry.NewCatcher("test", nil, nil)) })
 	background.Go(func() {
-		recheck(ctx, l, func(k cache.Key) string { return "{}" })
+		compareWith(ctx, l, func(k cache.Key) string { return "{}" })
 	})
 	const each = 3000
 	for w := range 4 {
@@ -253,7 +264,7 @@ func TestConcurrentUse(t *testing.T) {
 				if i%500 == 0 {
 					c := c
 					c.Buyer.TTL += time.Duration(i) * time.Millisecond
-					l.SetConfig(KindsOf(c), ConfigOf(c))
+					l.SetConfig(GroupsOf(c), c)
 					l.Report()
 				}
 			}
@@ -264,7 +275,7 @@ func TestConcurrentUse(t *testing.T) {
 		t.Error("a fill that fails has worked")
 	}
 	l.Report()
-	if got := l.state.groups[0].ever; got.Lookups != 4*each+1 || got.Fills == 0 || got.Failed != 1 {
+	if got := l.state.groups[0].sums; got.lookups != 4*each+1 || got.fills == 0 || got.failed != 1 {
 		t.Errorf("%+v, want %d look-ups, one of them failed", got, 4*each+1)
 	}
 	end()
@@ -275,7 +286,7 @@ func TestConcurrentUse(t *testing.T) {
 // the account "fails" cannot be fetched.
 func observed(t *testing.T, c cache.Config, body string) (*Lab, *cache.Lists) {
 	t.Helper()
-	l := NewLab(KindsOf(c), ConfigOf(c), nil, nil)
+	l := NewLab(GroupsOf(c), c, nil, nil)
 	lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(_ context.Context, k cache.Key) (cache.Content, error) {
 		if k.Account == "fails" {
 			return cache.Content{}, errors.New("failed")
@@ -299,8 +310,8 @@ func asked(t *testing.T, lists *cache.Lists, account string) {
 	}
 }
 
-// recheck runs the re-checks against a legacy that says this of a list.
-func recheck(ctx context.Context, l *Lab, says func(cache.Key) string) {
+// compareWith runs the re-checks against a legacy that says this of a list.
+func compareWith(ctx context.Context, l *Lab, says func(cache.Key) string) {
 	l.Recheck(ctx, func(_ context.Context, k cache.Key) (uint64, time.Time, error) {
 		return cache.BodySum(k.Kind, []byte(says(k))), time.Now(), nil
 	}, func() time.Duration { return 10 * time.Second }, func() bool { return true }, telemetry.NewCatcher("test", nil, nil))
@@ -308,6 +319,7 @@ func recheck(ctx context.Context, l *Lab, says func(cache.Key) string) {
 
 // The lab sits on the hit path, where a look-up must not allocate.
 func TestLookupsDoNotAllocate(t *testing.T) {
+	testkit.Computes(t)
 	look := looking(20_000)
 	if n := testing.AllocsPerRun(20_000, look); n != 0 {
 		t.Errorf("%g allocations per look-up", n)
@@ -341,10 +353,10 @@ func looking(lists int) (look func()) {
 	for i := range trace {
 		trace[i] = n.hash(int(zipf.Uint64()))
 	}
-	g, i := (*n.live.Load())[0], 0
+	in, i := n.intake.Load(), 0
 	return func() {
-		if g.look(n.rings.current.Load(), trace[i&(1<<16-1)], int64(i)); i&(1<<13-1) == 0 {
-			n.rings.turn(func(uint8, note) {})
+		if in.groups[0].lookup(in.ring.Load(), trace[i&(1<<16-1)], int64(i)); i&(1<<13-1) == 0 {
+			in.drain(func(uint8, note) {})
 		}
 		i++
 	}

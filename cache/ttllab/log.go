@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/zeebo/xxh3"
+
+	"inquiry-gateway/cache"
 )
 
 const (
@@ -26,11 +28,11 @@ const (
 	lateness = 5 * time.Second
 )
 
-// LogLine is one look-up in a log: a JSON object on a line of its own. Fields
+// logLine is one look-up in a log: a JSON object on a line of its own. Fields
 // that are not named here are ignored, so the gateway's whole record will do.
-type LogLine struct {
+type logLine struct {
 	Time time.Time `json:"time"` // when the answer went out, RFC 3339
-	Kind string    `json:"kind"` // a name of the Kinds
+	Kind string    `json:"kind"` // the name of a Group
 	// Key is anything that is the same for equal lists and for no others, up to
 	// 256 bytes, where the list is the one that the legacy is asked for. A line without
 	// one is no look-up.
@@ -79,14 +81,14 @@ func (l *LogSummary) describe(b *strings.Builder) {
 // log once and holds some seconds of it besides the sample. All of the log counts the
 // same. Lines that cannot be used are counted in the report's Log; an error is one of
 // reading, and what was read until then is in the report.
-func FromLog(in io.Reader, kinds []Kind, c Config) (Report, error) {
-	l := logReader{state: newState(kinds, c, defaultLists, 0), sum: LogSummary{FirstBad: []BadLine{}}}
+func FromLog(in io.Reader, groups []Group, goals cache.GoalsConfig) (Report, error) {
+	l := logReader{state: newState(groups, defaultLists, 0), sum: LogSummary{FirstBad: []BadLine{}}}
 	l.state.gap = math.MaxInt64
-	l.renew()
+	l.begin()
 	err := l.read(bufio.NewReaderSize(in, maxLine))
 	l.flush()
 	l.state.advance(l.newest.UnixNano())
-	r := l.state.report()
+	r := l.state.report(goals)
 	sum := l.sum // a copy: the report shall not hold on to the sample
 	r.Since, r.Log = nil, &sum
 	return r, err
@@ -100,24 +102,20 @@ type logReader struct {
 	sum    LogSummary
 }
 
-// renew begins another batch.
-func (l *logReader) renew() {
+// begin begins another batch.
+func (l *logReader) begin() {
 	l.batch = &batch{groups: make([]groupBatch, len(l.state.groups))}
-	for i, g := range l.state.groups {
-		l.batch.groups[i].Below = g.below
-	}
 }
 
 // flush ends the batch and applies what no line can be older than.
 func (l *logReader) flush() {
-	at := l.newest.UnixNano()
 	if l.newest.IsZero() {
 		return
 	}
-	l.batch.Now = at
-	l.state.add(l.batch, at)
-	l.state.advance(at - int64(lateness))
-	l.renew()
+	l.batch.Now = l.newest.UnixNano()
+	l.state.add(l.batch, l.batch.Now)
+	l.state.advance(l.batch.Now - int64(lateness))
+	l.begin()
 }
 
 // read reads to the end. A line that is too long is skipped and counted, not held.
@@ -147,7 +145,7 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.bad("longer than 64 KiB")
 		return
 	}
-	var line LogLine
+	var line logLine
 	if err := json.Unmarshal(raw, &line); err != nil {
 		l.bad(reason(err))
 		return
@@ -156,7 +154,7 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.sum.Skipped++
 		return
 	}
-	group := slices.IndexFunc(l.state.kinds, func(k Kind) bool { return k.Name == line.Kind })
+	group := slices.IndexFunc(l.state.groups, func(g *group) bool { return g.name == line.Kind })
 	if problem := line.problem(group >= 0); problem != "" {
 		l.bad(problem)
 		return
@@ -172,7 +170,7 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.newest = line.Time
 	}
 	l.sum.Lookups++
-	line.feed(&l.batch.groups[group], l.state.groups[group])
+	line.note(&l.batch.groups[group], l.state.groups[group], mix(uint64(l.sum.Lookups))%drawEvery == 0)
 }
 
 // bad counts a line that cannot be used, and keeps the reason of the first ones.
@@ -197,7 +195,7 @@ func reason(err error) string {
 }
 
 // problem says what makes a line unusable; empty if nothing does.
-func (l *LogLine) problem(known bool) string {
+func (l *logLine) problem(known bool) string {
 	switch {
 	case !known:
 		return `"kind" is not one of the configured kinds`
@@ -217,9 +215,9 @@ func (l *LogLine) problem(known bool) string {
 	return ""
 }
 
-// feed notes what the cache would have told the lab. A line is written at the end of a
-// request; the look-up was at its beginning. Each 16th look-up of a list is a draw.
-func (l *LogLine) feed(b *groupBatch, g *groupState) {
+// note notes what the cache would have told the lab. A line is written at the end of a
+// request; the look-up was at its beginning.
+func (l *logLine) note(b *groupBatch, g *group, draw bool) {
 	hash, wait := xxh3.HashString(l.Key), duration(l.Wait)
 	b.Counts.Lookups++
 	n := note{Hash: hash, At: l.Time.Add(-wait).UnixNano(), N: 1}
@@ -229,7 +227,7 @@ func (l *LogLine) feed(b *groupBatch, g *groupState) {
 	if _, hot := g.hot.index[hash]; hot {
 		n.Flags |= ofHot
 	}
-	if (g.ever.Lookups+b.Counts.Lookups)%drawEvery == 0 {
+	if draw {
 		n.Flags |= ofDraw
 	}
 	if n.Flags != 0 {

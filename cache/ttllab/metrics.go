@@ -1,25 +1,22 @@
 package ttllab
 
 import (
-	"math"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cache"
 )
 
 var (
-	rechecksDesc        = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	answersDesc         = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	nodesDesc           = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
-	lostDesc            = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be noted, or noted while Redis did not answer, of all nodes; the TTL lab's figures lack them.", nil, nil)
-	predictionErrorDesc = prometheus.NewDesc("inquiry_gateway_cache_ttl_prediction_error_points", "By how many of 100 look-ups the TTL lab's prediction of the newest ttl that was measured is off, by kind and figure: hits (hit ratio) or requests (to the legacy system). Not a number before.", []string{"kind", "figure"}, nil)
-	goalDesc            = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
+	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Lists compared with the legacy after they were served from the cache, by kind and by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Answers out of the cache that the re-checks stand for, estimated, by kind and by whether they were outdated. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	nodesDesc    = prometheus.NewDesc("inquiry_gateway_cache_lab_nodes", "Nodes whose look-ups the TTL lab of this node has: itself and those that share its Redis.", nil, nil)
+	lostDesc     = prometheus.NewDesc("inquiry_gateway_cache_lab_lost_lookups_total", "Look-ups of watched lists that were too many to be noted, and all that were noted while Redis did not answer, of all nodes; the TTL lab's figures lack them.", nil, nil)
+	goalDesc     = prometheus.NewDesc("inquiry_gateway_cache_goal_outdated_ratio", "Share of answers that may be outdated, by cache.goals.max_outdated. Absent without that goal.", nil, nil)
 )
 
 // Describe sends the series' descriptions.
 func (l *Lab) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range [...]*prometheus.Desc{rechecksDesc, answersDesc, nodesDesc, lostDesc, predictionErrorDesc, goalDesc} {
+	for _, d := range [...]*prometheus.Desc{rechecksDesc, answersDesc, nodesDesc, lostDesc, goalDesc} {
 		ch <- d
 	}
 }
@@ -31,29 +28,24 @@ func (l *Lab) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, t, v, labels...)
 	}
-	f := l.facts.Load()
-	send(nodesDesc, prometheus.GaugeValue, float64(f.nodes))
-	send(lostDesc, prometheus.CounterValue, float64(f.lost))
-	for kind, e := range f.wrong {
-		if e == nil {
-			e = &TTLError{Hits: math.NaN(), Requests: math.NaN()}
-		}
-		send(predictionErrorDesc, prometheus.GaugeValue, math.Abs(e.Hits), kind, "hits")
-		send(predictionErrorDesc, prometheus.GaugeValue, math.Abs(e.Requests), kind, "requests")
-	}
-	if goal := f.config.Goals.MaxOutdated; goal > 0 {
+	l.mu.Lock()
+	goal, nodes, lost := l.goals.MaxOutdated, l.state.nodes, l.state.lost+l.unsent
+	l.mu.Unlock()
+	send(nodesDesc, prometheus.GaugeValue, float64(nodes))
+	send(lostDesc, prometheus.CounterValue, float64(lost))
+	if goal > 0 {
 		send(goalDesc, prometheus.GaugeValue, goal)
 	}
-	if f.config.RechecksPerSecond == 0 {
+	if l.rechecks.budget.Limit() == 0 {
 		return
 	}
 	l.rechecks.mu.Lock()
-	count := l.rechecks.count
+	counts := l.rechecks.counts
 	l.rechecks.mu.Unlock()
 	for i, kind := range [...]string{cache.KindBuyer, cache.KindSeller} {
 		for j, result := range [...]string{"same", "outdated"} {
-			send(rechecksDesc, prometheus.CounterValue, count[i][j].checked, kind, result)
-			send(answersDesc, prometheus.CounterValue, count[i][j].answers, kind, result)
+			send(rechecksDesc, prometheus.CounterValue, counts[i][j].checked, kind, result)
+			send(answersDesc, prometheus.CounterValue, counts[i][j].answers, kind, result)
 		}
 	}
 }

@@ -17,8 +17,8 @@ const (
 	// rechecksAtOnce is how many lists are compared at a time. An answer that is drawn while
 	// none is free is not compared: later, its list might have changed since the answer.
 	rechecksAtOnce = 4
-	// aimed is how much of the budget is planned for, so that chance does not exceed it.
-	aimed = 0.8
+	// planned is how much of the budget is drawn for, so that chance does not exceed it.
+	planned = 0.8
 	// keptClusters bounds the lists whose re-checks are summed up by fill.
 	keptClusters = 4096
 )
@@ -37,14 +37,13 @@ type rechecker struct {
 	hits   float64 // answers out of the cache per second, smoothed
 	last   uint64  // of them, until the last tuning
 
-	mu    sync.Mutex // guards what follows
-	votes []grouped  // not in a batch yet
-	count [2][2]tally
+	mu     sync.Mutex
+	counts [2][2]recheckCount // by kind, and by whether the list had changed
 }
 
 // pick is an answer to be compared.
 type pick struct {
-	group      *group
+	group      *groupIntake
 	key        cache.Key
 	list, body uint64 // hash of the source, and of the answer
 	selected   bool
@@ -52,15 +51,20 @@ type pick struct {
 	share      float64 // of the answers that were drawn then
 }
 
-// grouped is a vote of a group.
-type grouped struct {
-	group uint8
-	vote  vote
+// recheckCount counts re-checks, and the answers that they stand for.
+type recheckCount struct{ checked, answers float64 }
+
+func newRechecker(perSecond float64) *rechecker {
+	r := &rechecker{picks: make(chan pick), budget: rate.NewLimiter(0, 1)}
+	r.setBudget(perSecond)
+	return r
 }
 
-// tally counts re-checks of a kind of list, by whether the list had changed, and the answers
-// that they stand for.
-type tally struct{ checked, answers float64 }
+func (r *rechecker) setBudget(perSecond float64) {
+	r.budget.SetBurst(max(int(perSecond), 1))
+	r.budget.SetLimit(rate.Limit(perSecond))
+	r.aim()
+}
 
 // drawn tells, by the number of a look-up, whether its answer is to be compared.
 func (r *rechecker) drawn(number uint64) (share float64, ok bool) {
@@ -92,7 +96,7 @@ func (r *rechecker) tune(hits uint64) {
 
 // aim draws as many answers as the budget allows.
 func (r *rechecker) aim() {
-	switch budget := aimed * float64(r.budget.Limit()); {
+	switch budget := planned * float64(r.budget.Limit()); {
 	case budget == 0:
 		r.share.Store(0)
 	case r.hits <= budget:
@@ -115,7 +119,7 @@ func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Dura
 					return
 				case next := <-l.rechecks.picks:
 					if healthy() {
-						l.rechecks.compare(ctx, next, fetch, timeout(), l.now, p)
+						l.compare(ctx, next, fetch, timeout(), p)
 					}
 				}
 			}
@@ -126,146 +130,131 @@ func (l *Lab) Recheck(ctx context.Context, fetch Fetch, timeout func() time.Dura
 
 // compare makes one re-check if the budget allows it. A fetch that fails says nothing, and
 // is not repeated.
-func (r *rechecker) compare(ctx context.Context, p pick, fetch Fetch, timeout time.Duration, now func() time.Time, catch *telemetry.Catcher) {
+func (l *Lab) compare(ctx context.Context, p pick, fetch Fetch, timeout time.Duration, catch *telemetry.Catcher) {
 	defer catch.Catch(nil)
-	if !r.budget.AllowN(now(), 1) {
-		r.missed.Add(1)
+	weight, ok := l.rechecks.allow(l.now())
+	if !ok {
 		return
 	}
-	weight := float64(1+r.missed.Swap(0)) / p.share
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	body, at, err := fetch(ctx, p.key)
-	if err != nil || at.UnixNano() <= p.answered {
-		return
+	if body, at, err := fetch(ctx, p.key); err == nil && at.UnixNano() > p.answered {
+		l.rechecks.compared(p, body, at, weight/p.share)
 	}
-	r.compared(p, body, at, weight)
+}
+
+// allow spends the budget of one re-check. It stands for the answers that were drawn and
+// not compared before it, too.
+func (r *rechecker) allow(now time.Time) (weight float64, ok bool) {
+	if !r.budget.AllowN(now, 1) {
+		r.missed.Add(1)
+		return 0, false
+	}
+	return float64(1 + r.missed.Swap(0)), true
 }
 
 // compared notes what the legacy says of an answer that stands for so many.
 func (r *rechecker) compared(p pick, body uint64, at time.Time, weight float64) {
-	v := vote{Hash: p.list, Body: body, At: at.UnixNano(), Answered: p.answered, Weight: float32(weight), Outdated: body != p.body, Selected: p.selected}
+	outdated := body != p.body
+	p.group.rechecks.add(recheck{Hash: p.list, Body: body, At: at.UnixNano(), Answered: p.answered, Weight: float32(weight), Outdated: outdated, Selected: p.selected})
 	kind, result := 0, 0
 	if p.group.kind != cache.KindBuyer {
 		kind = 1
 	}
-	if v.Outdated {
+	if outdated {
 		result = 1
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := &r.count[kind][result]
-	t.checked++
-	t.answers += weight
-	if len(r.votes) < ringSlots {
-		r.votes = append(r.votes, grouped{p.group.index, v})
-	}
+	c := &r.counts[kind][result]
+	c.checked++
+	c.answers += weight
 }
 
-// take hands out the votes since the last call.
-func (r *rechecker) take() []grouped {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	votes := r.votes
-	r.votes = nil
-	return votes
-}
-
-// votes sums up the re-checks of one group. Re-checks of one fill of one list say nearly the
+// clusters sums up the re-checks of one group. Re-checks of one fill of one list say nearly the
 // same, because until the list changes none is outdated and afterwards all are: together
 // they are one vote, which may be divided.
-type votes struct {
+type clusters struct {
 	checks int // since the start
-	sum    ballot
-	open   map[uint64]cluster
+	closed votes
+	open   map[uint64]cluster // by list
 }
 
 // cluster is the re-checks of one fill of one list.
 type cluster struct {
-	fill          int64
+	filled        int64
 	all, outdated float64 // weights
 }
 
-// ballot is what the share and its error need to know of clusters.
-type ballot struct{ all, outdated, squares float64 }
+// votes are what the share and its error need to know of clusters.
+type votes struct{ all, outdated, squares float64 }
 
-func (b *ballot) add(c cluster) {
-	b.all += c.all
-	b.outdated += c.outdated
-	b.squares += c.all * c.all
+func (v *votes) add(c cluster) {
+	v.all += c.all
+	v.outdated += c.outdated
+	v.squares += c.all * c.all
 }
 
 // add takes in a re-check.
-func (c *votes) add(v *vote) {
-	c.checks++
-	if len(c.open) >= keptClusters {
-		c.close()
+func (cs *clusters) add(r *recheck) {
+	cs.checks++
+	if len(cs.open) >= keptClusters {
+		cs.close()
 	}
-	k, ok := c.open[v.Hash]
+	c, ok := cs.open[r.Hash]
 	// Nodes see one fill at moments that differ by what their messages take.
-	if ok && max(k.fill-v.Answered, v.Answered-k.fill) > int64(500*time.Millisecond) {
-		c.sum.add(k)
+	if ok && max(c.filled-r.Answered, r.Answered-c.filled) > int64(500*time.Millisecond) {
+		cs.closed.add(c)
 		ok = false
 	}
 	if !ok {
-		k = cluster{fill: v.Answered}
+		c = cluster{filled: r.Answered}
 	}
-	k.all += float64(v.Weight)
-	if v.Outdated {
-		k.outdated += float64(v.Weight)
+	c.all += float64(r.Weight)
+	if r.Outdated {
+		c.outdated += float64(r.Weight)
 	}
-	c.open[v.Hash] = k
+	cs.open[r.Hash] = c
 }
 
 // close ends all clusters.
-func (c *votes) close() {
-	for _, k := range c.open {
-		c.sum.add(k)
+func (cs *clusters) close() {
+	for _, c := range cs.open {
+		cs.closed.add(c)
 	}
-	clear(c.open)
+	clear(cs.open)
 }
 
-// scale ages all votes: they count for less, and the share stays.
-func (c *votes) scale(f float64) {
-	c.close()
-	c.sum = ballot{c.sum.all * f, c.sum.outdated * f, c.sum.squares * f}
-}
-
-// Served is what re-checks say about the answers that were really given.
-type Served struct {
-	Checks int `json:"checks"` // since the start
-	// Outdated is the share of all answers with a list, those that waited for the
-	// legacy included, that differed from what it said at that moment. Low and High
-	// bound it with 95 % confidence.
-	Outdated float64 `json:"outdated"`
-	Low      float64 `json:"low"`
-	High     float64 `json:"high"`
+// age has what came until now count for less. The share stays.
+func (cs *clusters) age(f float64) {
+	cs.close()
+	cs.closed = votes{cs.closed.all * f, cs.closed.outdated * f, cs.closed.squares * f}
 }
 
 // served is the indicator "served outdated": of the answers out of the cache, those that
 // differed, times the share of all answers that came out of the cache. Who waited for
 // the legacy got what it said.
-func (c *votes) served(s sums) Served {
-	sum := c.sum
-	for _, k := range c.open {
-		sum.add(k)
+func (cs *clusters) served(s sums) Served {
+	sum := cs.closed
+	for _, c := range cs.open {
+		sum.add(c)
 	}
 	answers := s.lookups - s.failed
 	if sum.all == 0 || answers <= 0 {
-		return Served{Checks: c.checks}
+		return Served{Checks: cs.checks}
 	}
 	cached := max(answers-s.waited, 0) / answers
 	p, low, high := sum.interval()
-	return Served{Checks: c.checks, Outdated: p * cached, Low: low * cached, High: high * cached}
+	return Served{Checks: cs.checks, Outdated: p * cached, Low: low * cached, High: high * cached}
 }
 
 // interval is the share p, and what holds the true one with 95 % confidence: Wilson's
 // interval with as many votes as would say as much if all had the same weight (Kish,
 // "Survey Sampling", 1965, 11.7).
-func (b *ballot) interval() (p, low, high float64) {
+func (v *votes) interval() (p, low, high float64) {
 	const z = 1.96
-	p = b.outdated / b.all
-	z2 := z * z * b.squares / (b.all * b.all)
+	p = v.outdated / v.all
+	z2 := z * z * v.squares / (v.all * v.all)
 	mid := (p + z2/2) / (1 + z2)
 	half := math.Sqrt(z2*p*(1-p)+z2*z2/4) / (1 + z2)
 	return p, max(mid-half, 0), min(mid+half, 1)

@@ -25,10 +25,10 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 		s := traffic{seed: seed, lists: lists, lookups: 6000, span: 30 * time.Minute, skew: 1.2}
 		trace, legacy := s.trace(), s.changing(1, 100)
 		n := newNode(Policy{TTL: ttl}, 256)
-		n.configure(Config{RechecksPerSecond: 0.5})
+		n.SetConfig(groupsOf(Policy{TTL: ttl}), cache.Config{RechecksPerSecond: 0.5})
 		n.bodies = legacy.body
 		run(trace, n)
-		k, truth := n.Report().Kinds[0], legacy.outdated(trace, ttl)
+		k, truth := n.Report().Groups[0], legacy.outdated(trace, ttl)
 		if k.Served.Low <= truth && truth <= k.Served.High {
 			held++
 		}
@@ -75,7 +75,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 				var background sync.WaitGroup
 				background.Go(func() { l.Run(ctx, telemetry.NewCatcher("test", nil, nil)) })
 				background.Go(func() {
-					recheck(ctx, l, func(k cache.Key) string {
+					compareWith(ctx, l, func(k cache.Key) string {
 						most.Store(max(most.Load(), running.Add(1)))
 						defer running.Add(-1)
 						time.Sleep(tt.takes)
@@ -100,7 +100,7 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 				if share := float64(often.Load()) / float64(n); n > 100 && (share < 0.7 || share > 0.9) {
 					t.Errorf("%.2f of the re-checks are of the list that got 80 %% of the look-ups", share)
 				}
-				s := l.Report().Kinds[0].Served
+				s := l.Report().Groups[0].Served
 				if tt.budget > 0 && (s.Outdated < 0.99 || s.Low > 0.9 || s.Low < 0.1) {
 					t.Errorf("%+v: two lists, all outdated, which is two votes", s)
 				}

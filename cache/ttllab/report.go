@@ -14,21 +14,21 @@ import (
 // Report is what would have happened at other ttls, as of To. It is a copy and
 // belongs to the caller.
 type Report struct {
-	To    time.Time         `json:"to"`
-	Since *time.Time        `json:"since,omitempty"` // since when this node counts; null: from a log
-	Kinds []KindReport      `json:"kinds"`
-	Goals cache.GoalsConfig `json:"goals"`
+	To     time.Time         `json:"to"`
+	Since  *time.Time        `json:"since,omitempty"` // since when this node counts; null: from a log
+	Groups []GroupReport     `json:"kinds"`
+	Goals  cache.GoalsConfig `json:"goals"`
 	// Nodes is how many nodes the figures are about, this one included: those that
 	// share their look-ups through Redis.
 	Nodes int `json:"nodes"`
-	// LostLookups were too many to be noted, since the start; the figures lack them.
+	// LostLookups could not be noted, since the start; the figures lack them.
 	LostLookups uint64      `json:"lost_lookups,omitempty"`
 	Log         *LogSummary `json:"log,omitempty"` // of FromLog
 }
 
-// KindReport is the report of one group of lists that have a ttl of their own.
-type KindReport struct {
-	Kind string `json:"kind"`
+// GroupReport is the report of one group.
+type GroupReport struct {
+	Group string `json:"kind"` // the name of the group
 	// Summary says for a person what today's ttl does and which ttls keep the goals.
 	Summary              string  `json:"summary"`
 	TTL                  float64 `json:"ttl_seconds"` // today's
@@ -40,8 +40,8 @@ type KindReport struct {
 	FillsPerSecond   float64 `json:"fills_per_second"`   // all at today's ttl, counted
 	// RechecksPerSecond are requests of the lab's own; they are part of each candidate's.
 	RechecksPerSecond float64 `json:"rechecks_per_second"`
-	WatchedKeys       int     `json:"watched_keys"`
-	Keys              float64 `json:"keys"` // distinct lists, estimated
+	WatchedLists      int     `json:"watched_lists"`
+	Lists             float64 `json:"lists"` // distinct lists, estimated
 
 	Today *Today `json:"today"` // null before the first look-up
 	// KeepsGoals are the ttls that keep all goals. Null without goals, and where none does.
@@ -50,9 +50,6 @@ type KindReport struct {
 	Changes    Changes     `json:"changes"`
 	Served     Served      `json:"served"`
 	Candidates []Candidate `json:"candidates"` // ascending by ttl; empty before the first look-up
-	// TTLChanges are the newest changes of the ttl, oldest first: what was predicted, and
-	// what then happened.
-	TTLChanges []TTLChange `json:"ttl_changes,omitempty"`
 }
 
 // Today is what today's ttl does, by the estimate.
@@ -73,8 +70,21 @@ type Changes struct {
 	// PerHour is the rate of a list as answers meet it: each list counts as often
 	// as it is asked for.
 	PerHour Estimate `json:"per_hour"`
-	Looks   int      `json:"looks"`   // pairs of bodies compared, back to the 16th last change of each list
-	Changes int      `json:"changes"` // of these: differing ones
+	// Intervals is how many times a body was compared with the one of before, back to the 16th
+	// last change of each list, and Changes in how many of them it differed.
+	Intervals int `json:"intervals"`
+	Changes   int `json:"changes"`
+}
+
+// Served is what re-checks say about the answers that were really given.
+type Served struct {
+	Checks int `json:"checks"` // since the start
+	// Outdated is the share of all answers with a list, those that waited for the
+	// legacy included, that differed from what it said at that moment. Low and High
+	// bound it with 95 % confidence.
+	Outdated float64 `json:"outdated"`
+	Low      float64 `json:"low"`
+	High     float64 `json:"high"`
 }
 
 // Candidate is what one ttl would have done.
@@ -108,35 +118,35 @@ const (
 	enoughObserved = 5 * time.Minute
 )
 
-// mark says of each kind what today's ttl does, and of each candidate whether the goals
+// mark says of each group what today's ttl does, and of each candidate whether the goals
 // are kept.
 func (r *Report) mark() {
 	load := 0.0
-	for i := range r.Kinds {
-		k := &r.Kinds[i]
-		if k.Today = k.today(); k.Today != nil {
-			load += k.Today.Upstream
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		if g.Today = g.today(); g.Today != nil {
+			load += g.Today.Upstream
 		} else {
-			load += k.FillsPerSecond + k.RechecksPerSecond
+			load += g.FillsPerSecond + g.RechecksPerSecond
 		}
 	}
-	for i := range r.Kinds {
-		k := &r.Kinds[i]
-		if r.Goals != (cache.GoalsConfig{}) && k.Today != nil {
-			others := load - k.Today.Upstream
-			for c := range k.Candidates {
-				row := &k.Candidates[c]
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		if r.Goals != (cache.GoalsConfig{}) && g.Today != nil {
+			others := load - g.Today.Upstream
+			for c := range g.Candidates {
+				row := &g.Candidates[c]
 				keeps := keeps(r.Goals.MaxUpstreamPerSecond, row.Upstream, others) && (r.Goals.MaxOutdated == 0 || row.Outdated != nil && keeps(r.Goals.MaxOutdated, *row.Outdated, 0))
 				row.KeepsGoals = &keeps
 				switch {
-				case keeps && k.KeepsGoals == nil:
-					k.KeepsGoals = &Range{row.TTL, row.TTL}
+				case keeps && g.KeepsGoals == nil:
+					g.KeepsGoals = &Range{row.TTL, row.TTL}
 				case keeps:
-					k.KeepsGoals.To = row.TTL
+					g.KeepsGoals.To = row.TTL
 				}
 			}
 		}
-		k.Summary = k.summary(r.Goals)
+		g.Summary = g.summary(r.Goals)
 	}
 }
 
@@ -147,23 +157,23 @@ func keeps(goal float64, e Estimate, others float64) bool {
 
 // today is what today's ttl does: between two candidates, on a line over the logarithm of
 // the ttl; below the first, what was counted.
-func (k *KindReport) today() *Today {
-	if len(k.Candidates) == 0 {
+func (g *GroupReport) today() *Today {
+	if len(g.Candidates) == 0 {
 		return nil
 	}
-	low, high, part := k.Candidates[0], k.Candidates[0], 0.0
-	for _, c := range k.Candidates[1:] {
-		if low, high = high, c; k.TTL <= c.TTL {
+	low, high, part := g.Candidates[0], g.Candidates[0], 0.0
+	for _, c := range g.Candidates[1:] {
+		if low, high = high, c; g.TTL <= c.TTL {
 			break
 		}
 	}
-	if k.TTL > low.TTL {
-		part = min(math.Log(k.TTL/low.TTL)/math.Log(high.TTL/low.TTL), 1)
+	if g.TTL > low.TTL {
+		part = min(math.Log(g.TTL/low.TTL)/math.Log(high.TTL/low.TTL), 1)
 	}
 	between := func(a, b float64) float64 { return a + part*(b-a) }
 	t := &Today{HitRatio: between(low.HitRatio.Value, high.HitRatio.Value), Upstream: between(low.Upstream.Value, high.Upstream.Value)}
-	if k.TTL < k.Candidates[0].TTL {
-		t.Upstream = k.FillsPerSecond + k.RechecksPerSecond
+	if g.TTL < g.Candidates[0].TTL {
+		t.Upstream = g.FillsPerSecond + g.RechecksPerSecond
 	}
 	if low.Outdated != nil {
 		outdated := between(low.Outdated.Value, high.Outdated.Value)
@@ -173,19 +183,19 @@ func (k *KindReport) today() *Today {
 }
 
 // summary says it in a sentence.
-func (k *KindReport) summary(goals cache.GoalsConfig) string {
+func (g *GroupReport) summary(goals cache.GoalsConfig) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s lists, ttl %s: ", k.Kind, short(k.TTL))
-	if k.Today == nil {
+	fmt.Fprintf(&b, "%s lists, ttl %s: ", g.Group, short(g.TTL))
+	if g.Today == nil {
 		return b.String() + "no look-up yet."
 	}
-	fmt.Fprintf(&b, "%.1f %% of the look-ups do not wait, %.3g requests/s go to the legacy system, ", 100*k.Today.HitRatio, k.Today.Upstream)
-	if k.Today.Outdated != nil {
-		fmt.Fprintf(&b, "%.2f %% of the answers are outdated", 100**k.Today.Outdated)
+	fmt.Fprintf(&b, "%.1f %% of the look-ups do not wait, %.3g requests/s go to the legacy system, ", 100*g.Today.HitRatio, g.Today.Upstream)
+	if g.Today.Outdated != nil {
+		fmt.Fprintf(&b, "%.2f %% of the answers are outdated", 100**g.Today.Outdated)
 	} else {
 		b.WriteString("how many answers are outdated is not known yet")
 	}
-	switch keeps := k.KeepsGoals; {
+	switch keeps := g.KeepsGoals; {
 	case goals == (cache.GoalsConfig{}):
 	case keeps == nil:
 		b.WriteString("; no ttl keeps the goals")
@@ -204,22 +214,22 @@ func (k *KindReport) summary(goals cache.GoalsConfig) string {
 		}
 		fmt.Fprintf(&b, " (%s)", strings.Join(all, ", "))
 	}
-	if observed := time.Duration(k.Observed * 1e9); observed < enoughObserved || k.LookupsPerSecond*k.Observed < enoughLookups {
-		fmt.Fprintf(&b, ". Too early to act on: %.0f look-ups in %s", k.LookupsPerSecond*k.Observed, observed.Round(time.Second))
+	if observed := time.Duration(g.Observed * 1e9); observed < enoughObserved || g.LookupsPerSecond*g.Observed < enoughLookups {
+		fmt.Fprintf(&b, ". Too early to act on: %.0f look-ups in %s", g.LookupsPerSecond*g.Observed, observed.Round(time.Second))
 	}
 	return b.String() + "."
 }
 
 // WriteTable writes the report for a person, in a fixed-width font: a sentence for each
-// kind, then a table for each. The error is the writer's.
+// group, then a table for each. The error is the writer's.
 func (r Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
-	for i := range r.Kinds {
-		b.WriteString(r.Kinds[i].Summary + "\n")
+	for i := range r.Groups {
+		b.WriteString(r.Groups[i].Summary + "\n")
 	}
 	since := ""
 	if r.Since != nil {
-		since = ", since " + r.Since.Format(time.DateOnly+" "+clockFormat)
+		since = ", since " + r.Since.Format(time.DateTime+" UTC")
 	}
 	switch {
 	case r.Log != nil:
@@ -230,103 +240,79 @@ func (r Report) WriteTable(w io.Writer) error {
 		fmt.Fprintf(&b, "covers this node alone%s\n", since)
 	}
 	if r.LostLookups > 0 {
-		fmt.Fprintf(&b, "%d look-ups were too many to be noted and are missing\n", r.LostLookups)
+		fmt.Fprintf(&b, "%d look-ups could not be noted and are missing\n", r.LostLookups)
 	}
-	for i := range r.Kinds {
-		r.Kinds[i].describe(&b)
+	for i := range r.Groups {
+		r.Groups[i].describe(&b)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// clockFormat is for a person.
-const clockFormat = "15:04:05 UTC"
-
-// describe writes what is known of a kind; what is not known yet is left out.
-func (k *KindReport) describe(b *strings.Builder) {
-	if len(k.Candidates) == 0 && len(k.TTLChanges) == 0 {
+// describe writes what is known of a group; what is not known yet is left out.
+func (g *GroupReport) describe(b *strings.Builder) {
+	if len(g.Candidates) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n%s lists: ttl %s, stale_while_revalidate %s\n", k.Kind, short(k.TTL), short(k.StaleWhileRevalidate))
+	fmt.Fprintf(b, "\n%s lists: ttl %s, stale_while_revalidate %s\n", g.Group, short(g.TTL), short(g.StaleWhileRevalidate))
 	fmt.Fprintf(b, "  observed %s: %.4g look-ups/s of about %.0f lists (%d watched), %.4g fills/s\n",
-		time.Duration(k.Observed*1e9).Round(time.Second), k.LookupsPerSecond, k.Keys, k.WatchedKeys, k.FillsPerSecond)
-	if k.RechecksPerSecond > 0 {
-		fmt.Fprintf(b, "  re-checks are %.3g of the requests/s to the legacy, whatever the ttl\n", k.RechecksPerSecond)
+		time.Duration(g.Observed*1e9).Round(time.Second), g.LookupsPerSecond, g.Lists, g.WatchedLists, g.FillsPerSecond)
+	if g.RechecksPerSecond > 0 {
+		fmt.Fprintf(b, "  re-checks are %.3g of the requests/s to the legacy, whatever the ttl\n", g.RechecksPerSecond)
 	}
-	if k.Changes.Looks > 0 {
-		fmt.Fprintf(b, "  lists change %.3g (+-%.2g) times an hour: %d changes in %d looks\n",
-			k.Changes.PerHour.Value, k.Changes.PerHour.StdErr, k.Changes.Changes, k.Changes.Looks)
+	if g.Changes.Intervals > 0 {
+		fmt.Fprintf(b, "  lists change %.3g (+-%.2g) times an hour: %d changes in %d intervals\n",
+			g.Changes.PerHour.Value, g.Changes.PerHour.StdErr, g.Changes.Changes, g.Changes.Intervals)
 	}
-	if s := k.Served; s.Checks > 0 {
+	if s := g.Served; s.Checks > 0 {
 		fmt.Fprintf(b, "  served outdated: %.2f %% of the answers (%.2f to %.2f %%) by %d re-checks\n", 100*s.Outdated, 100*s.Low, 100*s.High, s.Checks)
 	}
-	if len(k.Candidates) > 0 {
-		k.rows(b)
-	}
-	for _, c := range k.TTLChanges {
-		c.describe(b)
-	}
+	g.rows(b)
 }
 
 // rows writes a line for each candidate, and what the marks in them mean.
-func (k *KindReport) rows(b *strings.Builder) {
+func (g *GroupReport) rows(b *strings.Builder) {
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tttl\thits %\t+-\tlegacy/s\t+-\tmean age\tp99 age\toutdated %\t+-\tRedis\t")
-	var current, kept, unsettled bool
-	for _, c := range k.Candidates {
+	marks := ""
+	for _, c := range g.Candidates {
 		mark := ""
 		if c.Current {
-			mark, current = "*", true
+			mark = "*"
 		}
 		if c.KeepsGoals != nil && *c.KeepsGoals {
-			mark, kept = mark+"+", true
+			mark += "+"
 		}
 		if !c.Settled {
-			mark, unsettled = mark+"~", true
+			mark += "~"
 		}
+		marks += mark
 		outdated, stdErr := "?", ""
 		if c.Outdated != nil {
 			outdated, stdErr = fmt.Sprintf("%.2f", 100*c.Outdated.Value), fmt.Sprintf("%.2f", 100*c.Outdated.StdErr)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%.2f\t%.2f\t%.4g\t%.2g\t%s\t%s\t%s\t%s\t%s\t\n", mark, short(c.TTL),
 			100*c.HitRatio.Value, 100*c.HitRatio.StdErr, c.Upstream.Value, c.Upstream.StdErr,
-			age(c.MeanAge.Value), age(c.P99Age), outdated, stdErr, size(c.RedisBytes.Value))
+			short(c.MeanAge.Value), short(c.P99Age), outdated, stdErr, size(c.RedisBytes.Value))
 	}
 	_ = t.Flush() // a strings.Builder takes everything
-	for _, legend := range []struct {
-		used bool
-		text string
-	}{
-		{current, "  * nearest to today's ttl   +- standard error of the sample\n"},
-		{kept, "  + keeps cache.goals, the other kinds staying at their ttls\n"},
-		{unsettled, "  ~ observed for less than four ttls: the start, when all was a miss, still weighs\n"},
+	for _, legend := range [...]string{
+		"* nearest to today's ttl   +- standard error of the sample",
+		"+ keeps cache.goals, the other kinds staying at their ttls",
+		"~ observed for less than four ttls: the start, when all was a miss, still weighs",
 	} {
-		if legend.used {
-			b.WriteString(legend.text)
+		if strings.Contains(marks, legend[:1]) {
+			b.WriteString("  " + legend + "\n")
 		}
 	}
 }
 
-// short writes seconds as 90s, 5m or 24h.
+// short writes seconds with three digits and a unit.
 func short(seconds float64) string {
-	d := time.Duration(math.Round(seconds * 1e9))
 	switch {
-	case d >= time.Hour && d%time.Hour == 0:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d >= time.Minute && d%time.Minute == 0:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 10*time.Minute:
-		return fmt.Sprintf("%gs", math.Round(seconds*1000)/1000)
-	}
-	return d.String()
-}
-
-// age writes seconds in at most four characters or so.
-func age(seconds float64) string {
-	switch {
-	case seconds < 100:
+	case seconds < 60:
 		return fmt.Sprintf("%.3gs", seconds)
-	case seconds < 100*60:
+	case seconds < 3600:
 		return fmt.Sprintf("%.3gm", seconds/60)
 	}
 	return fmt.Sprintf("%.3gh", seconds/3600)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -12,15 +11,14 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/testkit"
 )
 
 var update = flag.Bool("update", false, "write testdata/report anew")
 
 // curve is a report of one kind with 10/ttl requests a second and a chance of
 // ttl/1000 of an outdated answer.
-func curve(kind string, ttl float64) KindReport {
-	k := KindReport{Kind: kind, TTL: ttl, FillsPerSecond: 12, Observed: 1000, LookupsPerSecond: 100}
+func curve(kind string, ttl float64) GroupReport {
+	k := GroupReport{Group: kind, TTL: ttl, FillsPerSecond: 12, Observed: 1000, LookupsPerSecond: 100}
 	for _, d := range candidates {
 		s := d.Seconds()
 		k.Candidates = append(k.Candidates, Candidate{
@@ -42,7 +40,7 @@ func TestRowsThatKeepTheGoals(t *testing.T) {
 	const says = "buyer lists, ttl 30s: 75.0 % of the look-ups do not wait, 0.333 requests/s go to the legacy system, 3.00 % of the answers are outdated"
 	load, outdated := func(most float64) cache.GoalsConfig { return cache.GoalsConfig{MaxUpstreamPerSecond: most} }, cache.GoalsConfig{MaxOutdated: 0.02}
 	for name, tt := range map[string]struct {
-		kind    KindReport
+		kind    GroupReport
 		goals   cache.GoalsConfig
 		keeps   *Range
 		summary string
@@ -57,11 +55,11 @@ func TestRowsThatKeepTheGoals(t *testing.T) {
 		"not known":        {unseen, outdated, nil, "legacy system, how many answers are outdated is not known yet; no ttl"},
 		"too early":        {early, outdated, &Range{1, 20}, " Too early to act on: 2000 look-ups in 20s."},
 		"no goals":         {curve("buyer", 30), cache.GoalsConfig{}, nil, says + "."},
-		"no look-up":       {KindReport{Kind: "buyer"}, outdated, nil, "buyer lists, ttl 0s: no look-up yet."},
+		"no look-up":       {GroupReport{Group: "buyer"}, outdated, nil, "buyer lists, ttl 0s: no look-up yet."},
 	} {
-		r := Report{Goals: tt.goals, Kinds: []KindReport{tt.kind, curve("seller", 30)}}
+		r := Report{Goals: tt.goals, Groups: []GroupReport{tt.kind, curve("seller", 30)}}
 		r.mark()
-		k := r.Kinds[0]
+		k := r.Groups[0]
 		for _, c := range k.Candidates {
 			want := tt.keeps != nil && c.TTL >= tt.keeps.From && c.TTL <= tt.keeps.To
 			if (c.KeepsGoals == nil) != (tt.goals == cache.GoalsConfig{}) || c.KeepsGoals != nil && *c.KeepsGoals != want {
@@ -91,14 +89,15 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 func TestTheReportIsWritten(t *testing.T) {
 	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
 	n := newNode(p, 64)
-	n.configure(Config{1, cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}})
+	c := cache.Config{RechecksPerSecond: 1, Goals: cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}
+	n.SetConfig(groupsOf(p), c)
 	n.bodies = func(_ int, at time.Duration) uint64 { return uint64(at / (200 * time.Second)) }
 	for i := range 600 {
 		steps(time.Duration(i)*time.Second, n)
 		n.ask(1, time.Duration(i)*time.Second)
 	}
 	p.TTL = time.Minute
-	n.reload(p)
+	n.SetConfig(groupsOf(p), c)
 	n.clock = 10 * time.Minute
 	r := n.Report()
 	text, err := json.Marshal(r)
@@ -131,76 +130,3 @@ func TestTheReportIsWritten(t *testing.T) {
 type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
-
-// busy has lists asked for at random for a time, 20 times a second.
-func (n *node) busy(seed uint64, d time.Duration, lists int) {
-	begin := n.clock
-	for _, ev := range (traffic{seed: seed, lists: lists, lookups: int(20 * d.Seconds()), span: d, skew: 1.1}).trace() {
-		for next := begin + ev.at; n.clock.Truncate(time.Second) < next.Truncate(time.Second); {
-			steps(n.clock.Truncate(time.Second)+time.Second, n)
-		}
-		n.ask(ev.list, begin+ev.at)
-	}
-	steps(begin+d, n)
-}
-
-func (n *node) reload(p Policy) {
-	kinds := append([]Kind(nil), n.state.kinds...)
-	kinds[0].Policy = p
-	n.SetConfig(kinds, n.state.goals)
-}
-
-// With steady traffic the cache does what was predicted, whichever way the ttl changes;
-// and where it does something else, the record says by how much.
-func TestAPredictionComesTrue(t *testing.T) {
-	testkit.Computes(t)
-	p := Policy{TTL: 5 * time.Second, StaleWhileRevalidate: 10 * time.Second}
-	n := newNode(p, 512)
-	n.busy(1, 20*time.Minute, 150)
-	for i, ttl := range []time.Duration{time.Minute, 7 * time.Second, 3 * time.Minute} {
-		p.TTL = ttl
-		n.reload(p)
-		n.busy(uint64(i+2), 25*time.Minute, 150)
-		all := n.Report().Kinds[0].TTLChanges
-		if len(all) != i+1 || all[i].State != StateDone || all[i].To != ttl.Seconds() {
-			t.Fatalf("%+v", all)
-		}
-		c := all[i]
-		t.Logf("%+v predicted, %+v measured: %+v", *c.Predicted, *c.Measured, *c.Error)
-		if math.Abs(c.Error.Hits) > 1 || math.Abs(c.Error.Requests) > 1 || c.Error.Margin > 1 || c.Error.Hits != 100*(c.Measured.HitRatio-c.Predicted.HitRatio) {
-			t.Errorf("ttl %s: %+v", ttl, *c.Error)
-		}
-	}
-	p.TTL = 2 * time.Minute
-	n.reload(p)
-	n.busy(9, 25*time.Minute, 5000) // many more lists than before
-	if c := n.Report().Kinds[0].TTLChanges[3]; c.Error == nil || c.Error.Hits > -5 || n.facts.Load().wrong["buyer"].Hits != c.Error.Hits {
-		t.Errorf("%+v", c)
-	}
-}
-
-func TestWhatIsRecordedOfAChange(t *testing.T) {
-	p := Policy{TTL: 5 * time.Second}
-	n := newNode(p, 512)
-	newest := func(ttl time.Duration) TTLChange {
-		p.TTL = ttl
-		n.reload(p)
-		all := n.Report().Kinds[0].TTLChanges
-		return all[len(all)-1]
-	}
-	if c := newest(6 * time.Second); c.Predicted != nil || c.State != StateSettling {
-		t.Errorf("nothing was looked up before: %+v", c)
-	}
-	n.busy(1, 5*time.Minute, 50)
-	p.StaleWhileRevalidate = time.Minute
-	if c := newest(6 * time.Second); c.State != StateMeasuring || c.From != 5 || c.To != 6 {
-		t.Errorf("another stale_while_revalidate is no other ttl: %+v", c)
-	}
-	for i := range 2 * keptTTLChanges {
-		newest(time.Duration(i+100) * time.Second)
-	}
-	all := n.Report().Kinds[0].TTLChanges
-	if len(all) != keptTTLChanges || all[0].State != StateReplaced || all[0].Predicted == nil {
-		t.Errorf("%d changes, %+v", len(all), all)
-	}
-}

@@ -173,7 +173,7 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
 		return ttllab.Report{}, err
 	}
 	defer in.Close()
-	report, err := ttllab.FromLog(in, ttllab.KindsOf(policy), ttllab.ConfigOf(policy))
+	report, err := ttllab.FromLog(in, ttllab.GroupsOf(policy), policy.Goals)
 	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
 		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
 	}

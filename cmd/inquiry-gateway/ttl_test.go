@@ -36,15 +36,15 @@ func TestTTL(t *testing.T) {
 	p.eventually("every request has its record", func() bool { return strings.Count(p.logs.String(), `"endpoint":`) == 50 })
 	p.write("requests.log", p.logs.String())
 	live, logged := p.ttl("--ops", p.app.OpsURL()), p.ttl("--log", filepath.Join(p.dir, "requests.log"))
-	if k := live.Kinds; len(k) != 3 || k[1].Kind != "buyer status=pending" || k[1].TTL != 5 {
+	if k := live.Groups; len(k) != 3 || k[1].Group != "buyer status=pending" || k[1].TTL != 5 {
 		t.Errorf("live: %+v", live)
 	}
 	if l := logged.Log; l == nil || l.Lookups != 40 || l.Bad != 0 || l.Skipped < 10 {
 		t.Errorf("log: %+v", logged.Log)
 	}
 	for name, r := range map[string]ttllab.Report{"live": live, "log": logged} {
-		k := r.Kinds[len(r.Kinds)-1]
-		if n := k.LookupsPerSecond * k.Observed; k.Kind != "seller" || k.Keys != 1 || k.WatchedKeys != 1 || n < 29.5 || n > 30.5 {
+		k := r.Groups[len(r.Groups)-1]
+		if n := k.LookupsPerSecond * k.Observed; k.Group != "seller" || k.Lists != 1 || k.WatchedLists != 1 || n < 29.5 || n > 30.5 {
 			t.Errorf("%s: %+v, want 30 look-ups of one list", name, k)
 		}
 		if c := k.Candidates[len(k.Candidates)-1]; c.HitRatio.Value < 0.96 || c.HitRatio.Value > 0.97 {

@@ -70,7 +70,7 @@ func TestTheLabKnowsTheFleet(t *testing.T) {
 // predictionOf is the hit ratio of all kinds, and the requests per second.
 func predictionOf(r ttllab.Report, ttl time.Duration) (ratio, perSecond float64) {
 	lookups := 0.0
-	for _, k := range r.Kinds {
+	for _, k := range r.Groups {
 		for _, c := range k.Candidates {
 			if c.TTL == ttl.Seconds() {
 				ratio += c.HitRatio.Value * k.LookupsPerSecond

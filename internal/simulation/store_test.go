@@ -145,8 +145,8 @@ func (s *store) do(a ...string) any {
 		return nil
 	case "XADD": // key MAXLEN ~ most * field text
 		return s.append(a[1], int(number(a[4])), a[6], a[7])
-	case "XRANGE": // key (id + COUNT most
-		return s.entriesAfter(a[1], a[2][1:], int(number(a[5])))
+	case "XRANGE": // key first last COUNT most, where the first may have a ( before it
+		return s.entries(a[1], a[2], a[3], int(number(a[5])))
 	}
 	panic("the model of Redis has no command " + a[0])
 }
@@ -204,16 +204,22 @@ func (s *store) append(key string, most int, field, text string) any {
 	return e.id()
 }
 
-// entriesAfter returns those of a stream after an id.
-func (s *store) entriesAfter(key, id string, most int) any {
-	ms, n, _ := strings.Cut(id, "-")
+// entries returns those of a stream from an id on, or after one with a ( before it, to another
+// one or to +.
+func (s *store) entries(key, first, last string, most int) any {
+	parse := func(id string) entry {
+		ms, n, _ := strings.Cut(id, "-")
+		return entry{ms: number(ms), n: number(n)}
+	}
+	id, after := strings.CutPrefix(first, "(")
 	v, _ := s.get(key)
-	first, found := slices.BinarySearchFunc(v.stream, entry{ms: number(ms), n: number(n)}, entry.compare)
+	i, found := slices.BinarySearchFunc(v.stream, parse(id), entry.compare)
 	out := []any{}
-	for _, e := range v.stream[first+int(count(found)):] {
-		if len(out) < most {
-			out = append(out, []any{e.id(), []any{e.field, e.text}})
+	for _, e := range v.stream[i+int(count(found && after)):] {
+		if len(out) == most || last != "+" && e.compare(parse(last)) > 0 {
+			break
 		}
+		out = append(out, []any{e.id(), []any{e.field, e.text}})
 	}
 	return out
 }

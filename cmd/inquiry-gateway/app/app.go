@@ -144,11 +144,11 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	a.ceiling = quota.NewCeiling(quota.CeilingOptions{
 		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: cfg.Redis.Timeout, Logger: a.opts.Logger, Registerer: a.registry,
 	})
-	var shared ttllab.Exchange
+	var exchange ttllab.Exchange
 	if a.redis != nil {
-		shared = ttllab.Stream(a.redis.Commands(), cfg.Redis.KeyPrefix()+labStream)
+		exchange = ttllab.Stream(a.redis.Commands(), cfg.Redis.KeyPrefix())
 	}
-	a.lab = ttllab.NewLab(labKinds(cfg), ttllab.ConfigOf(cfg.Cache), a.opts.Now, shared)
+	a.lab = ttllab.NewLab(labGroups(cfg), cfg.Cache, a.opts.Now, exchange)
 	if err = a.registry.Register(a.lab); err != nil {
 		return err
 	}
@@ -287,14 +287,10 @@ func (a *App) drain(ctx context.Context) {
 	}
 }
 
-// labStream is the stream of Redis by which the TTL labs of a fleet exchange what they
-// noted; before it comes the prefix.
-const labStream = ":3:lab"
-
-// labKinds are the groups of lists that the lab looks at: those of lists that there are.
-func labKinds(cfg config.Config) []ttllab.Kind {
+// labGroups are the groups of lists that the lab observes: those of lists that there are.
+func labGroups(cfg config.Config) []ttllab.Group {
 	kinds := cfg.Upstream.Kinds()
-	return slices.DeleteFunc(ttllab.KindsOf(cfg.Cache), func(k ttllab.Kind) bool { return !slices.Contains(kinds, k.Kind) })
+	return slices.DeleteFunc(ttllab.GroupsOf(cfg.Cache), func(g ttllab.Group) bool { return !slices.Contains(kinds, g.Kind) })
 }
 
 // recheck lets the lab compare lists with what fill gets, until ctx ends.

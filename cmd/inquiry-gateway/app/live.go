@@ -11,7 +11,6 @@ import (
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/ttllab"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/upstream"
@@ -116,7 +115,7 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 // their policies. Nothing here can fail.
 func (a *App) apply(next *live) {
 	cfg := next.cfg
-	a.lab.SetConfig(labKinds(cfg), ttllab.ConfigOf(cfg.Cache))
+	a.lab.SetConfig(labGroups(cfg), cfg.Cache)
 	a.rate.SetConfig(cfg.RateLimit)
 	next.policy()
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)

@@ -115,7 +115,7 @@ func sampleReport() any {
 			}
 			candidates = append(candidates, c)
 		}
-		kinds = append(kinds, map[string]any{"kind": kind, "ttl_seconds": 30, "observed_seconds": 7200, "candidates": candidates})
+		kinds = append(kinds, map[string]any{"kind": kind, "summary": kind + " lists, ttl 30s: 5s to 1m keep the goals.", "ttl_seconds": 30, "observed_seconds": 7200, "candidates": candidates})
 	}
 	return map[string]any{"kinds": kinds, "nodes": 1}
 }
@@ -187,8 +187,8 @@ func TestConsoleInABrowser(t *testing.T) {
 					testkit.Into(&readouts, chromedp.Evaluate[[]string](synced)),
 					measure(fmt.Sprintf("well-%s-%d", scheme, width)))
 				says(t, title, "Nothing fails – inquiry gateway")
-				says(t, buyer, "Today 30s: 88.2 % of the answers do not wait, for 1.29/s requests to the legacy system; 0.744 % of the answers are outdated. TTLs from 10s to 1m keep the goals.")
-				says(t, seller, "No goals are set.")
+				says(t, buyer, "buyer lists, ttl 30s: 5s to 1m keep the goals.")
+				says(t, seller, "seller lists, ttl 30s")
 				says(t, refusals, "not authenticated\n0.4/s") // 12 less the canary's 10, in 5 s
 				says(t, accounts, "acme", "initech")
 				if len(readouts) != 9 || slices.Contains(readouts, "") {

@@ -126,23 +126,13 @@
   // As the configuration writes a TTL: 90s, 5m, 24h.
   const ttlName = (v) => (v === 0 || v % 60 !== 0 ? v + "s" : v % 3600 === 0 ? v / 3600 + "h" : v / 60 + "m");
 
-  // sentence says what today's TTL does, what that costs, and which TTLs keep the goals.
-  function sentence(k) {
-    const today = k.candidates?.find((c) => c.current), good = (k.candidates ?? []).filter((c) => c.keeps_goals), hasGoals = k.candidates?.some((c) => known(c.keeps_goals));
-    if (!today) return "Nothing was looked up yet.";
-    const range = !hasGoals ? "No goals are set." : good.length === 0 ? "No TTL keeps the goals." : good.length === 1 ? "Of these only " + ttlName(good[0].ttl_seconds) + " keeps the goals." :
-      "TTLs from " + ttlName(good[0].ttl_seconds) + " to " + ttlName(good.at(-1).ttl_seconds) + " keep the goals.";
-    return "Today " + ttlName(k.ttl_seconds) + ": " + ratio(today.hit_ratio.value) + " of the answers do not wait, for " + write("rate", today.upstream_per_second.value) + " requests to the legacy system" +
-      (today.outdated ? "; " + ratio(today.outdated.value) + " of the answers are outdated" : "") + ". " + range + (today.settled ? "" : " Observed for " + seconds(k.observed_seconds) + " only: too short to rely on.");
-  }
-
   function ttl(report) {
     const estimate = (e, unit) => (e ? write(unit, e.value) : "not known yet");
     show(byId("ttl-tables"), (report.kinds ?? []).length === 0 ? el("p", null, "There is no report yet.") : report.kinds.map((k) => {
       const id = "title-ttl-" + k.kind.replace(/[^a-z0-9]/gi, "-");
       const rows = (k.candidates ?? []).map((c) => el("tr", { class: c.current ? "current" : null }, el("th", { scope: "row" }, ttlName(c.ttl_seconds), c.current ? " (today)" : ""),
         [estimate(c.hit_ratio, "ratio"), estimate(c.upstream_per_second, "rate"), estimate(c.mean_age_seconds, "seconds"), estimate(c.outdated, "ratio"), known(c.keeps_goals) ? (c.keeps_goals ? "yes" : "no") : "–"].map((t) => el("td", null, t))));
-      return el("section", { class: "card", "aria-labelledby": id, "data-ttl": k.kind }, el("h3", { id }, "TTL of " + k.kind + " lists"), el("p", null, k.summary || sentence(k)),
+      return el("section", { class: "card", "aria-labelledby": id, "data-ttl": k.kind }, el("h3", { id }, "TTL of " + k.kind + " lists"), el("p", null, k.summary),
         rows.length > 0 ? el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, table("What each TTL of " + k.kind + " lists would do", ["TTL", "do not wait", "legacy requests", "mean age", "outdated", "keeps goals"], rows)) : null);
     }));
   }

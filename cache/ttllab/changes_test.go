@@ -23,7 +23,7 @@ func TestTheRateOfChangeIsNotBiasedByWhenOneLooks(t *testing.T) {
 		"irregularly": {500, 30, func(r *rand.Rand) float64 { return 5 + 1200*r.Float64()*r.Float64() }},
 		"few looks":   {3000, 2, func(r *rand.Rand) float64 { return 300 * r.ExpFloat64() }},
 	} {
-		r, lists := rand.New(rand.NewPCG(1, 1)), make([]looks, tt.lists)
+		r, lists := rand.New(rand.NewPCG(1, 1)), make([]history, tt.lists)
 		for i := range lists {
 			for range tt.looks {
 				gap := tt.gap(r)
@@ -43,12 +43,12 @@ func TestEvenLooksGiveTheClosedForm(t *testing.T) {
 		n := rapid.IntRange(1, keptChanges).Draw(t, "looks")
 		x := rapid.IntRange(1, n).Draw(t, "changes")
 		gap := rapid.Float64Range(1, 1e5).Draw(t, "gap")
-		var l looks
+		var h history
 		for i := range n {
-			l.add(gap, i < x)
+			h.add(gap, i < x)
 		}
 		want := -math.Log((float64(n-x)+0.5)/(float64(n)+0.5)) / gap
-		if p := pool([]looks{l}); math.Abs(p.rate/want-1) > 1e-5 || p.looks != n || p.changes != x {
+		if p := pool([]history{h}); math.Abs(p.rate/want-1) > 1e-5 || p.intervals != n || p.changes != x {
 			t.Fatalf("%+v, want a rate of %g", p, want)
 		}
 	})
@@ -69,9 +69,9 @@ func TestBodiesAreComparedOnlyForwards(t *testing.T) {
 		{time.Minute + 2*time.Millisecond, 2, 2, 1}, // soon, but another body
 		{time.Hour, 1, 3, 2},
 	} {
-		l.observe(sighting{at(step.at).UnixNano(), step.body})
-		if n := l.looks.quiet().looks + l.looks.count; n != step.looks || l.looks.count != step.changes {
-			t.Errorf("step %d: %d looks, %d changes, want %+v", i, n, l.looks.count, step)
+		l.observe(observation{at(step.at).UnixNano(), step.body})
+		if n := l.history.quiet().intervals + l.history.count; n != step.looks || l.history.count != step.changes {
+			t.Errorf("step %d: %d looks, %d changes, want %+v", i, n, l.history.count, step)
 		}
 	}
 }
