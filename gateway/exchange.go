@@ -143,6 +143,7 @@ func (x *exchange) try(f func() bool) (mine bool, thrown error) {
 			thrown = http.ErrAbortHandler
 		default:
 			x.gateway.metrics.panics.Inc()
+			x.identify() // the front may not have done so yet
 			x.gateway.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 			thrown = fmt.Errorf("panic: %v", value)
 		}

@@ -235,8 +235,8 @@ func TestPanics(t *testing.T) {
 				synctest.Wait()
 				text := s.logs.Take()
 				for _, want := range []string{`"panic":"boom"`, "_test.go", `"msg":"request"`, `"status":500`, `"error_code":"internal_error","cause":"panic: boom"`} {
-					if !strings.Contains(text, want) || strings.Count(text, "\n") != 2 {
-						t.Fatalf("lane %v, %s: no %q in, or not two records:\n%s", lane, place, want, text)
+					if !strings.Contains(text, want) || strings.Count(text, "\n") != 2 || requestIDs(text) != 1 {
+						t.Fatalf("lane %v, %s: no %q in, or not two records of one request:\n%s", lane, place, want, text)
 					}
 				}
 				at = ""
@@ -253,6 +253,17 @@ func TestPanics(t *testing.T) {
 			})
 		}
 	}
+}
+
+// requestIDs is how many requests the records are of.
+func requestIDs(records string) int {
+	ids := map[string]bool{}
+	for line := range strings.Lines(records) {
+		_, rest, _ := strings.Cut(line, `"request_id":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		ids[id] = true
+	}
+	return len(ids)
 }
 
 // everySecond records every second trace, and counts how often it is asked.
@@ -336,7 +347,7 @@ func TestStrangersAreIdleForShorter(t *testing.T) {
 }
 
 // Where as many connections are open as may be, idle ones give way: those of strangers, and
-// of these the one that has been idle for longest.
+// of these the one that has been idle for longest. Of known callers no more do than must.
 func TestStrangersGiveWay(t *testing.T) {
 	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
 		s.listener.SetMax(3)
@@ -352,8 +363,24 @@ func TestStrangersGiveWay(t *testing.T) {
 		for _, one := range strangers[len(strangers)-2:] {
 			one.get("nobody", buyersList)
 		}
+
+		s.listener.SetMax(2 * evictShare)
+		known := []*caller{c}
+		for len(known) < 2*evictShare-1 {
+			known = append(known, s.call(t))
+			known[len(known)-1].get("acme", buyersList)
+		}
+		time.Sleep(2 * time.Second)
+		s.call(t)
+		s.call(t).get("nobody", buyersList)
+		for _, one := range known {
+			one.get("acme", buyersList)
+		}
 	})
 }
+
+// evictShare is as the front's.
+const evictShare = 64
 
 // Over HTTP/2, too, which is net/http's from the first byte.
 func TestStrangersOverHTTP2(t *testing.T) {

@@ -159,7 +159,7 @@ func (c *Conn) setIdle() {
 
 // evict closes the connection if it is still idle, or busy, since then.
 func (c *Conn) evict(since int64) bool {
-	return c.since.CompareAndSwap(since, evicted) && c.Close() == nil
+	return since != evicted && c.since.CompareAndSwap(since, evicted) && c.Close() == nil
 }
 
 // Close closes the socket and removes the connection from its listener's table.

@@ -29,9 +29,6 @@ const (
 	// evictAfter is how long a connection on which a caller has authenticated must
 	// have been idle before it may be closed to make room.
 	evictAfter = time.Second
-	// busyAfter is how long a stranger's connection must have been busy before more of its
-	// sort are closed than one.
-	busyAfter = 100 * time.Millisecond
 	// searchAgain is the shortest time between a search that found no connection to
 	// close and the next one.
 	searchAgain = 10 * time.Millisecond
@@ -277,51 +274,33 @@ func (l *Listener) admit(c net.Conn, now time.Time) *Conn {
 	return conn
 }
 
-// Sorts of connections that may be closed to make room, in the order in which they are.
-const (
-	idleStranger = iota // nobody has authenticated on it
-	busyStranger
-	idleKnown
-)
-
 // candidate is a connection that may be closed to make room.
 type candidate struct {
-	conn  *Conn
-	sort  int
-	since int64 // see Conn
-	age   time.Duration
-}
-
-// candidate is false for a connection that may not be closed.
-func (c *Conn) candidate(now time.Time) (candidate, bool) {
-	since, known := c.since.Load(), c.authenticated.Load() != 0
-	switch {
-	case since < 0:
-		return candidate{c, busyStranger, since, time.Duration(now.UnixNano() + since)}, !known && since != evicted
-	case known:
-		age := time.Duration(now.UnixNano() - since)
-		return candidate{c, idleKnown, since, age}, age >= evictAfter
-	}
-	return candidate{c, idleStranger, since, time.Duration(now.UnixNano() - since)}, true
+	conn      *Conn
+	since, at int64 // see Conn; at says nothing of idle and busy
 }
 
 // makeRoom says whether one more connection may be open. Where the limit is reached it
-// closes others: those on which nobody has authenticated, idle ones before those with a
-// request under way, and then idle ones of known callers; of each sort those that have
-// been so for longest. Whoever is slow at anything gives way, so that a caller
-// who sends its request at once stays, however many connections strangers open.
+// closes others: those on which nobody has authenticated, whether a request is under way or
+// not, and only where these are too few idle ones of known callers; of both those that have
+// been so for longest. Whoever is slow at anything gives way, so that a caller who sends its
+// request at once stays, however many connections strangers open.
 func (l *Listener) makeRoom(now time.Time) bool {
-	var all []candidate
+	var strangers, known []candidate
 	l.mu.Lock()
 	limit, open := int(l.max.Load()), len(l.conns)
 	full := limit > 0 && open >= limit
 	if full && now.Sub(l.allBusy) >= searchAgain {
 		for c := range l.conns {
-			if one, ok := c.candidate(now); ok {
-				all = append(all, one)
+			since := c.since.Load()
+			one := candidate{c, since, max(since, -since)}
+			if c.authenticated.Load() == 0 {
+				strangers = append(strangers, one)
+			} else if since > 0 && now.UnixNano()-since >= int64(evictAfter) {
+				known = append(known, one)
 			}
 		}
-		if len(all) == 0 {
+		if len(strangers)+len(known) == 0 {
 			l.allBusy = now
 		}
 	}
@@ -329,14 +308,14 @@ func (l *Listener) makeRoom(now time.Time) bool {
 	if !full {
 		return true
 	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(a.sort, b.sort), cmp.Compare(b.age, a.age))
-	})
-	room, needed := false, open-limit+1
-	for i, one := range all[:min(len(all), needed+limit/evictShare)] {
-		if i >= needed && (one.sort == idleKnown || one.sort == busyStranger && one.age < busyAfter) {
-			break // there is room without it
-		}
+	byAge := func(a, b candidate) int { return cmp.Compare(a.at, b.at) }
+	slices.SortFunc(strangers, byAge)
+	slices.SortFunc(known, byAge)
+	needed := open - limit + 1
+	strangers = strangers[:min(len(strangers), needed+limit/evictShare)]
+	known = known[:min(len(known), max(0, needed-len(strangers)))]
+	room := false
+	for _, one := range slices.Concat(strangers, known) {
 		if one.conn.evict(one.since) {
 			l.evicted.Inc()
 			room = true

@@ -118,6 +118,7 @@ type program struct {
 	public, ops *pipes
 	key         string
 	secure      bool
+	logs        testkit.Log
 }
 
 const (
@@ -154,7 +155,7 @@ func startProgram(t *testing.T, secure bool) *program {
 	system := newPipes()
 	server := &http.Server{Handler: legacy.New(legacy.Options{})}
 	go func() { _ = server.Serve(system) }()
-	p.App, err = New(loaded.Config, Listeners{p.public, p.ops}, Options{Logger: slog.New(slog.DiscardHandler), Dial: system.dial, PollFiles: time.Hour})
+	p.App, err = New(loaded.Config, Listeners{p.public, p.ops}, Options{Logger: slog.New(slog.NewJSONHandler(&p.logs, nil)), Dial: system.dial, PollFiles: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,10 +187,11 @@ type knownCaller struct {
 	*http.Transport
 	url, token string
 	dials      int
+	dialed     func() // comes after the connection, and before anything is sent
 }
 
 func (p *program) caller(listener string) *knownCaller {
-	c := &knownCaller{url: "http://127.0.0.1/ops/config", token: opsToken}
+	c := &knownCaller{url: "http://127.0.0.1/ops/config", token: opsToken, dialed: func() {}}
 	dial := p.ops.dial
 	if listener == "public" {
 		c.url, c.token, dial = map[bool]string{true: "https", false: "http"}[p.secure]+"://127.0.0.1/api/v1/buyer/inquiries", p.key, p.public.dial
@@ -197,7 +199,9 @@ func (p *program) caller(listener string) *knownCaller {
 	c.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c.dials++
-			return dial(ctx, network, address)
+			conn, err := dial(ctx, network, address)
+			c.dialed()
+			return conn, err
 		}}
 	return c
 }
@@ -220,22 +224,32 @@ func (c *knownCaller) ask() error {
 // slowly begins what a stranger does on a connection, and stops in the middle. Where it is slow
 // to read an answer it reads nothing, else all; "window" reads all, but has no room for a
 // body.
-func slowly(c net.Conn, protocol, at string) {
+func slowly(t *testing.T, c net.Conn, protocol, at string) {
+	spoken, secure := strings.CutSuffix(protocol, " over TLS")
+	if secure && at != "connect" && at != "handshake" {
+		over := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{strings.ToLower(spoken)}}) //nolint:gosec // a test
+		if err := over.Handshake(); err != nil {
+			t.Fatal(err)
+		}
+		c = over
+	}
 	write := func(text string) { _, _ = io.WriteString(c, text) }
 	if at != "answer" {
 		defer func() { go func() { _, _ = io.Copy(io.Discard, c) }() }()
 	}
-	if at == "connect" {
+	switch {
+	case at == "connect":
 		return
-	}
-	if protocol == "HTTP/1.1" {
+	case at == "handshake" && secure:
+		write("\x16\x03\x01\x02\x00\x01") // of TLS: a ClientHello begins
+		return
+	case spoken == "HTTP/1.1":
 		write(map[string]string{
 			"handshake": "GET", "head": "GET /nowhere HTTP/1.1\r\nHost:", "body": "POST /nowhere HTTP/1.1\r\nHost: gateway\r\nContent-Length: 5\r\n\r\n",
 			"answer": "GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 		}[at])
 		return
-	}
-	if at == "handshake" {
+	case at == "handshake":
 		write(http2.ClientPreface[:20])
 		return
 	}
@@ -260,58 +274,58 @@ func slowly(c net.Conn, protocol, at string) {
 
 // Whoever has no key may be slow at anything: callers with one are answered on the connections that
 // they have and on new ones, the probes are, no more connections are open than may be,
-// and soon none of the strangers is left.
+// the log stays short, and soon none of the strangers is left.
 func TestSlowStrangers(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // what it starts must not belong to a bubble
-	for listener, protocols := range map[string][]string{
-		"public": {"HTTP/1.1", "h2c", "HTTP/1.1 over TLS", "h2 over TLS"}, "ops": {"HTTP/1.1", "h2c"},
+	columns := [...]string{"public/HTTP/1.1", "public/HTTP/1.1 over TLS", "public/h2c", "public/h2 over TLS", "ops/HTTP/1.1", "ops/h2c"}
+	for at, seconds := range map[string][len(columns)]int{ // after which none is left; -1: it cannot be
+		"connect":   {5, 5, 5, 5, 5, 5},
+		"handshake": {5, 5, 5, 5, 5, 0},
+		"head":      {5, 5, 10, 10, 5, 0},
+		"body":      {1, 1, 12, 12, 10, 0},
+		"answer":    {2, 7, 10, 15, 10, 10},
+		"window":    {-1, -1, 12, 12, -1, 0},
 	} {
-		for _, protocol := range protocols {
-			for _, at := range []string{"connect", "handshake", "head", "body", "answer", "window"} {
-				if at == "window" && strings.HasPrefix(protocol, "HTTP/1.1") {
-					continue
-				}
-				t.Run(listener+"/"+protocol+"/"+at, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) { slowStrangers(t, listener, protocol, at) })
-				})
+		for i, left := range seconds {
+			if left < 0 {
+				continue
 			}
+			t.Run(columns[i]+"/"+at, func(t *testing.T) {
+				listener, protocol, _ := strings.Cut(columns[i], "/")
+				synctest.Test(t, func(t *testing.T) { slowStrangers(t, listener, protocol, at, time.Duration(left)*time.Second) })
+			})
 		}
 	}
 }
 
-func slowStrangers(t *testing.T, listener, protocol, at string) {
-	spoken, secure := strings.CutSuffix(protocol, " over TLS")
-	p := startProgram(t, secure)
+func slowStrangers(t *testing.T, listener, protocol, at string, left time.Duration) {
+	p := startProgram(t, strings.HasSuffix(protocol, "TLS"))
 	network, most := p.ops, maxOpsConnections
 	if listener == "public" {
 		network, most = p.public, maxPublic
 	}
-	known := []*knownCaller{p.caller(listener), p.caller(listener)}
-	defer func() {
-		for _, c := range known {
-			c.CloseIdleConnections()
+	come := func(strangers int) {
+		for range strangers {
+			c, err := network.dial(t.Context(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			slowly(t, c, protocol, at)
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
 		}
-	}()
+	}
+	known := []*knownCaller{p.caller(listener), p.caller(listener)}
+	for _, c := range known {
+		defer c.CloseIdleConnections()
+	}
 	if err := known[0].ask(); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)
-	for range most + 8 {
-		c, err := network.dial(t.Context(), "", "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if secure && at != "connect" && at != "handshake" {
-			over := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{strings.ToLower(spoken)}}) //nolint:gosec // a test
-			if err := over.Handshake(); err != nil {
-				t.Fatal(err)
-			}
-			c = over
-		}
-		slowly(c, spoken, at)
-		synctest.Wait()
-	}
+	come(most + 8)
+	known[1].dialed = func() { come(2) } // before it asks
 	for i, name := range []string{"an open", "a new"} {
 		if err := known[i].ask(); err != nil || known[i].dials != 1 {
 			t.Errorf("a known caller on %s connection, opened %d times: %v", name, known[i].dials, err)
@@ -326,8 +340,12 @@ func slowStrangers(t *testing.T, listener, protocol, at string) {
 	if n := p.connections(t, listener); n > most {
 		t.Errorf("%d connections are open", n)
 	}
-	time.Sleep(15 * time.Second)
+	time.Sleep(left)
+	synctest.Wait()
 	if n := p.connections(t, listener); n != len(known) {
 		t.Errorf("%d connections are open later, want those of %d known callers", n, len(known))
+	}
+	if n := strings.Count(p.logs.String(), `"level":"WARN"`); n > refusalRecords {
+		t.Errorf("%d warnings:\n%s", n, p.logs.String())
 	}
 }
