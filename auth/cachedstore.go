@@ -64,8 +64,7 @@ type Known struct {
 	bad  localcache.Cache[Digest, *time.Time] // until when; a pointer as in good: one instance of otter is compiled for both
 
 	mu         sync.Mutex
-	generation uint64       // raised by each Forget: what was asked before is not stored
-	owner      *CachedStore // the newest store: what others are answered is not stored
+	generation uint64 // raised by each Forget: what was asked before is not stored
 
 	version atomic.Int64 // see Version
 }
@@ -104,7 +103,7 @@ const forgotten = -1
 // A key in use is looked up again in the background when half of its time is over. So it has
 // half of its time left when the remote store goes away, and a change there is seen sooner. The
 // keys that an earlier store of the same source has confirmed are good for their time, too, and
-// are looked up again at their next use. What the earlier store still finds out is not stored.
+// are looked up again at their next use. What it was asked before is not stored.
 type CachedStore struct {
 	name    string
 	ask     Lookup
@@ -137,9 +136,6 @@ func NewCachedStore(name string, ask Lookup, p CachePolicy, opts Options) *Cache
 		s.known = NewKnown()
 	}
 	s.known.good.SetMaximum(uint64(p.MaxKeys))
-	s.known.mu.Lock()
-	s.known.owner = s
-	s.known.mu.Unlock()
 	s.known.bad.InvalidateAll()
 	s.known.change(func(e *entry) {
 		if due := e.due.Load(); due != forgotten {
@@ -320,7 +316,7 @@ func (s *CachedStore) store(d Digest, g *Grant, err error, asked time.Time, gene
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case k.generation != generation || k.owner != s:
+	case k.generation != generation:
 	case err == nil:
 		e := &entry{grant: g, asked: asked}
 		e.due.Store(int64(s.policy.TTL / 2))

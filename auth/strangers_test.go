@@ -141,20 +141,28 @@ func TestWhoeverGuesses(t *testing.T) {
 						t.Errorf("%s: %d, want %v", what, got, want)
 					}
 				}
-				want("at first", s.gets("198.51.100.1", "good-in-use"), ok)
-				want("at first", s.gets("198.51.100.1", "good-not-in-use"), ok)
+				known := func(key string) {
+					t.Helper()
+					begin := time.Now()
+					want(key, s.gets("198.51.100.1", key), ok)
+					if waited := time.Since(begin); waited > 0 {
+						t.Errorf("%s waits for %v", key, waited)
+					}
+				}
+				known("good-in-use")
+				known("good-past-its-time")
 				var wg sync.WaitGroup
 				for second := range 13 { // a key counts for 10 s
 					for i := range 300 {
 						wg.Go(func() { s.gets(guesser(i), fmt.Sprint("guess-", second, "-", i)) })
 					}
 					time.Sleep(100 * time.Millisecond)
-					want("a known key in use", s.gets("198.51.100.1", "good-in-use"), ok)
+					known("good-in-use")
 					want("a new key of another address", s.gets("198.51.100.2", fmt.Sprint("good-", second)), tt.other)
 					want("a new key of the same address", s.gets("192.0.2.1", fmt.Sprint("good-same-", second)), tt.same)
 					want("at its second try", s.gets("192.0.2.1", fmt.Sprint("good-same-", second)), tt.tryTwo)
 					if second == 12 {
-						want("a known key past its time", s.gets("198.51.100.1", "good-not-in-use"), ok)
+						known("good-past-its-time")
 					}
 					time.Sleep(900 * time.Millisecond)
 				}
@@ -171,36 +179,43 @@ func TestWhoeverGuesses(t *testing.T) {
 }
 
 // A good key that the node does not know gets 503 while its store is away, and is good as soon as
-// the store is back, whatever its address has sent before.
+// the store is back, whatever its address has sent before. Where that has not guessed, so are then many at once.
 func TestANewKeyWhileItsStoreIsAway(t *testing.T) {
 	for _, guesses := range []int{0, 49, 50, 300} {
-		synctest.Test(t, func(t *testing.T) {
-			s := newAuthorizationServer(t, inactive)
-			s.gets("198.51.100.1", "good-known")
-			for i := range guesses {
-				s.gets("192.0.2.1", fmt.Sprint("guess", i))
-			}
-			s.away.Store(true)
-			time.Sleep(6 * time.Second)
-			for i := range 50 { // guesses that go on, and a known key that is due
-				s.gets("192.0.2.1", fmt.Sprint("guess-more-", i))
-			}
-			s.gets("198.51.100.1", "good-known")
-			synctest.Wait()
-			for i := range 300 {
-				if got := s.gets("192.0.2.1", fmt.Sprint("good", i%3)); got != http.StatusServiceUnavailable {
-					t.Fatalf("after %d guesses, request %d while the store is away: %d", guesses, i, got)
+		for _, more := range []int{0, 50} { // of them after the store went away
+			synctest.Test(t, func(t *testing.T) {
+				s := newAuthorizationServer(t, inactive)
+				s.gets("198.51.100.1", "good-known")
+				time.Sleep(6 * time.Second) // so that it is due
+				for i := range guesses + more {
+					s.away.Store(i >= guesses)
+					s.gets("192.0.2.1", fmt.Sprint("guess", i))
 				}
-				time.Sleep(20 * time.Millisecond)
-			}
-			s.away.Store(false)
-			time.Sleep(time.Second)
-			for i := range 100 {
-				if got := s.gets("192.0.2.1", fmt.Sprint("good", i)); got != http.StatusOK {
-					t.Fatalf("after %d guesses, key %d with the store back: %d", guesses, i, got)
+				s.away.Store(true)
+				s.gets("198.51.100.1", "good-known")
+				synctest.Wait()
+				for i := range 300 {
+					if got := s.gets("192.0.2.1", fmt.Sprint("good", i%3)); got != http.StatusServiceUnavailable {
+						t.Fatalf("after %d guesses and %d more, request %d while the store is away: %d", guesses, more, i, got)
+					}
+					time.Sleep(20 * time.Millisecond)
 				}
-			}
-		})
+				s.away.Store(false)
+				time.Sleep(time.Second)
+				gets := func(i int) {
+					if got := s.gets("192.0.2.1", fmt.Sprint("good", i)); got != http.StatusOK {
+						t.Errorf("after %d guesses and %d more, key %d with the store back: %d", guesses, more, i, got)
+					}
+				}
+				for i := range 100 {
+					gets(i)
+				}
+				for i := 100; i < 150 && guesses+more == 0; i++ {
+					go gets(i)
+				}
+				synctest.Wait()
+			})
+		}
 	}
 }
 

@@ -148,20 +148,21 @@ func (r *records) read(ctx context.Context, names auth.Names) (all cells, l auth
 	return append(all, rest...), l, nil
 }
 
-// whole is false where all keys or accounts are gone although the index has ids of keys. A record
-// that is added would make a new hash, and all others would look as if they never were.
+// whole is false where all accounts are gone although there have been changes, or all keys although
+// the index has their ids. A record that is added would make a new hash, and all others would
+// look as if they never were. With a new pepper there are keys of the other sort only.
 func (r *records) whole(ctx context.Context) (bool, error) {
-	var found [3]*redis.IntCmd
+	var version, ids, keys, accounts *redis.IntCmd
 	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, hash := range []string{r.keys.ids(), r.keys.keys(), r.keys.accounts()} {
-			found[i] = p.Exists(ctx, hash)
-		}
+		version, ids = p.Exists(ctx, r.keys.version()), p.Exists(ctx, r.keys.ids())
+		keys = p.Exists(ctx, names{r.keys.prefix, auth.FieldSHA256}.keys(), names{r.keys.prefix, auth.FieldHMAC}.keys())
+		accounts = p.Exists(ctx, r.keys.accounts())
 		return nil
 	})
 	if err != nil {
 		return false, redisError(err)
 	}
-	return found[0].Val() == 0 || found[1].Val()+found[2].Val() == 2, nil
+	return accounts.Val() >= max(version.Val(), ids.Val()) && keys.Val() >= ids.Val(), nil
 }
 
 // plan gives the cells that a change changes, and the pairs of its message.

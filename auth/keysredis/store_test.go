@@ -239,9 +239,9 @@ func TestEvictedHashes(t *testing.T) {
 		{[]string{"accounts"}, unavailable, unknown, unavailable, true},
 		{[]string{"ids"}, good, unknown, good, false},
 		{[]string{"sha256", "accounts"}, unavailable, unavailable, unavailable, false},
-		{[]string{"sha256", "accounts", "ids"}, unavailable, unavailable, good, false}, // as a new store
+		{[]string{"sha256", "accounts", "ids"}, unavailable, unavailable, unavailable, false},
 		{[]string{"version"}, good, unavailable, good, true},
-		{[]string{"sha256", "accounts", "ids", "version"}, unavailable, unavailable, good, false},
+		{[]string{"sha256", "accounts", "ids", "version"}, unavailable, unavailable, good, false}, // as a new store
 	} {
 		f := newFleet(t, time.Hour)
 		for _, name := range tt.gone {

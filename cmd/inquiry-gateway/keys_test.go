@@ -251,8 +251,9 @@ func TestKeysInARedisThatEvicts(t *testing.T) {
 	}
 	p.eventually("all changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 3 })
 	p.comesToGet(http.StatusOK, buyerList, "k1")
-	for gone, id := range map[string]string{"accounts": "k2", "sha256": "k3"} {
-		if got := server.Do("DEL", "iq:{auth}:"+gone); got != ":1" {
+	for _, gone := range [][]string{{"accounts", "k2"}, {"sha256", "k3"}, {"ids", "k3"}} {
+		hash, id := gone[0], gone[1]
+		if got := server.Do("DEL", "iq:{auth}:"+hash); got != ":1" {
 			t.Fatal(got)
 		}
 		p.gets(http.StatusServiceUnavailable, buyerList, id)
