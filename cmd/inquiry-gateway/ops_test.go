@@ -211,7 +211,8 @@ func TestWordsOfFilters(t *testing.T) {
 		t.Error("the page does not offer the words of status")
 	}
 	a := p.get(buyerList+"?status=pendign", "buyer")
-	if a.status != http.StatusOK || string(a.body) != `{"data":[],"meta":{},"errors":[]}` || p.system.Requests().Buyer != 0 {
-		t.Errorf("an unknown word: %d %s", a.status, a.body)
+	if status := a.header.Get("Cache-Status"); a.status != http.StatusOK || string(a.body) != `{"data":[],"meta":{},"errors":[]}` ||
+		p.system.Requests().Buyer != 0 || status != "inquiry-gateway; detail=impossible" {
+		t.Errorf("an unknown word: %d %s, %s", a.status, a.body, status)
 	}
 }

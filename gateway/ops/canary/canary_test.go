@@ -203,6 +203,10 @@ func TestRounds(t *testing.T) {
 		if n := s.counted("seller", CrossRead, OK); n < 18 || n > 23 {
 			t.Errorf("%v rounds in ten minutes", n)
 		}
+		// Of each kind two lists, each with the tag of the other, and three that are refused.
+		if asked := float64(s.fake.asked); asked != 7*(s.counted("seller", CrossRead, OK)+s.counted("buyer", CrossRead, OK)) {
+			t.Errorf("%v requests in all", asked)
+		}
 		if refused := testutil.ToFloat64(s.refused); refused != 2*(s.counted("seller", Access, OK)+s.counted("buyer", Access, OK)) {
 			t.Errorf("%v requests without a good key are said to have been made", refused)
 		}
