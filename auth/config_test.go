@@ -69,12 +69,9 @@ func TestConfigValidate(t *testing.T) {
 	}
 	for name, tt := range tests {
 		var got []string
-		if joined, ok := tt.cfg.Validate().(interface{ Unwrap() []error }); ok {
-			for _, err := range joined.Unwrap() {
-				if problem, ok := errors.AsType[*setting.Error](err); ok {
-					got = append(got, problem.Field())
-				}
-			}
+		problems, _ := errors.AsType[setting.Problems](tt.cfg.Validate())
+		for _, p := range problems {
+			got = append(got, p.Key)
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: problems with %q, want %q", name, got, tt.want)

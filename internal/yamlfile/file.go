@@ -12,22 +12,30 @@ import (
 	"path/filepath"
 	"reflect"
 	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"inquiry-gateway/internal/setting"
 )
 
 // File is one file on its way into Go values. Everything it finds wrong goes into its
 // report; callers go on after a problem, so that the writer of the file hears of all of
 // them at once.
 type File struct {
-	*report
+	*builder
 	Path string      // absolute
 	Info fs.FileInfo // as it was just before it was read; nil: it could not be
 	Root *Value      // nil if the file could not be read at all
 }
 
+func newFile(name string) *File {
+	return &File{builder: &builder{report: &report{file: name}}, Path: name}
+}
+
 // Open reads the file at path. Variables such as ${NAME} are looked up in env; without it
 // they stay as they are written.
 func Open(path string, env func(string) (string, bool)) *File {
-	doc := &File{report: &report{file: path}, Path: path}
+	doc := newFile(path)
 	if abs, err := filepath.Abs(path); err == nil {
 		doc.Path = abs
 	}
@@ -39,13 +47,13 @@ func Open(path string, env func(string) (string, bool)) *File {
 
 // Parse reads a text as the file of that name.
 func Parse(name, text string, env func(string) (string, bool)) *File {
-	doc := &File{report: &report{file: name}, Path: name}
+	doc := newFile(name)
 	doc.read([]byte(text), nil, env)
 	return doc
 }
 
 // Decode reads a text into a variable, whose pointer it gets, over the defaults that it
-// already holds. The error is a Problems.
+// already holds. The error is a setting.Problems.
 func Decode(text string, into any) error {
 	doc := Parse("yaml", text, nil)
 	doc.Decode(into)
@@ -61,9 +69,33 @@ func (doc *File) read(data []byte, err error, env func(string) (string, bool)) {
 		doc.add(position{}, "", "%v", err)
 		return
 	}
-	if body := doc.parse(data); body != nil {
-		doc.Root = (&builder{report: doc.report, env: env, anchors: map[string]*Value{}}).build(body, "")
+	doc.env = env
+	if body := doc.parse(data, 0); body != nil {
+		doc.Root = doc.build(body, "")
 	}
+}
+
+// Extend reads more items of the list at a key of the document: those of a list that stands in
+// the file after so many lines, where the document itself has nothing. It returns how many they
+// are. So a large file can be read in parts: the parser takes a hundred times the size of its text.
+func (doc *File) Extend(key, text string, before int) (items int) {
+	data, err := cleanSource([]byte(text))
+	if err != nil {
+		doc.add(position{before + 1, 1}, key, "%v", err)
+		return 0
+	}
+	body, ok := doc.parse(data, before).(*ast.SequenceNode)
+	list := doc.Root.Child(key)
+	if !ok || list == nil || list.Kind == Scalar || list.Kind == Section || list.Kind == List && before <= list.at.line {
+		return 0
+	}
+	if list.Kind == Null {
+		*list = Value{Kind: List, at: placeOf(body.Start)}
+	}
+	for _, one := range body.Values {
+		list.Items = append(list.Items, doc.build(one, Item(key, len(list.Items))))
+	}
+	return len(body.Values)
 }
 
 // Decode decodes the whole document over the defaults that a variable, whose pointer it
@@ -79,7 +111,20 @@ func (doc *File) Wrong(key, format string, args ...any) {
 		return
 	}
 	at, _ := doc.Root.locate(key)
-	doc.problems = append(doc.problems, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
+	doc.note(at, key, doc.hidden(fmt.Sprintf(format, args...)))
+}
+
+// WrongAt reports what is wrong with what stands in a line, from 1, or with the file as a whole, 0.
+func (doc *File) WrongAt(line int, key, format string, args ...any) {
+	if !doc.Follows(key) {
+		doc.add(position{line, 1}, key, format, args...)
+	}
+}
+
+// Line is where a key stands in the file, or its nearest parent, from 1.
+func (doc *File) Line(key string) int {
+	at, _ := doc.Root.locate(key)
+	return at.line
 }
 
 // Warn notes what may be meant and is doubtful.
@@ -88,18 +133,15 @@ func (doc *File) Warn(key, format string, args ...any) {
 	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
-// Invalid reports the errors that a section's own Validate gave. Each names
-// its key, relative to the section, by a method Field.
+// Invalid reports what a section's own Validate found, a setting.Problems with keys relative to
+// the section, or says of the section what else went wrong.
 func (doc *File) Invalid(section string, err error) {
-	for _, one := range flatten(err) {
-		key := section
-		if named, ok := errors.AsType[interface {
-			error
-			Field() string
-		}](one); ok {
-			key = joinField(section, named.Field())
-		}
-		doc.Wrong(key, "%v", one)
+	problems, ok := errors.AsType[setting.Problems](err)
+	if !ok && err != nil {
+		problems.Add("", "%v", err)
+	}
+	for _, one := range problems {
+		doc.Wrong(joinField(section, one.Key), "%s", one.Message)
 	}
 }
 
@@ -110,22 +152,6 @@ func joinField(section, field string) string {
 		return section + field
 	}
 	return section + "." + field
-}
-
-// flatten takes joined errors apart.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, one := range joined.Unwrap() {
-		all = append(all, flatten(one)...)
-	}
-	return all
 }
 
 // Has tells whether the file itself says something at key, a default aside.

@@ -35,10 +35,8 @@ func compile(t testing.TB, text string) (plan Plan, wrong map[string]string) {
 		plan.Trust(in.Trust)
 	}
 	wrong = map[string]string{}
-	if joined, ok := problems.Err().(interface{ Unwrap() []error }); ok {
-		for _, one := range joined.Unwrap() {
-			wrong[strings.TrimPrefix(one.(*setting.Error).Field(), ".")] += one.Error()
-		}
+	for _, one := range problems {
+		wrong[strings.TrimPrefix(one.Key, ".")] += one.Message
 	}
 	return plan, wrong
 }
