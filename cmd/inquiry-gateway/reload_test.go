@@ -96,7 +96,7 @@ func TestReloadWithABadKeysFile(t *testing.T) {
 	good := p.read("keys.yaml")
 	p.write("other.yaml", good)
 	for state, said := range map[string]string{
-		"missing": "does not exist", "": "is empty", "keys: nonsense\n": "keys: must be a list", good + strings.Repeat("# \n", keysfile.MaxSize/3): "is larger than",
+		"missing": "does not exist", "": "is empty", "keys: nonsense\n": "keys: wants a list", good + strings.Repeat("# \n", keysfile.MaxSize/3): "is larger than",
 	} {
 		name := state[:min(len(state), 10)]
 		for _, change := range [][]string{
