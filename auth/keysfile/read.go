@@ -66,7 +66,7 @@ type lineRange struct{ first, end int }
 
 const byRecord = "write each record in a line of its own, as in `  - {id: k1, ...}`"
 
-// decode reads a keys file strictly. The error is a [setting.Problems]; name is only used in it.
+// decode reads a keys file strictly. The error is a setting.Problems; name is only used in it.
 func decode(name string, data []byte, h auth.Hasher) (*document, error) {
 	lines := bytes.SplitAfter(bytes.TrimPrefix(data, []byte(byteOrderMark)), []byte("\n"))
 	rest, sections := split(lines)

@@ -32,8 +32,10 @@ func (c Comments) of(owner reflect.Type, f yamlfile.Field) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// hasKeys tells whether a type has keys of its own.
-func hasKeys(t reflect.Type) bool { return t.Kind() == reflect.Struct && len(yamlfile.FieldsOf(t)) > 0 }
+// hasKeys tells whether a type is a section, with keys of its own or with none.
+func hasKeys(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && (len(yamlfile.FieldsOf(t)) > 0 || t.NumField() == 0)
+}
 
 // below gives the section that a key holds, itself or in a list or mapping, with its defaults.
 func below(v reflect.Value) reflect.Value {
