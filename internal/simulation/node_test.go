@@ -16,6 +16,7 @@ import (
 const (
 	requestTimeout  = 3 * time.Second
 	upstreamTimeout = time.Second
+	redisTimeout    = 100 * time.Millisecond
 	jitter          = 0.1
 )
 
