@@ -242,18 +242,8 @@ func (d *draw) redisIsBad() func() {
 // redisIsFar makes a round trip to Redis take a part of redis.timeout. A new connection takes
 // two, and one more for the call that it is for.
 func (d *draw) redisIsFar(part float64) func() {
-	slow := condition{slow: time.Duration(part * float64(redisTimeout))}
-	var ends []func()
-	for _, n := range d.env.nodes {
-		other := *d
-		other.node = n
-		ends = append(ends, other.way("redis", slow, condition{}))
-	}
-	return func() {
-		for _, end := range ends {
-			end()
-		}
-	}
+	d.env.net.move("redis", time.Duration(part*float64(redisTimeout)))
+	return func() { d.env.net.move("redis", 0) }
 }
 
 func (d *draw) messagesAreLost() func() {
