@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -140,8 +141,13 @@ func (s *system) run(input, script string) string {
 	return out.String()
 }
 
-// tail is the end of what a program printed.
-func tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
+// tail is how what a program printed begins, where Ruby says what is wrong, and how it ends.
+func tail(text []byte) []byte {
+	if len(text) > 3000 {
+		return slices.Concat(text[:1000], []byte("\n...\n"), text[len(text)-2000:])
+	}
+	return text
+}
 
 // file writes one of the system's files.
 func (s *system) file(name, text string) {

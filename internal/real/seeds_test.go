@@ -69,7 +69,7 @@ const many = 160
 func seeds() []*inquiry {
 	all := make([]*inquiry, many+16)
 	for n := range all {
-		i := &inquiry{Customer: accounts[0], Vendor: accounts[0], State: n % 4, Category: n / 4 % 4}
+		i := &inquiry{Customer: accounts[0], Vendor: accounts[0], State: n % 4, Category: n / 4 % 4, Replies: []reply{}}
 		if n >= many {
 			i.Customer, i.Vendor = accounts[1+n%3], accounts[n/3%4]
 		} else if n%20 == 7 {
