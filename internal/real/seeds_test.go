@@ -65,7 +65,8 @@ var times = []string{
 // many is how many inquiries the first account has.
 const many = 160
 
-// seeds are the inquiries of all accounts, in the order in which they are made.
+// seeds are the inquiries of all accounts, in the order in which they are made: by their times, so that a system that
+// sorts by its ids sorts by these, too.
 func seeds() []*inquiry {
 	all := make([]*inquiry, many+16)
 	for n := range all {
@@ -99,6 +100,11 @@ func seeds() []*inquiry {
 			i.Replies = append(i.Replies, r)
 		}
 		all[n] = i
+	}
+	slices.SortStableFunc(all, func(a, b *inquiry) int { return a.Created.Compare(b.Created) })
+	first := all[0] // before it there is none
+	for _, s := range []*string{&first.Title, &first.Content, &first.HTML} {
+		*s = quote(*s, "nothing", "{id}")
 	}
 	return all
 }
