@@ -224,3 +224,20 @@ func (s *system) ask(method, path, user, body string, headers ...string) gjson.R
 	}
 	return gjson.ParseBytes(answer)
 }
+
+// mariadb runs a database server of the system's own, without a password and reachable by its socket alone, with an
+// empty database.
+func (s *system) mariadb(name string) (socket string) {
+	s.t.Helper()
+	socket = filepath.Join(s.dir, "mariadb.sock")
+	s.run("", "mariadb-install-db --no-defaults --user=root --auth-root-authentication-method=normal --skip-test-db --datadir="+s.dir+"/mariadb")
+	p := testkit.Run(s.t, testkit.Program{Name: "mariadb", Path: "mariadbd", Dir: s.dir, Args: []string{
+		"--no-defaults", "--user=root", "--skip-grant-tables", "--skip-networking", "--socket=" + socket, "--datadir=" + s.dir + "/mariadb", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M",
+	}})
+	if err := p.Until(s.t.Context(), func() bool { // it takes connections a moment after it was started
+		return exec.CommandContext(s.t.Context(), "mariadb", "--no-defaults", "--socket="+socket, "-e", "CREATE DATABASE "+name+" CHARACTER SET utf8mb4").Run() == nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return socket
+}

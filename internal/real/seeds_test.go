@@ -95,7 +95,7 @@ func seeds() []*inquiry {
 			r := reply{Staff: m%2 == 0, Private: (n+m)%3 == 0, Created: i.Created.Add(time.Duration(m+1) * 30 * time.Minute)}
 			r.Content, r.HTML = text(n + m + 1)
 			if m%4 == 1 {
-				r.Content, r.HTML = r.Content+" ({id})", r.HTML+" ({id})"
+				r.Content, r.HTML = r.Content+" ({id})", strings.TrimSuffix(r.HTML, "</p>")+" ({id})</p>"
 			}
 			i.Replies = append(i.Replies, r)
 		}
