@@ -65,8 +65,9 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := regexp.MustCompile(`base_url: https?://[^/\s]+`)
-	s.file(g.config, base.ReplaceAllString(changed.Replace(string(text)), "base_url: http://"+s.addr))
+	_, port := s.hostPort()
+	config := regexp.MustCompile(`base_url: https?://[^/\s]+`).ReplaceAllString(changed.Replace(string(text)), "base_url: http://"+s.addr)
+	s.file(g.config, strings.ReplaceAll(config, "_support.443", "_support."+port)) // a cookie that is called by the port
 	s.file(filepath.Join(dir, "keys.yaml"), "accounts: []\nkeys: []\n")
 	g.secret(password)
 

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -116,17 +117,15 @@ func (s *system) debian(title, dependencies string) {
 	s.title = title + " " + s.run("", "dpkg-query -W -f '${Version}' "+title)
 }
 
-// unpack has the files of a package of Debian in a folder that stays, and its dependencies installed, without
-// what its own scripts would set up for the machine. A star ends the version. With own dependencies those of the
-// package do not count.
-func (s *system) unpack(name, dependencies string) (folder string) {
+// unpack has the files of a package of Debian in a folder that stays, without what its own scripts would set up for the
+// machine; a star ends the version. Its dependencies are installed, but for those that a pattern matches, and more.
+func (s *system) unpack(name, without, more string) (folder string) {
 	s.t.Helper()
 	folder = s.tools(name)
 	s.once(folder, "apt-get download -qq '"+name+"'\ndpkg-deb -x *.deb .")
-	if dependencies == "" {
-		dependencies = s.run("", "dpkg-deb -f "+folder+"/*.deb Depends")
-	}
-	s.run("", "../../.ci/packages '"+strings.TrimSpace(dependencies)+"'")
+	dependencies := strings.Split(strings.TrimSpace(s.run("", "dpkg-deb -f "+folder+"/*.deb Depends")), ", ")
+	dependencies = slices.DeleteFunc(dependencies, regexp.MustCompile("^("+without+")").MatchString)
+	s.run("", "../../.ci/packages '"+strings.Join(append(dependencies, more), ", ")+"'")
 	s.title = strings.TrimSpace(s.run("", "dpkg-deb -W --showformat '${Package} ${Version}' "+folder+"/*.deb"))
 	return folder
 }

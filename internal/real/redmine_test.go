@@ -12,8 +12,7 @@ import (
 // TestRedmine asks Redmine for the buyers' lists in JSON, with the journal of each issue by a second request, and for the sellers' in XML.
 func TestRedmine(t *testing.T) {
 	s := newSystem(t)
-	folder := s.unpack("redmine=5.0.4*", "")
-	s.run("", "../../.ci/packages 'ruby-sqlite3, puma'")
+	folder := s.unpack("redmine=5.0.4*", "redmine-|dbconfig-|debconf", "ruby-sqlite3, puma")
 	// The package keeps what is an installation's own elsewhere on the machine.
 	home := s.dir + "/redmine"
 	const own = "/instances/default"

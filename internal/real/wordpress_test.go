@@ -10,7 +10,7 @@ import (
 // TestWordPress asks WordPress for a post type of its own, and for the comments of several posts at a time.
 func TestWordPress(t *testing.T) {
 	s := newSystem(t)
-	folder := s.unpack("wordpress=6.1.*", "php-cli, php-mysql, php-gd, php-xml, php-mbstring, php-curl, php-getid3, mariadb-server")
+	folder := s.unpack("wordpress=6.1.*", "apache2|libapache2|default-mysql|libjs-", "php-cli, php-xml, php-mbstring, php-curl, mariadb-server")
 	socket := s.mariadb("wordpress")
 	s.run("", "cp -r "+folder+"/usr/share/wordpress "+s.dir+"/site && mkdir "+s.dir+"/site/wp-content/mu-plugins && cp testdata/wordpress/support.php "+s.dir+"/site/wp-content/mu-plugins/")
 	s.file("site/wp-config.php", `<?php
