@@ -80,7 +80,7 @@ func (s *system) tools(name string) string {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	folder := filepath.Join(cache, "inquiry-gateway", "tools", strings.NewReplacer("@", "-", "/", "-", "*", "", "=", "-", ":", "-").Replace(name))
+	folder := filepath.Join(cache, "inquiry-gateway", "tools", strings.NewReplacer("@", "-", "/", "-", "*", "", "=", "-", ":", "-", " ", "-").Replace(name))
 	s.run("", "mkdir -p "+folder)
 	return folder
 }
