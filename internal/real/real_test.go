@@ -50,14 +50,15 @@ func TestMain(m *testing.M) {
 
 // system is one that runs on an address of loopback, with its files in a folder of the test.
 type system struct {
-	t       *testing.T
-	title   string // with the version, for the table
-	dir     string // its files, gone with the test
-	addr    string
-	command string // what runs it in dir, for a shell
-	ready   string // path that is answered, whatever the status, once it works
-	process *testkit.Process
-	began   time.Time
+	t        *testing.T
+	title    string // with the version, for the table
+	dir      string // its files, gone with the test
+	addr     string
+	command  string // what runs it in dir, for a shell
+	ready    string // path that is answered, whatever the status, once it works
+	unsorted bool   // it cannot list the newest first
+	process  *testkit.Process
+	began    time.Time
 
 	// Each in the system's own way: a new title for a title, and another password for the gateway's user.
 	retitle  func(old, title string)
@@ -117,16 +118,18 @@ func (s *system) debian(title, dependencies string) {
 	s.title = title + " " + s.run("", "dpkg-query -W -f '${Version}' "+title)
 }
 
-// unpack has the files of a package of Debian in a folder that stays, without what its own scripts would set up for the
-// machine; a star ends the version. Its dependencies are installed, but for those that a pattern matches, and more.
-func (s *system) unpack(name, without, more string) (folder string) {
+// unpack has the files of packages of Debian in a folder that stays, without what their own scripts would set up for the
+// machine; a star ends a version. What the first one depends on is installed, but for what a pattern matches, and more.
+func (s *system) unpack(names, without, more string) (folder string) {
 	s.t.Helper()
-	folder = s.tools(name)
-	s.once(folder, "apt-get download -qq '"+name+"'\ndpkg-deb -x *.deb .")
-	dependencies := strings.Split(strings.TrimSpace(s.run("", "dpkg-deb -f "+folder+"/*.deb Depends")), ", ")
+	folder = s.tools(names)
+	s.once(folder, "apt-get download -qq "+names+"\nfor f in *.deb; do dpkg-deb -x $f .; done")
+	name, _, _ := strings.Cut(names, "=")
+	first := folder + "/" + name + "_*.deb"
+	dependencies := strings.Split(strings.TrimSpace(s.run("", "dpkg-deb -f "+first+" Depends")), ", ")
 	dependencies = slices.DeleteFunc(dependencies, regexp.MustCompile("^("+without+")").MatchString)
 	s.run("", "../../.ci/packages '"+strings.Join(append(dependencies, more), ", ")+"'")
-	s.title = strings.TrimSpace(s.run("", "dpkg-deb -W --showformat '${Package} ${Version}' "+folder+"/*.deb"))
+	s.title = strings.TrimSpace(s.run("", "dpkg-deb -W --showformat '${Package} ${Version}' "+first))
 	return folder
 }
 
