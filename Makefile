@@ -98,6 +98,7 @@ fmt: ## fail where gofmt would change a file
 
 vet: ## run go vet
 	go vet $(PKG)
+	go vet -tags real,$(TAGS) ./internal/real
 
 staticcheck: ## run staticcheck
 	go run $(STATICCHECK) $(PKG)

@@ -210,7 +210,7 @@ func (g *gateway) until(what string, l list, ok func(answer) bool) {
 			time.Sleep(100 * time.Millisecond) // it is the system's own time that passes
 			continue
 		}
-		g.t.Logf("%s: %s: %d after %s", g.way, what, a.status, time.Since(began).Round(10*time.Millisecond))
+		g.t.Logf("%s: %s: %d %v after %s", g.way, what, a.status, a.body.Errors, time.Since(began).Round(10*time.Millisecond))
 		g.compare(good, "%s: %v is still %d %v, stale %v", what, l, a.status, a.body.Errors, a.stale)
 		if !good {
 			g.t.FailNow() // what follows would be about nothing
