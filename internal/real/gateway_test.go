@@ -31,6 +31,7 @@ type gateway struct {
 	seeds  []*inquiry
 	config string // its file
 
+	process  *testkit.Process
 	url, ops string
 	keys     map[[2]string]string // by kind and account
 }
@@ -43,8 +44,7 @@ type answer struct {
 	status int
 	stale  bool
 	body   struct {
-		Data   []record `json:"data"`
-		Errors []struct{ Code string }
+		Data []record `json:"data"`
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	dir := t.TempDir()
 	g := &gateway{t: t, system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
 	g.result = result{system: s.title, way: way}
-	results = append(results, &g.result)
+	results, s.judged = append(results, &g.result), true
 	text, err := os.ReadFile(filepath.Join("../../examples", example))
 	if err != nil {
 		t.Fatal(err)
@@ -81,17 +81,12 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	out := s.run("", fmt.Sprintf("%s check -c %s --live --all --buyer %s --seller %s 2>&1 || echo failed", binary, g.config, accounts[0], accounts[0]))
 	g.compare(!strings.HasSuffix(out, "failed\n"), "check --live --all: %s", out)
 
-	p := testkit.Run(t, testkit.Program{Name: "gateway", Path: binary, Args: []string{"serve", "-c", g.config}, Dir: dir})
-	m, err := p.Await(t.Context(), regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","ops":"(http://[^"]+)"`))
+	g.process = testkit.Run(t, testkit.Program{Name: "gateway", Path: binary, Args: []string{"serve", "-c", g.config}, Dir: dir})
+	m, err := g.process.Await(t.Context(), regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","ops":"(http://[^"]+)"`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	g.url, g.ops = m[1], m[2]
-	t.Cleanup(func() {
-		if out, _ := os.ReadFile(p.Log()); g.wrong > 0 {
-			t.Logf("%s: the gateway said: %s", way, tail(out))
-		}
-	})
 	t.Logf("%s: installed and filled after %.0fs", way, time.Since(s.began).Seconds())
 	g.lists(refused)
 	t.Logf("%s: lists compared after %.0fs", way, time.Since(s.began).Seconds())
@@ -153,7 +148,7 @@ func (g *gateway) get(l list) answer {
 func (g *gateway) records(l list, a answer) {
 	g.t.Helper()
 	want := truth(g.seeds, l)
-	g.compare(a.status == http.StatusOK && len(a.body.Data) == len(want), "%v: %d with %d records instead of %d, %v", l, a.status, len(a.body.Data), len(want), a.body.Errors)
+	g.compare(a.status == http.StatusOK && len(a.body.Data) == len(want), "%v: %d with %d records instead of %d%s", l, a.status, len(a.body.Data), len(want), g.cause(a))
 	g.compare(g.system.unsorted || slices.IsSortedFunc(a.body.Data, func(a, b record) int { return strings.Compare(b.CreatedAt, a.CreatedAt) }), "%v: not the newest first", l)
 	got := map[string][]string{} // by title
 	for _, r := range a.body.Data {
@@ -210,8 +205,8 @@ func (g *gateway) until(what string, l list, ok func(answer) bool) {
 			time.Sleep(100 * time.Millisecond) // it is the system's own time that passes
 			continue
 		}
-		g.t.Logf("%s: %s: %d %v after %s", g.way, what, a.status, a.body.Errors, time.Since(began).Round(10*time.Millisecond))
-		g.compare(good, "%s: %v is still %d %v, stale %v", what, l, a.status, a.body.Errors, a.stale)
+		g.t.Logf("%s: %s: %d after %s%s", g.way, what, a.status, time.Since(began).Round(10*time.Millisecond), g.cause(a))
+		g.compare(good, "%s: %v is still %d, stale %v", what, l, a.status, a.stale)
 		if !good {
 			g.t.FailNow() // what follows would be about nothing
 		}
@@ -220,6 +215,16 @@ func (g *gateway) until(what string, l list, ok func(answer) bool) {
 		}
 		return
 	}
+}
+
+// cause is why the gateway has refused the last answer.
+func (g *gateway) cause(a answer) string {
+	text, _ := os.ReadFile(g.process.Log()) // without one there is none
+	causes := regexp.MustCompile(`"error_code":"[^}]*`).FindAllString(string(text), -1)
+	if a.status == http.StatusOK || len(causes) == 0 {
+		return ""
+	}
+	return ": " + causes[len(causes)-1]
 }
 
 // forget makes the gateway ask anew for an account's lists.

@@ -57,6 +57,7 @@ type system struct {
 	command  string // what runs it in dir, for a shell
 	ready    string // path that is answered, whatever the status, once it works
 	unsorted bool   // it cannot list the newest first
+	judged   bool   // the gateway was put in front of it
 	process  *testkit.Process
 	began    time.Time
 
@@ -71,7 +72,13 @@ func newSystem(t *testing.T) *system {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &system{t: t, dir: t.TempDir(), addr: addr, ready: "/", began: time.Now()}
+	s := &system{t: t, title: strings.TrimPrefix(t.Name(), "Test"), dir: t.TempDir(), addr: addr, ready: "/", began: time.Now()}
+	t.Cleanup(func() {
+		if !s.judged {
+			results = append(results, &result{system: s.title, way: "not installed, filled or started", wrong: 1, took: time.Since(s.began)})
+		}
+	})
+	return s
 }
 
 // tools is a folder that stays, with what was installed for a name.
@@ -173,7 +180,7 @@ func (s *system) file(name, text string) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
 }
