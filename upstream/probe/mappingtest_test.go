@@ -69,7 +69,10 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, kind := range []string{"buyer", "seller"} {
+			for kind, other := range map[string]string{"buyer": "-seller", "seller": "-buyer"} {
+				if strings.Contains(file, other) || kind == "buyer" && cfg.Buyer.Details.Fetch.Path != "" {
+					continue // it is not the whole of this list
+				}
 				p, err := Run(t.Context(), cfg, upstream.Request{Kind: kind, Account: account}, Options{Sample: sample})
 				if err != nil || p.Problem != "" || p.Items == 0 || len(p.Violations) > 0 || p.Owner.Matches != p.Items {
 					t.Errorf("%s %s: %+v %v", file, kind, p, err)
