@@ -11,7 +11,7 @@ import (
 // attach makes the requests for what the list itself does not tell of its records, if
 // there are any: their details or their responses. add puts the replies in. If one
 // cannot be had the list cannot: an inquiry without its responses would look unanswered.
-func (f *fetch) attach(ctx context.Context, name string, s *mapping.Second, batches func() [][]string, add func([]*mapping.Builder) error) error {
+func (f *fetch) attach(ctx context.Context, name string, s *mapping.Second, batches func() [][]string, add func([]*mapping.Attachment) error) error {
 	ids := batches()
 	if len(ids) == 0 {
 		return nil
@@ -29,20 +29,16 @@ func (f *fetch) attach(ctx context.Context, name string, s *mapping.Second, batc
 }
 
 // batches gets what belongs to the records of all batches at the same time.
-func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]string) ([]*mapping.Builder, error) {
-	replies := make([]*mapping.Builder, len(batches))
+func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]string) ([]*mapping.Attachment, error) {
+	replies := make([]*mapping.Attachment, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.Concurrency)
 	for i, ids := range batches {
 		group.Go(func() (err error) {
 			defer f.opts.Panics.Catch(func(p any) { err = bug(p) })
-			ask, m, err := s.Request(f.want.Account, ids)
-			if err != nil {
-				return err
-			}
-			m.Allow, m.KeepSamples = f.allow, f.keepResponses
-			replies[i] = m
-			return f.newPager(s.Plan, ask, m).read(ctx)
+			ask, a := s.Request(f.want.Account, ids)
+			a.Allow, replies[i] = f.allow, a
+			return f.newPager(&s.Replies, ask, a).read(ctx)
 		})
 	}
 	return replies, group.Wait()

@@ -20,6 +20,7 @@ import (
 	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -32,7 +33,7 @@ import (
 // requests has upstream.timeout besides. The error is always *Error.
 func (s *Source) Fetch(ctx context.Context, want Request) (List, error) {
 	start := s.opts.Now()
-	ask, impossible := s.plan.Ask(want)
+	ask, impossible := s.plan.Ask(want.mapped())
 	if impossible {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: s.fingerprint}, nil
 	}
@@ -109,8 +110,6 @@ type fetch struct {
 	allowed *allowance
 	begun   atomic.Bool   // the first request has been made
 	free    chan struct{} // a place of the list in which no request is under way
-
-	keepResponses int // of each further request, to be explained
 }
 
 func (s *Source) newFetch(want Request) *fetch {
@@ -135,7 +134,7 @@ func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err er
 		err = f.attach(ctx, "upstream.details", f.plan.Details, m.DetailBatches, m.AddDetails)
 	}
 	if err == nil {
-		err = f.attach(ctx, "upstream.responses", f.plan.Second, m.Batches, m.AddResponses)
+		err = f.attach(ctx, "upstream.responses", f.plan.Responses, m.Batches, m.AddResponses)
 	}
 	if err == nil {
 		_, step := f.tracer.Start(ctx, "upstream.guard")
@@ -191,8 +190,9 @@ type call struct {
 type reply struct {
 	status int
 	header http.Header
-	body   string // JSON
-	none   bool   // nothing is at the path of its items
+	body   string         // JSON
+	json   jsonwalk.Value // the same, once it was read
+	none   bool           // nothing is at the path of its items
 }
 
 // empty tells whether the status says that there is nothing.

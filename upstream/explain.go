@@ -53,10 +53,10 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, depth Dept
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
-	ask, impossible := s.plan.Ask(want)
-	f, x := s.newFetch(want), s.plan.Explainer(want, show)
-	x.Allow, f.keepResponses = f.allow, math.MaxInt
-	pages := f.newPager(s.plan, ask, x)
+	ask, impossible := s.plan.Ask(want.mapped())
+	f, x := s.newFetch(want), s.plan.Explainer(want.mapped(), show)
+	x.Allow = f.allow
+	pages := f.newPager(&s.plan.Replies, ask, x)
 	first, err := ask.Page(pages.values(0, 0))
 	if err != nil {
 		return nil, err
@@ -112,6 +112,7 @@ func (f *fetch) explain(ctx context.Context, pages *pager, x *mapping.Explainer,
 // firstOnly maps the first page of a list. One without records may tell that there are some.
 func (l *pager) firstOnly(r reply) error {
 	n, err := l.Take(r.body)
+	r.json = l.Reply()
 	if err != nil || n > 0 || !l.tellsLength() {
 		return err
 	}
@@ -148,8 +149,8 @@ func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, e *Exp
 	if len(batches) == 0 {
 		return nil
 	}
-	e.further("responses", f, f.plan.Second, batches)
-	replies, err := f.batches(ctx, f.plan.Second, batches)
+	e.further("responses", f, f.plan.Responses, batches)
+	replies, err := f.batches(ctx, f.plan.Responses, batches)
 	if err != nil {
 		err = asError(err)
 	}
@@ -158,10 +159,7 @@ func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, e *Exp
 
 // further notes the first request for the batches, if it can be made.
 func (e *Explained) further(what string, f *fetch, s *mapping.Second, batches [][]string) {
-	ask, _, err := s.Request(f.want.Account, batches[0])
-	if err != nil {
-		return
-	}
+	ask, _ := s.Request(f.want.Account, batches[0])
 	if first, err := ask.Page(paging{s.Paging}.values(0, 0)); err == nil {
 		e.Further = append(e.Further, Further{what, len(batches), first})
 	}
@@ -169,7 +167,8 @@ func (e *Explained) further(what string, f *fetch, s *mapping.Second, batches []
 
 // following says for a person where the list goes on, or why it cannot.
 func (p paging) following(r reply, ask mapping.Asking, first address.Request) (next string) {
-	err := jsonwalk.Check(r.body)
+	var err error
+	r.json, err = jsonwalk.Parse(r.body)
 	switch {
 	case err != nil:
 	case p.tellsLength() && (p.numbers() || p.Style == mapping.PageNone):

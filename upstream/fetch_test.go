@@ -178,7 +178,7 @@ func TestMalformedReplies(t *testing.T) {
 	const page = "buyer: {paging: {style: page, param: p, %s: v}}"
 	reads := map[string]string{
 		"expect":      "buyer: {expect: [{path: v, equals: 0, missing: include}]}",
-		"a look-up":   "buyer: {fields: {title: {path: [], lookup: {in: table, key: v, by: s, take: t}}}}",
+		"a look-up":   "buyer: {fields: {title: {path: t, lookup: {in: table, key: v, by: s}}}}",
 		"look-ups":    "buyer: {fields: {responses: {lookup: {in: table, key: [s, v], by: [s, v]}}}}",
 		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, equals: 1}]}}`,
 		"total":       fmt.Sprintf(page, "total"),
@@ -220,7 +220,7 @@ func TestLookupsAreBounded(t *testing.T) {
 	}
 	for what, keys := range map[string]string{
 		"responses": "responses: {items: by, lookup: {in: table, key: k, by: k}}",
-		"a text":    "content: {path: [], lookup: {in: table, key: k, by: by.0.k, take: c}}",
+		"a text":    "content: {path: c, lookup: {in: table, key: k, by: by.0.k}}",
 	} {
 		for text, entry := range map[string]string{"plain": entry("x"), "escaped": entry(`\n`)} {
 			for names, reason := range map[int]string{1: "ok", 20: "ok", 7_000: "too_large"} {

@@ -32,7 +32,6 @@ base_url: http://legacy
 buyer:
   path: /list
   query: {customer: "{account}", state: "{status}", type: "{inquiry_type}"}
-  filtering: upstream
   items: rows
   internal_ids: [id]
   fields:
@@ -44,7 +43,6 @@ buyer:
     responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}
 seller:
   path: /vendors/{account}
-  filtering: gateway
   items: rows
   fields: {title: t, status: {const: pending}, inquiry_type: {const: other}, company_name: {const: Acme}, created_at: at}
 `

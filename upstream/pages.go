@@ -22,7 +22,7 @@ type pager struct {
 	*fetch
 	paging
 	taker
-	plan     *mapping.Plan
+	plan     *mapping.Replies
 	ask      mapping.Asking
 	end      mapping.End
 	length   int             // of the whole list, as each page tells it
@@ -37,10 +37,12 @@ type taker interface {
 	// nothing is at their path, which items_optional allows.
 	ItemsText() string
 	// CheckEnd refuses a list that goes on after its last reply, or has a record twice.
-	CheckEnd(mapping.PagingConfig, mapping.End) error
+	CheckEnd(mapping.End) error
+	// Reply is the last reply.
+	Reply() jsonwalk.Value
 }
 
-func (f *fetch) newPager(plan *mapping.Plan, ask mapping.Asking, take taker) *pager {
+func (f *fetch) newPager(plan *mapping.Replies, ask mapping.Asking, take taker) *pager {
 	return &pager{fetch: f, paging: paging{plan.Paging}, taker: take, plan: plan, ask: ask, items: map[string]bool{}}
 }
 
@@ -49,9 +51,9 @@ func (f *fetch) newPager(plan *mapping.Plan, ask mapping.Asking, take taker) *pa
 func (f *fetch) readList(ctx context.Context, ask mapping.Asking) (m *mapping.Builder, pages *pager, err error) {
 	var changed error
 	for start := time.Now(); ; {
-		m = f.plan.NewBuilder(f.want)
+		m = f.plan.NewBuilder(f.want.mapped())
 		m.Allow = f.allow
-		pages = f.newPager(f.plan, ask, m)
+		pages = f.newPager(&f.plan.Replies, ask, m)
 		err = pages.read(ctx)
 		switch took := time.Since(start); {
 		case changed != nil && err != nil && ctx.Err() != nil:
@@ -102,7 +104,7 @@ func (l *pager) readFrom(ctx context.Context, r address.Request, first reply) er
 		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", l.length, came)
 	}
 	l.end.Next = linkNext(l.end.Header.Values("Link"))
-	return l.CheckEnd(l.PagingConfig, l.end)
+	return l.CheckEnd(l.end)
 }
 
 // page gives the request for a page by its index and the records before it. With the
@@ -133,6 +135,7 @@ func (l *pager) add(ctx context.Context, p *reply, address string) (records int,
 	defer step.End()
 	records, err = l.Take(p.body)
 	endStep(step, records, err)
+	p.json = l.Reply()
 	items := l.ItemsText()
 	p.none = items == ""
 	l.end.Address, l.end.Header = address, p.header
@@ -310,9 +313,9 @@ func (p paging) told(r reply) (int, error) {
 	text := r.header.Get(p.TotalHeader)
 	switch {
 	case p.Total != "":
-		text = jsonwalk.Lookup(r.body, p.Total).Plain()
+		text = r.json.At(p.Total).Plain()
 	case p.TotalHeader == "":
-		text = jsonwalk.Lookup(r.body, p.TotalPages).Plain()
+		text = r.json.At(p.TotalPages).Plain()
 	}
 	if strings.TrimSpace(text) == "" && r.none {
 		return 0, nil
@@ -330,7 +333,7 @@ func (p paging) tellsMore() bool { return p.More != "" || p.Last != "" }
 // more reads the truth value that says whether another page follows. Anything
 // else there is an error: guessed, it would cut the list short.
 func (p paging) more(r reply) (bool, error) {
-	v := jsonwalk.Lookup(r.body, p.More+p.Last)
+	v := r.json.At(p.More + p.Last)
 	is, ok := v.Truth()
 	switch {
 	case ok:
@@ -351,7 +354,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 		current.URL, err = p.nextURL(current.URL, linkNext(r.header.Values("Link")))
 		return current, err
 	case mapping.PageNext:
-		v := jsonwalk.Lookup(r.body, p.Next)
+		v := r.json.At(p.Next)
 		if v.Present() && v.Kind != jsonwalk.Text {
 			return next, pagingError("the next page's URL is not a string")
 		}
@@ -364,7 +367,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 			return next, err
 		}
 	}
-	v := jsonwalk.Lookup(r.body, p.Cursor)
+	v := r.json.At(p.Cursor)
 	switch {
 	case v.Present() && !v.Scalar() && !ask.TakesJSON():
 		return next, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
@@ -373,7 +376,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
 		return next, nil
 	}
-	if next, err = ask.Page(p.at(v.Plain(), v.Raw)); err != nil {
+	if next, err = ask.Page(p.at(v.Plain(), v.Raw())); err != nil {
 		err = pagingError("the cursor cannot be sent: %w", err)
 	}
 	return next, err

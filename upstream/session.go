@@ -3,7 +3,6 @@ package upstream
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -168,13 +167,14 @@ func (a session) signIn(client *http.Client, r *http.Request) (string, error) {
 		return "", errors.New("the reply to the login is too large")
 	}
 	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
-	if len(expect) > 0 && !json.Valid(body) {
+	reply, err := jsonwalk.Parse(string(body))
+	if len(expect) > 0 && err != nil {
 		return "", errors.New("the reply to the login is not JSON, and auth.login.expect says what it has to hold")
 	}
-	if key := expect.Unmet(string(body)); key != "" {
+	if key := expect.Unmet(reply); key != "" {
 		return "", fmt.Errorf("the reply to the login does not meet %s", key)
 	}
-	text := a.tokenIn(resp, body)
+	text := a.tokenIn(resp, reply)
 	if text == "" {
 		return "", errors.New("the reply to the login has no token where the configuration says")
 	}
@@ -182,7 +182,7 @@ func (a session) signIn(client *http.Client, r *http.Request) (string, error) {
 }
 
 // tokenIn finds the token; empty: there is none.
-func (a session) tokenIn(resp *http.Response, body []byte) string {
+func (a session) tokenIn(resp *http.Response, reply jsonwalk.Value) string {
 	if a.TokenHeader != "" {
 		return resp.Header.Get(a.TokenHeader)
 	}
@@ -191,10 +191,7 @@ func (a session) tokenIn(resp *http.Response, body []byte) string {
 			return cookie.Value
 		}
 	}
-	if a.Token == "" || !json.Valid(body) {
-		return ""
-	}
-	if v := jsonwalk.Lookup(string(body), a.Token); v.Scalar() {
+	if v := reply.At(a.Token); a.Token != "" && v.Scalar() {
 		return v.Plain()
 	}
 	return ""

@@ -33,13 +33,27 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// What a list consists of and how it is asked for is the mapping's.
+// What a list consists of is the mapping's.
 type (
-	Request    = mapping.Request
 	Inquiry    = mapping.Inquiry
 	Response   = mapping.Response
 	NullString = mapping.NullString
 )
+
+// Request says which list is wanted.
+type Request struct {
+	Kind        string // buyer or seller
+	Account     string // whose list
+	Status      string // public value; empty: all
+	InquiryType string // public value; empty: all
+	RequestID   string // goes to the legacy as X-Request-Id when not empty
+	Background  bool   // nobody waits for the list: it gives way where requests are bounded
+}
+
+// mapped is what the mapping is told of it.
+func (r Request) mapped() mapping.Want {
+	return mapping.Want{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
+}
 
 // List is a whole list. Its texts share memory with the reply that they came in.
 type List struct {

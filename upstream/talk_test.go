@@ -259,9 +259,6 @@ func (c *talk) explain(what string, follow []string) {
 	for _, v := range p.Violations {
 		fmt.Fprintf(&b, "wrong %d %s: %s\n", v.Record, v.Field, v.Problem)
 	}
-	for _, id := range p.InternalIDs {
-		fmt.Fprintf(&b, "id %s %d %q\n", id.Path, id.Found, id.Quoted)
-	}
 	for _, u := range p.Unused {
 		fmt.Fprintf(&b, "unused %s %s\n", u.Path, strings.Join(u.Types, "|"))
 	}

@@ -36,7 +36,7 @@ func newPair(t *testing.T, redis string, s setup) pair {
 	// Sellers may ask for any inquiry_type, and the legacy is asked for each: as
 	// many lists as a test wants.
 	s.upstream = append(s.upstream, "values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
-		"filtering: gateway", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    filtering: upstream")
+		"items: data.list", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    items: data.list")
 	s.legacy.Inquiries = 200
 	first := start(t, s)
 	s.joins = first

@@ -108,7 +108,6 @@ func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
   base_url: `+server.URL+`
   buyer:
     path: /buyer/{account}
-    filtering: gateway
     items: data
     paging: {style: next_url, next: next}
     fields:

@@ -17,7 +17,7 @@ import (
 )
 
 // compile compiles a request that is written in YAML, below a path where it has none.
-func compile(t testing.TB, text string) (plan Plan, wrong map[string]string) {
+func compile(t testing.TB, text string) (plan Template, wrong map[string]string) {
 	t.Helper()
 	in := struct {
 		Path    string            `yaml:"path"`
@@ -130,7 +130,7 @@ func TestAValueStaysOneValue(t *testing.T) {
 		text := rapid.OneOf(rapid.StringMatching(`[a"'\\<>&{}\[\]\n/:=;-]{1,8}`), rapid.StringN(1, 12, -1))
 		account, status, kind := text.Draw(t, "account"), text.Draw(t, "status"), text.Draw(t, "type")
 		twice := []string{status, status}
-		body := func(p Plan) string {
+		body := func(p Template) string {
 			r, err := p.Request(Values{Account: {account}, Status: twice, Type: {kind}})
 			if err != nil {
 				t.Skip()

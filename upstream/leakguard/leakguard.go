@@ -54,7 +54,7 @@ func (set *Set) Add(id string) {
 	if id[0] == '{' && id[len(id)-1] == '}' {
 		id = id[1 : len(id)-1]
 	}
-	if usualUUID(id) || isUUID(id) {
+	if isUUID(id) {
 		set.uuids = true
 		return
 	}
@@ -194,7 +194,7 @@ func hidesCharacters(s string) bool {
 // isASCII looks at eight bytes at a time.
 func isASCII(s string) bool {
 	for ; len(s) >= 8; s = s[8:] {
-		if (four(s, 0)<<32|four(s, 4))&(ones<<7) != 0 {
+		if s[0]|s[1]|s[2]|s[3]|s[4]|s[5]|s[6]|s[7] >= utf8.RuneSelf {
 			return false
 		}
 	}

@@ -42,9 +42,6 @@ func explained(x *Explainer) (all []string) {
 	}
 	o := x.Owner
 	say("owner %s: %d, missing %v, foreign %v, of another case %d", o.Path, o.Matches, o.Missing, o.Foreign, o.Case)
-	for _, id := range x.InternalIDs {
-		say("id %s: %d, quoted in %v", id.Path, id.Found, id.Quoted)
-	}
 	for _, u := range x.Unused {
 		say("unused %s %s", u.Path, strings.Join(u.Types, ","))
 	}
@@ -59,7 +56,7 @@ func explained(x *Explainer) (all []string) {
 	for _, c := range r.Cuts {
 		say("cut %d %s: %s -> %s", c.Record, c.Field, c.Before, c.After)
 	}
-	for _, u := range x.Uncovered {
+	for _, u := range x.Suspects {
 		say("stays %d %s: %s, %s, %s", u.Record, u.Field, u.Value, u.Why, u.Key)
 	}
 	return all

@@ -1,0 +1,152 @@
+package mapping
+
+import "inquiry-gateway/upstream/jsonwalk"
+
+// Violation is one reason to refuse a record. Its zero value is none.
+type Violation struct {
+	Record  int    `json:"record"` // from 1
+	Field   string `json:"field"`
+	Problem string `json:"problem"`
+}
+
+// Why a record cannot be accepted.
+const (
+	whyObject     = "not an object"
+	whyList       = "not the array, or the object, that items says"
+	whyNoOwner    = "no owner"
+	whyNoID       = "no id to ask for the responses with"
+	whyNoDetailID = "no id to ask for the details with"
+	whyNoDetail   = "no detail came for the record"
+	whyNoEntry    = "one of them has no entry in the table of lookup"
+	whyStranger   = "another owner than the account"
+	whyTooMuch    = "more than max_response_bytes"
+)
+
+// fate is what becomes of a record.
+type fate uint8
+
+const (
+	taken   fate = iota
+	waits        // for its detail
+	unasked      // the request's filters leave it out
+	hidden       // where does not show it
+	foreign      // of another account
+	refused      // it breaks a rule
+)
+
+// mapper maps records and responses, each by itself.
+type mapper struct {
+	plan      *Plan
+	defaulted [maxTexts]int        // records, or responses, without a value of each text
+	made      []Response           // of all records; each record has a part of it
+	allow     func(bytes int) bool // what look-ups give
+}
+
+// foreign compares a record's owner with the account, byte by byte: accounts that differ
+// in case are two accounts. It says why the record is not the account's; empty: it is.
+func (p *Plan) foreign(f *jsonwalk.Frame, account string) (why string) {
+	if p.owner == nil {
+		return ""
+	}
+	switch v := p.owner.first(f); {
+	case !v.Present() || !v.Scalar():
+		return whyNoOwner
+	case v.String() == account:
+		return ""
+	}
+	return whyStranger
+}
+
+// belongs says what becomes of a record before its fields are read: the owner comes first, so
+// that a stranger's record is refused as that, whatever it holds; conditions come next, so that
+// a record that is not shown may be incomplete. early: its detail is not there yet.
+func (p *Plan) belongs(f *jsonwalk.Frame, account string, early bool) (fate, Violation) {
+	why := p.foreign(f, account)
+	switch {
+	case why == whyNoOwner && p.dropForeign: // it is nobody's to drop: all of a list could be lost unseen
+		return refused, Violation{Field: "owner", Problem: why}
+	case why != "":
+		return foreign, Violation{Field: "owner", Problem: why}
+	case p.items.where.unmet(f, early) != nil:
+		return hidden, Violation{}
+	}
+	return taken, Violation{}
+}
+
+// record maps all fields of a record. The first mistake is told, and what follows it
+// is not read.
+func (m *mapper) record(inq *Inquiry, e element) (bad Violation) {
+	inq.Title = m.text(m.plan.title, e.Frame, &bad).String
+	inq.Content = m.text(m.plan.content, e.Frame, &bad).String
+	inq.Status = m.text(m.plan.status, e.Frame, &bad).String
+	inq.InquiryType = m.text(m.plan.inquiryType, e.Frame, &bad)
+	inq.CompanyName = m.text(m.plan.company, e.Frame, &bad).String
+	if bad.Problem == "" {
+		inq.CreatedAt, bad.Problem = m.plan.created.of(e.Frame)
+		bad.Field = m.plan.created.name
+	}
+	if bad.Problem != "" || m.plan.inner == nil {
+		return bad
+	}
+	first := len(m.made)
+	if bad = m.answers(e); bad.Problem != "" {
+		m.made = m.made[:first]
+		return bad
+	}
+	inq.Responses = m.made[first:len(m.made):len(m.made)]
+	return bad
+}
+
+// answers maps the responses in a record.
+func (m *mapper) answers(e element) (bad Violation) {
+	for i := 0; i < len(e.responses) && bad.Problem == ""; i++ {
+		bad = m.response(&e.responses[i])
+	}
+	if bad.Problem == "" && e.broken != "" {
+		bad = Violation{Field: "responses", Problem: e.broken}
+	}
+	if holder := m.plan.responses.holder; bad.Problem == "" && holder != nil {
+		bad = holder.check(e, &m.plan.Paging)
+	}
+	return bad
+}
+
+// response maps a response and puts it to those that were made, if it is shown.
+func (m *mapper) response(f *jsonwalk.Frame) (bad Violation) {
+	r := m.plan.responses
+	switch {
+	case f.Element.Kind != jsonwalk.Object:
+		return Violation{Field: "responses", Problem: whyObject}
+	case r.items.where.unmet(f, false) != nil:
+		return bad
+	}
+	last := len(m.made)
+	m.made = append(m.made, Response{})
+	one := &m.made[last]
+	one.Content = m.text(r.content, f, &bad).String
+	one.ResponderType = m.text(r.role, f, &bad)
+	if bad.Problem == "" {
+		if one.CreatedAt, bad.Problem = r.created.of(f); bad.Problem != "" {
+			bad.Field = r.created.name
+		}
+	}
+	return bad
+}
+
+// text maps a text from where a mistake before makes all others none. A field that the
+// kind has not is null. What was missing is counted.
+func (m *mapper) text(t *textField, f *jsonwalk.Frame, bad *Violation) (s NullString) {
+	if t == nil || bad.Problem != "" {
+		return s
+	}
+	s, found, why := t.of(f)
+	switch {
+	case why != "":
+		*bad = Violation{Field: t.name, Problem: why}
+	case !found:
+		m.defaulted[t.nth]++
+	case t.looked && !m.allow(len(s.String)):
+		*bad = Violation{Field: t.name, Problem: whyTooMuch}
+	}
+	return s
+}
