@@ -128,7 +128,11 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 	case o.Path == "":
 		fmt.Fprint(out, "\nowner: not checked; set owner to the path of the account in a record\n")
 	default:
-		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, numbers(o.Foreign), numbers(o.Missing))
+		foreign := numbers(o.Foreign)
+		if len(o.Others) > 0 {
+			foreign += " (" + printable(strings.Join(o.Others, ", ")) + ")"
+		}
+		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, foreign, numbers(o.Missing))
 	}
 	r := p.Removed
 	removed := fmt.Sprintf("removed in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID)

@@ -23,6 +23,8 @@ func compile(t testing.TB, text string) (plan Template, wrong map[string]string)
 		Path    string            `yaml:"path"`
 		Query   map[string]string `yaml:"query"`
 		Trust   string            `yaml:"trust"`
+		Join    string            `yaml:"join"`
+		JoinIDs string            `yaml:"join ids"`
 		Sending `yaml:",inline"`
 	}{Path: "/x"}
 	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
@@ -33,6 +35,12 @@ func compile(t testing.TB, text string) (plan Template, wrong map[string]string)
 	plan = Spec{Path: in.Path, Query: in.Query, InPath: []string{Account}, InQuery: everywhere, Sending: in.Sending}.Compile("", "", &problems)
 	if in.Trust != "" {
 		plan.Trust(in.Trust)
+	}
+	if in.Join != "" {
+		plan.Join(Status, in.Join)
+	}
+	if in.JoinIDs != "" {
+		plan.Join(IDs, in.JoinIDs)
 	}
 	wrong = map[string]string{}
 	if joined, ok := problems.Err().(interface{ Unwrap() []error }); ok {

@@ -19,9 +19,10 @@ type Builder struct {
 	plan    *Plan
 	mapper  mapper
 	want    Want
-	number  int       // of the record that is judged
-	waiting []waiting // records that wait for their details
-	asking  []string  // the id of each inquiry of the list, if its responses come by a second request
+	number  int            // of the record that is judged
+	waiting []waiting      // records that wait for their details, or for their rows
+	rows    map[string]int // which of these rows are of
+	asking  []asked        // inquiries of the list whose responses come by a second request
 	// observe is told what became of each record, after it was judged. With it no record ends
 	// the list. Nil: nobody asks.
 	observe *Explainer
@@ -34,12 +35,20 @@ type Counts struct {
 	Hidden  int            // records that where does not show
 }
 
-// waiting is a record before its detail is there.
+// waiting is a record before its detail, or all of its rows, are there.
 type waiting struct {
 	id     string
 	record jsonwalk.Value
+	rows   []jsonwalk.Value // the others
 	number int
 	tables []map[string]jsonwalk.Value
+}
+
+// asked is an inquiry whose responses are asked for.
+type asked struct {
+	id       string
+	inquiry  int      // of the list
+	compared []string // see mapper
 }
 
 // NewBuilder prepares the mapping of one list.
@@ -69,31 +78,107 @@ func (b *Builder) listed(e element) *Error {
 	if err := b.count(e); err != nil {
 		return err
 	}
-	if b.number = b.Seen; b.plan.Details == nil {
+	b.number = b.Seen
+	switch {
+	case b.plan.group != nil:
+		return b.row(e)
+	case b.plan.Details != nil:
+		return b.detailed(e)
+	}
+	return b.whole(e)
+}
+
+// detailed keeps a record for the time when its detail is there.
+func (b *Builder) detailed(e element) *Error {
+	d, object := b.plan.Details, e.Element.Kind == jsonwalk.Object
+	id, state := d.id.of(e.Frame)
+	if d.idPath == bareID && !object {
+		id, state = scalarID(e.Element) // as the record that it becomes has it
+	}
+	if d.idOptional && object && state == idMissing {
 		return b.whole(e)
 	}
 	e.early = true
 	fate, bad := taken, Violation{}
-	if b.plan.told && e.Element.Kind == jsonwalk.Object {
+	if b.plan.told && object {
 		fate, bad = b.plan.belongs(e.Frame, b.want.Account, true)
 	}
-	if fate == taken {
-		fate, bad = b.wait(e.Frame)
+	switch {
+	case fate != taken:
+	case state != idThere:
+		fate, bad = refused, Violation{Field: "details", Problem: whyNoDetailID}
+	default:
+		fate = waits
+		b.waiting = append(b.waiting, waiting{id: id, record: e.Element, number: b.number, tables: e.Tables})
 	}
 	return b.settle(e, fate, bad)
 }
 
-// wait keeps a record for the time when its detail is there.
-func (b *Builder) wait(f *jsonwalk.Frame) (fate, Violation) {
-	id, ok := b.plan.Details.id.of(f)
-	if b.plan.Details.idPath == bareID && f.Element.Kind != jsonwalk.Object {
-		id, ok = f.Element.Plain(), f.Element.Plain() != "" && f.Element.Scalar() // as the record that it becomes has it
+// row keeps a row until all rows of its record are there. Each must be the account's.
+func (b *Builder) row(e element) *Error {
+	e.early = true
+	if e.Element.Kind != jsonwalk.Object {
+		return b.settle(e, refused, Violation{Field: "record", Problem: whyObject})
 	}
-	if !ok {
-		return refused, Violation{Field: "details", Problem: whyNoDetailID}
+	fate, bad := b.plan.owned(e.Frame, b.want.Account)
+	if fate != taken {
+		return b.settle(e, fate, bad)
 	}
-	b.waiting = append(b.waiting, waiting{id, f.Element, b.number, f.Tables})
-	return waits, Violation{}
+	id, state := scalarID(b.plan.group.first(e.Frame))
+	switch {
+	case state != idThere:
+		return b.settle(e, refused, Violation{Field: "record", Problem: whyNoGroup})
+	case e.Element.At(rowsMember).Kind != jsonwalk.Missing:
+		return b.settle(e, refused, Violation{Field: "record", Problem: whyRows})
+	}
+	if b.rows == nil {
+		b.rows = map[string]int{}
+	}
+	if at, known := b.rows[id]; known {
+		b.waiting[at].rows = append(b.waiting[at].rows, e.Element)
+	} else {
+		b.rows[id] = len(b.waiting)
+		b.waiting = append(b.waiting, waiting{id: id, record: e.Element, number: b.number, tables: e.Tables})
+	}
+	return nil
+}
+
+// rowsMember is the member of a record that has its other rows.
+const rowsMember = "rows"
+
+// CheckEnd refuses a list that is not whole, see there, and takes the records of which all rows
+// are there now.
+func (b *Builder) CheckEnd(end End) error {
+	if err := b.reader.CheckEnd(end); err != nil {
+		return err
+	}
+	return b.group()
+}
+
+// group takes the records that came as rows.
+func (b *Builder) group() error {
+	for i := 0; i < len(b.waiting) && b.plan.group != nil; i++ {
+		one := b.waiting[i]
+		b.take = b.whole
+		if err := b.complete(one, rowsMember, jsonwalk.ArrayOf(one.rows...)); err != nil {
+			return err
+		}
+	}
+	if b.plan.group != nil {
+		b.waiting = nil
+	}
+	return nil
+}
+
+// complete takes a record with what it waited for as a member.
+func (b *Builder) complete(one waiting, name string, rest jsonwalk.Value) error {
+	b.number = one.number
+	b.lookIn(one.tables)
+	_, err := b.walker.WalkItem(one.record.With(name, rest).Raw(), b.plan.merged)
+	if refused := b.walked(err); refused != nil {
+		return refused
+	}
+	return nil
 }
 
 // whole judges a record of which all is there, and puts it into the list if that is its place.
@@ -121,10 +206,11 @@ func (b *Builder) whole(e element) *Error {
 	} else if !b.want.has(inq) {
 		fate = unasked
 	} else if b.plan.Responses != nil {
-		id, ok := b.plan.Responses.id.of(e.Frame)
-		if b.asking = append(b.asking, id); !ok {
+		switch id, state := b.plan.Responses.id.of(e.Frame); {
+		case state == idThere:
+			b.asking = append(b.asking, asked{id, last, b.mapper.compared})
+		case state == idWrong || !b.plan.Responses.idOptional:
 			fate, bad = refused, Violation{Field: "responses", Problem: whyNoID}
-			b.asking = b.asking[:last]
 		}
 	}
 	if fate != taken {

@@ -17,8 +17,9 @@ import (
 // compiler builds a plan and collects what is wrong with the configuration.
 type compiler struct {
 	*setting.Problems
-	base string // of all addresses
-	plan *Plan
+	base   string // of all addresses
+	plan   *Plan
+	record *scope // of a record
 }
 
 // scope is what paths lead into: a reply, or the records or responses in it.
@@ -44,12 +45,19 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
 	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, frameRecord)
 	record = record.details(kind+".details", cfg.Details) // before the others, whose paths may lead into it
+	c.record = &record
+	record.group(cfg)
 	record.owner(cfg)
 	p.items.where = record.conditions(kind+".where", cfg.Where, hidesRecords)
 	record.fields(kind+".fields.", cfg.Fields)
 	p.items.ids = record.internalIDs(kind+".internal_ids", cfg.InternalIDs) // after the responses, in which some lie
-	record.apart(&p.Replies, cfg.InternalIDs, p.Details, p.Responses)
-	p.beside = p.created.sources
+	if p.group != nil {                                                     // a row that becomes no response may have their ids, too
+		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
+	}
+	if p.group == nil { // the ids of rows are those of their record
+		record.apart(&p.Replies, cfg.InternalIDs, p.Details, p.Responses)
+		p.beside = p.created.sources
+	}
 	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg.Fields)
 	record.holder() // last: all fields are known
@@ -219,6 +227,15 @@ func (s scope) owner(cfg EndpointConfig) {
 	p.told = !slices.ContainsFunc(paths, s.late)
 }
 
+// group compiles what tells which record a row is of.
+func (s scope) group(cfg EndpointConfig) {
+	if key := s.plan.Kind + ".group"; cfg.Group != "" {
+		s.plan.group, s.plan.merged = s.sources(key, key, Paths{cfg.Group}), s.tree
+		s.use(key, "", false, cfg.Group)
+		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
+	}
+}
+
 // late tells whether a path leads into the detail of a record.
 func (c *compiler) late(path string) bool {
 	first, _, _ := strings.Cut(path, ".")
@@ -276,7 +293,7 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	if fetched {
 		p.Responses.keyed(response, at+"fetch.key", cfg.Fetch.Key)
 	}
-	r := &responseFields{items: it}
+	r := &responseFields{items: it, skip: cfg.Skip}
 	r.content = response.text(at+"fields.content", "responses.content", cfg.Fields.Content, false)
 	r.role = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
 	r.created = response.time(at+"fields.created_at", "responses.created_at", cfg.Fields.CreatedAt)
@@ -319,7 +336,7 @@ var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
 // second compiles a second request, and gives what paths in its replies lead into.
 func (s scope) second(field string, f FetchConfig) (*Second, scope) {
-	r := &Second{Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch}
+	r := &Second{Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
 	}

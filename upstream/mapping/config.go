@@ -50,10 +50,13 @@ type EndpointConfig struct {
 	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
 	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
 	InternalIDPatterns []string `yaml:"internal_id_patterns" form:"re2"`
-	// Owner is the GJSON path, within a record, of the account it belongs to; of several the first present one. A record of another account is never served.
+	// Owner is the GJSON path, within a record, of the account it belongs to; of several the first present one. An array is of several owners. A record of another account is never served.
 	Owner Paths `yaml:"owner" short:"list" form:"gjson"`
 	// OwnerLookup finds the entry of a table of the reply that owner leads into.
 	OwnerLookup LookupConfig `yaml:"owner_lookup"`
+	// Group is the GJSON path, within an item, of what tells which record it is of, where a record comes as several rows: the first is
+	// the record, and has the others as its member rows.
+	Group string `yaml:"group" form:"gjson"`
 	// Details is a second request for what the list does not tell of a record.
 	Details DetailsConfig `yaml:"details"`
 	// OnInvalidRecord says what becomes of a list with a record that cannot be mapped: fail (default) refuses the list, skip leaves the record out and counts it.
@@ -112,28 +115,46 @@ type FieldsConfig struct {
 // ResponsesConfig maps the answers to an inquiry. A record that has no such
 // array, or null in its place, has no answers.
 type ResponsesConfig struct {
-	ItemsConfig `yaml:",inline"`
-	// Fetch is a second request for the answers. Without a path they are within the record.
-	Fetch FetchConfig `yaml:"fetch"`
-	// Lookup replaces each element at items by its entry in a table of the reply, such as
-	// the included objects of JSON:API: all paths below lead into the entry then.
-	Lookup LookupConfig `yaml:"lookup"`
+	ItemsConfig   `yaml:",inline"`
+	FetchedConfig `yaml:",inline"`
+	LookedConfig  `yaml:",inline"`
+	// Skip is how many elements come before the answers, such as the text of the inquiry itself.
+	Skip int `yaml:"skip" min:"0"`
 	// Fields says where the public fields of an answer come from.
 	Fields ResponseFieldsConfig `yaml:"fields"`
 }
 
-// FetchConfig is a second request for the answers: one for each inquiry, or one
-// for a batch of them. All run within the timeout of the list.
+// FetchedConfig is what comes by a second request.
+type FetchedConfig struct {
+	// Fetch is the request: one for each record, or one for a batch of them. Responses without it are within the record.
+	Fetch FetchConfig `yaml:"fetch"`
+}
+
+// LookedConfig is what may stand in a table of the reply.
+type LookedConfig struct {
+	// Lookup finds the entry of a table of the reply, such as the included objects of
+	// JSON:API, that the paths beside it lead into.
+	Lookup LookupConfig `yaml:"lookup"`
+}
+
+// AtATime is how many requests of a sort are made at the same time.
+type AtATime struct {
+	// Concurrency is how many requests are made at a time: of second requests, default 8, and of pages once the end is known, default 4.
+	Concurrency int `yaml:"concurrency" min:"0"`
+}
+
+// FetchConfig is a second request. All run within the timeout of the list.
 type FetchConfig struct {
 	RequestConfig `yaml:",inline"`
 	RepliesConfig `yaml:",inline"`
+	AtATime       `yaml:",inline"`
 	// ID is the GJSON path, within a record, of what {id} stands for.
 	ID string `yaml:"id" form:"gjson"`
 	// IDs are the paths of several values of a record, in the place of id, by the names of
 	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
 	IDs map[string]string `yaml:"ids"`
-	// Concurrency is how many of these requests run at a time; default 8.
-	Concurrency int `yaml:"concurrency" min:"0"`
+	// IDOptional takes a record without an id for one without responses, or one that the list tells all of.
+	IDOptional bool `yaml:"id_optional"`
 	// Batch is how many inquiries one request asks for, named by {ids}. 0: one, named by {id}.
 	Batch int `yaml:"batch" min:"0"`
 	// Join stands between the ids of a batch; default a comma, in a longer text none. "repeat", which is the default in a list of a body, makes each a value of its own.
@@ -158,9 +179,8 @@ type DetailsConfig struct {
 	As string `yaml:"as"`
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
 	// details with fetch.batch; default @this.
-	Items string `yaml:"items" form:"gjson"`
-	// Fetch is the request: one for each record, or one for a batch of them.
-	Fetch FetchConfig `yaml:"fetch"`
+	Items         string `yaml:"items" form:"gjson"`
+	FetchedConfig `yaml:",inline"`
 }
 
 // LookupConfig is where in a table of the reply a field or an element stands, such as in the
@@ -259,18 +279,15 @@ type PagingConfig struct {
 
 	// MaxPages bounds a list; default 500; more is an error.
 	MaxPages int `yaml:"max_pages" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
-	// Concurrency is how many pages are asked for at a time once the end is known; default 4.
-	Concurrency int `yaml:"concurrency" min:"0" with:"style=page,offset"`
+	AtATime  `yaml:",inline" with:"style=page,offset"`
 }
 
 // Source says where a public field comes from. In YAML it is a GJSON path alone
 // (`title: subject`) or a mapping with any of the keys of its field.
 type Source struct {
 	// Path is the GJSON path of the value, within the record or response; of several the first present one counts.
-	Path Paths `yaml:"path" short:"list" form:"gjson"`
-	// Lookup finds the entry of a table of the reply, such as the included objects of
-	// JSON:API, that path leads into.
-	Lookup LookupConfig `yaml:"lookup"`
+	Path         Paths `yaml:"path" short:"list" form:"gjson"`
+	LookedConfig `yaml:",inline"`
 	// Join puts the values of all paths, and the elements of arrays, into one
 	// text with this between them. Without it the first present path counts. A time needs all of them.
 	Join Default `yaml:"join"`
@@ -280,18 +297,19 @@ type Source struct {
 type TextField struct {
 	Source `yaml:",inline"`
 	// Values has the public value for each value of the legacy system; null: it means that nothing is there, and the next path or the
-	// default counts. Filters look up the legacy values of a public one.
+	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value.
+	// Filters look up the legacy values of a public one.
 	Values Values `yaml:"values"`
 	// Default is used for a missing or null value. Not set is different from
 	// set to null.
 	Default Default `yaml:"default"`
 	// Const is the field's value in every record; instead of a path.
 	Const Default `yaml:"const"`
-	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\];
+	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\], or, in it, the groups;
 	// it is cut out before trim_html.
 	Cut []string `yaml:"cut" form:"re2"`
-	// TrimHTML keeps the text of what the legacy system stores as HTML.
-	TrimHTML bool `yaml:"trim_html"`
+	// TrimHTML keeps the text of what the legacy system stores as HTML; twice: which it has escaped once more.
+	TrimHTML string `yaml:"trim_html" enum:",false,true,twice"`
 	// UnknownValues says what becomes of a value that has no entry in values: fail (default) makes the record invalid, keep serves it as it is.
 	UnknownValues string `yaml:"unknown_values" enum:",fail,keep"`
 	// ValuesJoin says how a filter names several legacy values of one public
@@ -336,20 +354,15 @@ func (f TextField) set() bool {
 	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || setting.Says(f.Lookup)
 }
 
-// translations are the public values that are texts, nil if there are none, and the
-// values of the legacy that mean null.
-func (f TextField) translations() (texts map[string]string, nulls []string) {
-	for legacy, public := range f.Values {
-		if !public.Set || public.Null {
-			nulls = append(nulls, legacy)
-			continue
-		}
-		if texts == nil {
-			texts = make(map[string]string, len(f.Values))
-		}
-		texts[legacy] = public.Value
+// otherValues stands among values for all that have no entry.
+const otherValues = "*"
+
+// valuePath gives the path that a key of values is in braces.
+func valuePath(key string) (path string, is bool) {
+	if len(key) < 2 || key[0] != '{' || key[len(key)-1] != '}' {
+		return "", false
 	}
-	return texts, nulls
+	return key[1 : len(key)-1], true
 }
 
 // Values are public values by those of the legacy. One that is not set is null.

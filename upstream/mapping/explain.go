@@ -59,11 +59,12 @@ type ExplainedField struct {
 
 // OwnerCheck is the outcome of the comparison of owners.
 type OwnerCheck struct {
-	Path    string `json:"path"` // empty: not checked
-	Matches int    `json:"matches"`
-	Missing []int  `json:"missing"` // numbers of records without an owner
-	Foreign []int  `json:"foreign"` // numbers of records of somebody else
-	Case    int    `json:"case"`    // of these: records whose owner differs in capitals only
+	Path    string   `json:"path"` // empty: not checked
+	Matches int      `json:"matches"`
+	Missing []int    `json:"missing"` // numbers of records without an owner
+	Foreign []int    `json:"foreign"` // numbers of records of somebody else
+	Others  []string `json:"others"`  // the first of these owners: whose records they are
+	Case    int      `json:"case"`    // records of these whose owner differs in capitals only
 }
 
 // UnusedPath is a path in the records.
@@ -124,7 +125,7 @@ func (p *Plan) Explainer(want Want, show int) *Explainer {
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
-			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}},
+			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}, Others: []string{}},
 		},
 	}
 	for _, u := range p.uses {
@@ -164,16 +165,10 @@ func (x *Explainer) Batches(most int) [][]string {
 // they cannot be had; it is returned, and shown at the first record that lacks them.
 func (x *Explainer) AddResponses(list []*Attachment, err error) error {
 	if err == nil {
-		for _, a := range list {
-			x.longest = max(x.longest, a.Seen)
-			for _, one := range a.elements {
-				x.look("responses", one.Element)
-			}
-		}
 		err = x.Builder.AddResponses(list)
 	}
 	if err != nil && x.came < len(x.asking) {
-		x.answered(Violation{Field: "responses", Problem: err.Error()})
+		x.answered(x.asking[x.came], nil, Violation{Field: "responses", Problem: err.Error()})
 	}
 	if err == nil {
 		x.numbers = slices.DeleteFunc(x.numbers, func(n int) bool { return slices.Contains(x.broken, n) })
@@ -181,24 +176,30 @@ func (x *Explainer) AddResponses(list []*Attachment, err error) error {
 	return err
 }
 
-// answered is told that the responses of the next inquiry came, or what is wrong with them. It
-// is shown at its record; Finish says what they are.
-func (x *Explainer) answered(bad Violation) {
-	bad.Record, bad.Field = x.numbers[x.came], cmp.Or(bad.Field, "responses")
+// answered is told of the responses that came for an inquiry, or what is wrong with them. It is
+// shown at its record; Finish says what they are.
+func (x *Explainer) answered(one asked, all []*attached, bad Violation) {
+	x.came++
+	x.longest = max(x.longest, len(all))
+	for _, response := range all[min(x.plan.responses.skip, len(all)):] {
+		x.look("responses", response.Element)
+	}
+	bad.Record, bad.Field = x.numbers[one.inquiry], cmp.Or(bad.Field, "responses")
 	if bad.Problem != "" {
 		x.Violations = append(x.Violations, bad)
 		x.broken = append(x.broken, bad.Record)
 	}
 	for i := range x.Records {
 		if r := &x.Records[i]; r.Number == bad.Record {
-			r.Fields = append(r.Fields, ExplainedField{Field: bad.Field, Path: x.plan.Responses.idPath + " = " + shownID(x.asking[x.came]), Problem: bad.Problem})
+			r.Fields = append(r.Fields, ExplainedField{Field: bad.Field, Path: x.plan.Responses.idPath + " = " + shownID(one.id), Problem: bad.Problem})
 		}
 	}
-	x.came++
 }
 
-// record is told of each record that was judged. Whose it is is noted by its number
-// only: the owner of a foreign record is somebody else's name.
+// maxOthers is how many other owners are shown: they are somebody else's names.
+const maxOthers = 3
+
+// record is told of each record that was judged.
 func (x *Explainer) record(e element, fate fate, bad Violation) {
 	x.Items++
 	if bad.Field == "record" || bad.Problem == whyNoDetailID {
@@ -206,8 +207,10 @@ func (x *Explainer) record(e element, fate fate, bad Violation) {
 		return
 	}
 	x.raw, x.longest = append(x.raw, e.Element), max(x.longest, len(e.responses))
-	for _, response := range e.responses {
-		x.look("responses", response.Element)
+	for i := range e.responses {
+		if i >= x.plan.responses.skip {
+			x.look("responses", e.responses[i].Element)
+		}
 	}
 	switch why := x.plan.foreign(e.Frame, x.want.Account); {
 	case x.plan.owner == nil:
@@ -215,7 +218,11 @@ func (x *Explainer) record(e element, fate fate, bad Violation) {
 		x.Owner.Missing = append(x.Owner.Missing, bad.Record)
 	case why == whyStranger:
 		x.Owner.Foreign = append(x.Owner.Foreign, bad.Record)
-		if strings.EqualFold(x.plan.owner.first(e.Frame).String(), x.want.Account) {
+		owner := x.plan.owner.first(e.Frame)
+		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {
+			x.Owner.Others = append(x.Owner.Others, shown)
+		}
+		if strings.EqualFold(owner.String(), x.want.Account) {
 			x.Owner.Case++
 		}
 	default:
@@ -255,12 +262,14 @@ const publicTime = "2006-01-02T15:04:05.000Z07:00"
 // fields shows every public field of a record: the path that counts, the last if nothing
 // is at any, and what is behind it.
 func (x *Explainer) fields(e element) (list []ExplainedField) {
+	scratch := mapper{plan: x.plan, allow: func(int) bool { return true }}
+	scratch.compare(e.Frame)
 	for _, t := range x.plan.texts() {
 		one := t.explained(e.Frame)
 		if one.guarded = t.guarded(); t.fixed.Set {
 			one.Path = "(const)"
 		}
-		s, _, why := t.of(e.Frame)
+		s, _, why := t.of(e.Frame, scratch.compared)
 		if one.Problem = why; s.Valid {
 			one.Mapped = s.String
 		} else if why == "" {
@@ -274,7 +283,6 @@ func (x *Explainer) fields(e element) (list []ExplainedField) {
 		one.Mapped = at.Format(publicTime)
 	}
 	if list = append(list, one); x.plan.inner != nil {
-		scratch := mapper{plan: x.plan, allow: func(int) bool { return true }}
 		bad := scratch.answers(e) // those of a record with other mistakes, too
 		list = append(list, ExplainedField{
 			Field: cmp.Or(bad.Field, "responses"), Path: x.plan.inner.path, Raw: shorten(e.held.Raw()), Problem: bad.Problem,
@@ -376,6 +384,7 @@ func kindAt(v jsonwalk.Value, path string) jsonwalk.Kind {
 // looks at, which texts had ids in them. It is called once, after the last reply; only
 // then are the ids of all records known.
 func (x *Explainer) Finish() {
+	_ = x.group() // where no reply was the last
 	x.Unfit = x.Foreign
 	for _, n := range x.Skipped {
 		x.Unfit += n

@@ -41,7 +41,7 @@ func explained(x *Explainer) (all []string) {
 		say("! %d %s: %s", v.Record, v.Field, v.Problem)
 	}
 	o := x.Owner
-	say("owner %s: %d, missing %v, foreign %v, of another case %d", o.Path, o.Matches, o.Missing, o.Foreign, o.Case)
+	say("owner %s: %d, missing %v, foreign %v, of another case %d, such as %s", o.Path, o.Matches, o.Missing, o.Foreign, o.Case, strings.Join(o.Others, " "))
 	for _, u := range x.Unused {
 		say("unused %s %s", u.Path, strings.Join(u.Types, ","))
 	}

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"regexp/syntax"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
 	"inquiry-gateway/upstream/timeparse"
 )
 
@@ -32,12 +34,20 @@ type textField struct {
 	origin
 	nth      int               // of all texts of the plan
 	values   map[string]string // nil: all are served as they are
-	keep     bool              // those that are not known, too
+	likes    []like            // public values by what stands elsewhere in the record
+	rest     Default           // the public value of all that are not known; not set: there is none
+	keep     bool              // those are served as they are
 	def      Default
 	fixed    Default // const
 	nullable bool
 	cut      []*regexp.Regexp
-	html     bool
+	html     int // how many layers of HTML there are
+}
+
+// like is the public value of what equals another value of the record.
+type like struct {
+	nth    int // of the values that the plan compares with
+	public Default
 }
 
 // timeField is a public field that is a time.
@@ -91,12 +101,17 @@ func (s scope) origin(key, name string, f Source, fixed bool, hides string) orig
 // text compiles a field that holds a string, and null only if nullable. Keys that
 // contradict each other are refused.
 func (s scope) text(key, name string, f TextField, nullable bool) *textField {
-	values, nulls := f.translations()
+	t := &textField{
+		def: f.Default, fixed: f.Const, nullable: nullable, keep: f.UnknownValues == "keep", cut: s.cut(key+".cut", f.Cut),
+		html: map[string]int{"true": 1, "twice": 2}[f.TrimHTML],
+	}
+	nulls := t.translate(s, key+".values.", f.Values)
+	s.AddIf(t.rest.Set && t.keep, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
 	s.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), key+".const",
 		"a constant needs no path, values or default; remove the one or the others")
 	s.AddIf(f.Values != nil && len(f.Values) == 0, key+".values", "empty: no value would be accepted")
-	s.AddIf(values == nil && f.UnknownValues != "", key+".unknown_values", "there are no values that a value could be missing from; remove the key")
-	s.AddIf(values == nil && f.ValuesJoin != "", key+".values_join", "there are no values to join; remove the key")
+	s.AddIf(t.values == nil && f.UnknownValues != "", key+".unknown_values", "there are no values that a value could be missing from; remove the key")
+	s.AddIf(t.values == nil && f.ValuesJoin != "", key+".values_join", "there are no values to join; remove the key")
 	s.AddIf(!nullable && f.Default.Null, key+".default", "%s is never null here; give a text", name)
 	s.AddIf(!nullable && f.Const.Null, key+".const", "%s is never null here; give a text", name)
 	hides := ""
@@ -106,16 +121,41 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	case nullable:
 		hides = hidesNull
 	}
-	t := &textField{
-		origin: s.origin(key, name, f.Source, f.Const.Set, hides), values: values, keep: f.UnknownValues == "keep",
-		def: f.Default, fixed: f.Const, nullable: nullable, cut: s.patterns(key+".cut", f.Cut), html: f.TrimHTML,
-	}
+	t.origin = s.origin(key, name, f.Source, f.Const.Set, hides)
 	t.nulls = nulls
-	t.plain = t.plain && !t.fixed.Set && t.cut == nil && !t.html && t.nulls == nil
-	for legacy, public := range values {
-		s.AddIf(public == "", key+".values."+legacy, "the public value is empty")
-	}
+	t.plain = t.plain && !t.fixed.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.likes == nil && !t.rest.Set
 	return t
+}
+
+// translate compiles values, and gives those of the legacy that mean null.
+func (t *textField) translate(s scope, at string, values Values) (nulls []string) {
+	for _, legacy := range slices.Sorted(maps.Keys(values)) {
+		public := values[legacy]
+		public.Null = public.Null || !public.Set
+		public.Set = true
+		s.AddIf(public.Value == "" && !public.Null, at+legacy, "the public value is empty")
+		path, is := valuePath(legacy)
+		switch {
+		case is:
+			if s.path(at+legacy, path) {
+				t.likes = append(t.likes, like{len(s.plan.compared), public})
+				s.plan.compared = append(s.plan.compared, s.record.source(path))
+				s.record.use(strings.TrimSuffix(at, "."), "", true, path)
+			}
+		case legacy == otherValues:
+			t.rest = public
+		case public.Null:
+			nulls = append(nulls, legacy)
+			continue
+		}
+		if t.values == nil {
+			t.values = make(map[string]string, len(values))
+		}
+		if !is && legacy != otherValues {
+			t.values[legacy] = public.Value
+		}
+	}
+	return nulls
 }
 
 // time compiles a field that holds a time.
@@ -138,9 +178,32 @@ const (
 // idPatterns are patterns of which only the groups are removed, if they have some.
 func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
 	for i, text := range list {
-		c.AddIf(repeatsGroup(text), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
+		tree, err := syntax.Parse(text, syntax.Perl)
+		c.AddIf(err == nil && capturesWithin(tree, false), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
 	}
 	return c.patterns(field, list)
+}
+
+// cut are patterns in the same sense. A repeated group only holds the pattern together.
+func (c *compiler) cut(field string, list []string) []*regexp.Regexp {
+	list = slices.Clone(list)
+	for i, text := range list {
+		if tree, err := syntax.Parse(text, syntax.Perl); err == nil && capturesWithin(tree, false) {
+			list[i] = uncaptured(tree).String()
+		}
+	}
+	return c.patterns(field, list)
+}
+
+// uncaptured is a pattern without its groups.
+func uncaptured(re *syntax.Regexp) *syntax.Regexp {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	for i := range re.Sub {
+		re.Sub[i] = uncaptured(re.Sub[i])
+	}
+	return re
 }
 
 // patterns compiles what is removed from texts wherever it stands. Patterns past the
@@ -164,12 +227,7 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 	return compiled
 }
 
-// repeatsGroup tells whether a group that captures stands under a repetition.
-func repeatsGroup(pattern string) bool {
-	tree, err := syntax.Parse(pattern, syntax.Perl)
-	return err == nil && capturesWithin(tree, false)
-}
-
+// capturesWithin tells whether a group that captures stands under a repetition.
 func capturesWithin(re *syntax.Regexp, repeated bool) bool {
 	if re.Op == syntax.OpCapture && repeated {
 		return true
@@ -266,55 +324,62 @@ func (o *origin) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
 	return strings.Join(parts, o.join.Value), len(parts) > 0, why
 }
 
-// of maps the field of one record. why is empty when it can be accepted; found is
-// false for a default, or for null where nothing is. Most fields are plain and most
-// values strings: these take the first branch and no other.
-func (t *textField) of(f *jsonwalk.Frame) (s NullString, found bool, why string) {
+// of maps the field of one record, with the values that it may be compared with.
+// why is empty when it can be accepted; found is false for a default, or for null where nothing
+// is. Most fields are plain and most values strings: these take the first branch and no other.
+func (t *textField) of(f *jsonwalk.Frame, compared []string) (s NullString, found bool, why string) {
 	if t.plain {
 		if v := f.Value(t.slot); v.Kind == jsonwalk.Text {
-			s, why = t.public(v.In(f.Texts))
-			return s, true, why
+			public := t.public(v.In(f.Texts), nil)
+			if !public.Set {
+				return s, false, whyUnknown
+			}
+			return NullString{public.Value, true}, true, ""
 		}
 	}
 	if t.fixed.Set {
 		return NullString{t.fixed.Value, !t.fixed.Null}, true, ""
 	}
 	legacy, found, why := t.legacy(f)
-	for _, p := range t.cut {
-		legacy = p.ReplaceAllString(legacy, "")
-	}
-	if t.html {
+	legacy = leakguard.Without(legacy, t.cut)
+	for range t.html {
 		legacy = htmlText(legacy)
 	}
-	if slices.Contains(t.nulls, legacy) {
-		found = false
+	public := t.def
+	if found = found && !slices.Contains(t.nulls, legacy); found {
+		public = t.public(legacy, compared)
+		found = !public.Null
 	}
 	switch {
 	case why != "":
 		return s, false, why
-	case found:
-		s, why = t.public(legacy)
-		return s, true, why
-	case t.def.Set && !t.def.Null:
-		return NullString{t.def.Value, true}, false, ""
-	case t.nullable:
-		return s, false, ""
+	case found && !public.Set:
+		return s, false, whyUnknown
+	case !found && !t.def.Set && !t.nullable:
+		return s, false, whyMissing
+	case !found:
+		public = t.def
 	}
-	return s, false, whyMissing
+	return NullString{public.Value, public.Set && !public.Null}, found, ""
 }
 
-// public translates a legacy value.
-func (t *textField) public(legacy string) (s NullString, why string) {
+// public translates a legacy value; not set: it is not known.
+func (t *textField) public(legacy string, compared []string) Default {
 	if t.values == nil {
-		return NullString{legacy, true}, ""
+		return Default{Set: true, Value: legacy}
 	}
 	if public, ok := t.values[legacy]; ok {
-		return NullString{public, true}, ""
+		return Default{Set: true, Value: public}
+	}
+	for _, like := range t.likes {
+		if legacy != "" && compared[like.nth] == legacy {
+			return like.public
+		}
 	}
 	if t.keep {
-		return NullString{legacy, true}, ""
+		return Default{Set: true, Value: legacy}
 	}
-	return s, whyUnknown
+	return t.rest
 }
 
 // guarded tells whether the legacy decides on the text. Only then can an

@@ -54,6 +54,7 @@ type filter struct {
 	sent    bool                // the request holds the placeholder, for what the legacy has
 	several bool                // it can name several legacy values
 	legacy  map[string][]string // by public value, in order: equal filters make equal requests
+	rest    map[string]bool     // public values that others have, too, for which there is no word
 }
 
 const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
@@ -82,13 +83,18 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	}
 	request.Join(placeholder, join)
 	// A text that is made of several, or of a part, is not what the legacy has.
-	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && !t.html && !t.looked
-	f := filter{textField: t, sent: sent, several: join != "" || request.InLists(placeholder), legacy: map[string][]string{}}
+	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && t.html == 0 && !t.looked
+	f := filter{textField: t, sent: sent, several: join != "" || request.InLists(placeholder), legacy: map[string][]string{}, rest: map[string]bool{}}
 	for legacy, public := range t.values {
 		f.legacy[public] = append(f.legacy[public], legacy)
 	}
 	for _, list := range f.legacy {
 		slices.Sort(list)
+	}
+	for _, like := range append(slices.Clip(t.likes), like{public: t.rest}) {
+		if like.public.Set && !like.public.Null {
+			f.rest[like.public.Value] = true
+		}
 	}
 	return f
 }
@@ -102,9 +108,9 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 		return nil, false
 	case f.fixed.Set:
 		return nil, f.fixed.Value != want
-	case f.def.Set && f.def.Value == want:
-		// Records that get the value by default have something else, or nothing,
-		// in the legacy: no filter of the legacy finds them.
+	case f.def.Set && f.def.Value == want, f.rest[want]:
+		// Records that get the value by default, or as all others do, have something else, or
+		// nothing, in the legacy: no filter of the legacy finds them.
 		return nil, false
 	}
 	list := f.legacy[want]
@@ -146,6 +152,9 @@ func (f *filter) asked(selectable bool) filters.Filter {
 	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
 	for legacy, public := range f.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
+	}
+	for public := range f.rest {
+		all.Values[public] = of(public)
 	}
 	for _, d := range []Default{f.fixed, f.def} {
 		if d.Set {

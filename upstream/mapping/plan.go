@@ -51,19 +51,22 @@ type Plan struct {
 	owner            sources
 	ownerKey         string         // paths of the owner, as they were written
 	told             bool           // the list tells the owner: without it no detail is asked for
+	group            sources        // of what tells which record a row is of; nil: each is one
 	detail           string         // name of the detail in a record; empty: there is none
-	merged           *jsonwalk.Node // of a record with its detail
+	merged           *jsonwalk.Node // of a record with what it waited for
 	idPatterns       []*regexp.Regexp
 	uses             []use
 
 	title, content, status, inquiryType, company *textField // nil: not in this kind's records
 	created                                      *timeField
 	responses                                    *responseFields // nil for sellers
+	compared                                     sources         // values of a record that others are compared with
 }
 
 // responseFields is the mapping of a response, wherever it comes from.
 type responseFields struct {
 	items         *items
+	skip          int     // so many come before them
 	holder        *holder // of the array of responses; nil: the record itself, or what has other fields, too
 	content, role *textField
 	created       *timeField

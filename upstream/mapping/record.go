@@ -1,6 +1,10 @@
 package mapping
 
-import "inquiry-gateway/upstream/jsonwalk"
+import (
+	"strings"
+
+	"inquiry-gateway/upstream/jsonwalk"
+)
 
 // Violation is one reason to refuse a record. Its zero value is none.
 type Violation struct {
@@ -19,6 +23,8 @@ const (
 	whyNoDetail   = "no detail came for the record"
 	whyNoEntry    = "one of them has no entry in the table of lookup"
 	whyStranger   = "another owner than the account"
+	whyNoGroup    = "no value at the path of group"
+	whyRows       = "a member rows of its own, where the other rows of its record are to be"
 	whyTooMuch    = "more than max_response_bytes"
 )
 
@@ -27,7 +33,7 @@ type fate uint8
 
 const (
 	taken   fate = iota
-	waits        // for its detail
+	waits        // for its detail, or the rows that belong to it
 	unasked      // the request's filters leave it out
 	hidden       // where does not show it
 	foreign      // of another account
@@ -39,43 +45,69 @@ type mapper struct {
 	plan      *Plan
 	defaulted [maxTexts]int        // records, or responses, without a value of each text
 	made      []Response           // of all records; each record has a part of it
+	compared  []string             // of the current record: what values are compared with
 	allow     func(bytes int) bool // what look-ups give
 }
 
-// foreign compares a record's owner with the account, byte by byte: accounts that differ
-// in case are two accounts. It says why the record is not the account's; empty: it is.
+// foreign compares a record's owner, or each of several, with the account, byte by byte: accounts
+// that differ in case are two accounts. Blanks around an owner are those of a column of fixed
+// width. It says why the record is not the account's; empty: it is.
 func (p *Plan) foreign(f *jsonwalk.Frame, account string) (why string) {
 	if p.owner == nil {
 		return ""
 	}
-	switch v := p.owner.first(f); {
-	case !v.Present() || !v.Scalar():
+	v := p.owner.first(f)
+	if v.Kind != jsonwalk.Array {
+		return notOf(v, account)
+	}
+	why = whyNoOwner
+	v.Each(func(one jsonwalk.Value) bool {
+		if one.Scalar() {
+			why = notOf(one, account)
+		}
+		return why != ""
+	})
+	return why
+}
+
+// notOf says why an owner is not the account.
+func notOf(owner jsonwalk.Value, account string) (why string) {
+	if !owner.Scalar() {
 		return whyNoOwner
-	case v.String() == account:
+	}
+	if text := owner.String(); text == account || strings.TrimSpace(text) == account {
 		return ""
 	}
 	return whyStranger
 }
 
-// belongs says what becomes of a record before its fields are read: the owner comes first, so
-// that a stranger's record is refused as that, whatever it holds; conditions come next, so that
-// a record that is not shown may be incomplete. early: its detail is not there yet.
-func (p *Plan) belongs(f *jsonwalk.Frame, account string, early bool) (fate, Violation) {
-	why := p.foreign(f, account)
-	switch {
+// owned says what becomes of a record by its owner, who comes before all else: a stranger's record
+// is refused as that, whatever it holds.
+func (p *Plan) owned(f *jsonwalk.Frame, account string) (fate, Violation) {
+	switch why := p.foreign(f, account); {
+	case why == "":
+		return taken, Violation{}
 	case why == whyNoOwner && p.dropForeign: // it is nobody's to drop: all of a list could be lost unseen
 		return refused, Violation{Field: "owner", Problem: why}
-	case why != "":
+	default:
 		return foreign, Violation{Field: "owner", Problem: why}
-	case p.items.where.unmet(f, early) != nil:
-		return hidden, Violation{}
 	}
-	return taken, Violation{}
+}
+
+// belongs says what becomes of a record before its fields are read, so that one that is not shown
+// may be incomplete. early: its detail is not there yet.
+func (p *Plan) belongs(f *jsonwalk.Frame, account string, early bool) (fate, Violation) {
+	fate, bad := p.owned(f, account)
+	if fate == taken && p.items.where.unmet(f, early) != nil {
+		fate = hidden
+	}
+	return fate, bad
 }
 
 // record maps all fields of a record. The first mistake is told, and what follows it
 // is not read.
 func (m *mapper) record(inq *Inquiry, e element) (bad Violation) {
+	m.compare(e.Frame)
 	inq.Title = m.text(m.plan.title, e.Frame, &bad).String
 	inq.Content = m.text(m.plan.content, e.Frame, &bad).String
 	inq.Status = m.text(m.plan.status, e.Frame, &bad).String
@@ -97,9 +129,19 @@ func (m *mapper) record(inq *Inquiry, e element) (bad Violation) {
 	return bad
 }
 
+// compare notes the values of a record that others are compared with.
+func (m *mapper) compare(f *jsonwalk.Frame) {
+	if len(m.plan.compared) > 0 {
+		m.compared = make([]string, len(m.plan.compared))
+		for i, other := range m.plan.compared {
+			m.compared[i] = other.find(f).Plain()
+		}
+	}
+}
+
 // answers maps the responses in a record.
 func (m *mapper) answers(e element) (bad Violation) {
-	for i := 0; i < len(e.responses) && bad.Problem == ""; i++ {
+	for i := m.plan.responses.skip; i < len(e.responses) && bad.Problem == ""; i++ {
 		bad = m.response(&e.responses[i])
 	}
 	if bad.Problem == "" && e.broken != "" {
@@ -139,7 +181,7 @@ func (m *mapper) text(t *textField, f *jsonwalk.Frame, bad *Violation) (s NullSt
 	if t == nil || bad.Problem != "" {
 		return s
 	}
-	s, found, why := t.of(f)
+	s, found, why := t.of(f, m.compared)
 	switch {
 	case why != "":
 		*bad = Violation{Field: t.name, Problem: why}

@@ -19,6 +19,8 @@ type Second struct {
 	idPath string   // as it was written
 	batch  int      // records per request; 0: one
 	key    sources  // in a batch: where an element has the id of its record
+
+	idOptional bool // a record without one is not asked for
 }
 
 // identity is what a further request is made with: values of a record by their
@@ -33,19 +35,41 @@ type idValue struct {
 // idSeparator stands between several values in the one text that identifies a record.
 const idSeparator = "\x00"
 
-// of gives the text that identifies a record; false: a value is missing, or none.
-func (all identity) of(f *jsonwalk.Frame) (id string, ok bool) {
+// idState tells whether an id is there.
+type idState uint8
+
+const (
+	idThere   idState = iota
+	idMissing         // nothing, null or an empty text
+	idWrong           // no single value
+)
+
+// scalarID reads a value as an id.
+func scalarID(v jsonwalk.Value) (id string, state idState) {
+	switch id = v.Plain(); {
+	case id == "":
+		return "", idMissing
+	case !v.Scalar():
+		return "", idWrong
+	}
+	return id, idThere
+}
+
+// of gives the text that identifies a record.
+func (all identity) of(f *jsonwalk.Frame) (id string, state idState) {
 	for i, one := range all {
-		v := one.at.find(f)
-		if v.Plain() == "" || !v.Scalar() || len(all) > 1 && strings.Contains(v.String(), idSeparator) {
-			return "", false
-		}
-		if i > 0 {
+		text, state := scalarID(one.at.find(f))
+		switch {
+		case state != idThere:
+			return "", state
+		case len(all) > 1 && strings.Contains(text, idSeparator):
+			return "", idWrong
+		case i > 0:
 			id += idSeparator
 		}
-		id += v.String()
+		id += text
 	}
-	return id, true
+	return id, idThere
 }
 
 // shownID is the text for a person.
@@ -135,12 +159,18 @@ func (s *Second) deal(ids []string, a *Attachment) (of [][]*attached, stranger *
 
 // Batches are the ids of the list's inquiries, as many together as one further
 // request asks for. It is empty if there is nothing to ask for.
-func (b *Builder) Batches() [][]string { return b.plan.Responses.batches(b.asking) }
+func (b *Builder) Batches() [][]string {
+	ids := make([]string, len(b.asking))
+	for i, one := range b.asking {
+		ids[i] = one.id
+	}
+	return b.plan.Responses.batches(ids)
+}
 
 // AddResponses gives the inquiries of the list the responses that came, one attachment for each
 // of the batches. An error is an [*Error].
 func (b *Builder) AddResponses(list []*Attachment) error {
-	kept, at := b.List[:0], 0
+	broken, next := map[int]bool{}, 0
 	for i, ids := range b.Batches()[:len(list)] {
 		a := list[i]
 		b.ids.Merge(&a.ids)
@@ -153,37 +183,44 @@ func (b *Builder) AddResponses(list []*Attachment) error {
 			return refusal("record", "a response belongs to an inquiry that was not asked for")
 		}
 		for _, mine := range of {
-			inq := b.List[at]
-			at++
-			bad := b.answer(&inq, mine)
+			one := b.asking[next]
+			next++
+			bad := b.answer(one, mine)
 			if b.err != nil {
 				return b.err
 			}
 			if b.observe != nil {
-				b.observe.answered(bad)
+				b.observe.answered(one, mine, bad)
 			}
 			// Whether a mistake in one of them ends the list is the configuration's choice, as
 			// for any other mistake in a record.
-			if bad.Problem == "" {
-				kept = append(kept, inq)
-			} else if err := b.refuse(bad, refusal("record", "responses of inquiry %d: %s: %s", at, bad.Field, bad.Problem)); err != nil {
+			if broken[one.inquiry] = bad.Problem != ""; !broken[one.inquiry] {
+				continue
+			}
+			if err := b.refuse(bad, refusal("record", "responses of inquiry %d: %s: %s", one.inquiry+1, bad.Field, bad.Problem)); err != nil {
 				return err
 			}
 		}
 	}
-	kept = append(kept, b.List[at:]...)
+	kept := b.List[:0]
+	for i, inq := range b.List {
+		if !broken[i] {
+			kept = append(kept, inq)
+		}
+	}
 	clear(b.List[len(kept):])
 	b.List = kept
 	return nil
 }
 
 // answer maps the responses that came for an inquiry.
-func (b *Builder) answer(inq *Inquiry, all []*attached) (bad Violation) {
+func (b *Builder) answer(one asked, all []*attached) (bad Violation) {
 	first := len(b.mapper.made)
-	for i := 0; i < len(all) && bad.Problem == ""; i++ {
+	b.mapper.compared = one.compared
+	for i := b.plan.responses.skip; i < len(all) && bad.Problem == ""; i++ {
 		bad = b.mapper.response(&all[i].Frame)
 	}
-	inq.Responses = b.mapper.made[first:len(b.mapper.made):len(b.mapper.made)]
+	b.List[one.inquiry].Responses = b.mapper.made[first:len(b.mapper.made):len(b.mapper.made)]
 	return bad
 }
 
@@ -222,22 +259,17 @@ func (b *Builder) AddDetails(list []*Attachment) error {
 	}
 	details = details[:len(b.waiting)]
 	for i, one := range b.waiting {
-		record := one.record
-		if record.Kind != jsonwalk.Object { // a bare id becomes a record
-			record = jsonwalk.ObjectOf(bareID, record)
+		if one.record.Kind != jsonwalk.Object { // a bare id becomes a record
+			one.record = jsonwalk.ObjectOf(bareID, one.record)
 		}
-		if record.At(b.plan.detail).Kind != jsonwalk.Missing {
+		if one.record.At(b.plan.detail).Kind != jsonwalk.Missing {
 			return refusal("record", "a record has a member %q of its own; give another name as details.as", b.plan.detail)
 		}
-		b.number = one.number
-		b.lookIn(one.tables)
-		b.take = b.whole
-		if details[i].Kind == jsonwalk.Missing {
+		if b.take = b.whole; details[i].Kind == jsonwalk.Missing {
 			b.take = b.detailless
 		}
-		_, err := b.walker.WalkItem(record.With(b.plan.detail, details[i]).Raw(), b.plan.merged)
-		if refused := b.walked(err); refused != nil {
-			return refused
+		if err := b.complete(one, b.plan.detail, details[i]); err != nil {
+			return err
 		}
 	}
 	return nil
