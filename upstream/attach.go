@@ -9,23 +9,23 @@ import (
 )
 
 // attach makes the requests for what the list itself does not tell of its records, if
-// there are any: their details or their responses. add puts the replies in. If one
-// cannot be had the list cannot: an inquiry without its responses would look unanswered.
-func (f *fetch) attach(ctx context.Context, name string, s *mapping.Second, batches func() [][]string, add func([]*mapping.Attachment) error) error {
-	ids := batches()
-	if len(ids) == 0 {
-		return nil
+// there are any: their details, then their responses. If one cannot be had the list cannot:
+// an inquiry without its responses would look unanswered.
+func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
+	for s, ids := m.Next(); s != nil; s, ids = m.Next() {
+		within, step := f.tracer.Start(ctx, "upstream."+s.Name)
+		replies, err := f.batches(within, s, ids)
+		if err == nil {
+			err = m.Attach(replies)
+		}
+		if err != nil && step.Recording() {
+			fail(step, err)
+		}
+		if step.End(); err != nil {
+			return err
+		}
 	}
-	ctx, step := f.tracer.Start(ctx, name)
-	defer step.End()
-	replies, err := f.batches(ctx, s, ids)
-	if err == nil {
-		err = add(replies)
-	}
-	if err != nil && step.Recording() {
-		fail(step, err)
-	}
-	return err
+	return nil
 }
 
 // batches gets what belongs to the records of all batches at the same time.

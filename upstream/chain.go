@@ -131,10 +131,7 @@ func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err er
 	defer f.opts.Panics.Catch(func(p any) { list, err = List{}, bug(p) })
 	m, pages, err := f.readList(ctx, ask)
 	if err == nil {
-		err = f.attach(ctx, "upstream.details", f.plan.Details, m.DetailBatches, m.AddDetails)
-	}
-	if err == nil {
-		err = f.attach(ctx, "upstream.responses", f.plan.Responses, m.Batches, m.AddResponses)
+		err = f.attach(ctx, m)
 	}
 	if err == nil {
 		_, step := f.tracer.Start(ctx, "upstream.guard")

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -101,9 +100,6 @@ func (f *fetch) explain(ctx context.Context, pages *pager, x *mapping.Explainer,
 		return err
 	}
 	if depth == FirstReply {
-		if len(x.DetailBatches(explainedDetails)) > 0 {
-			return x.AddDetails(nil)
-		}
 		return nil
 	}
 	return f.explainFurther(ctx, x, e, depth == Whole)
@@ -123,38 +119,26 @@ func (l *pager) firstOnly(r reply) error {
 	return err
 }
 
-// The records that details and responses are asked for where not all are.
-const (
-	explainedDetails   = 10
-	explainedResponses = 1
-)
+// explainedBatches are made where not all are.
+var explainedBatches = map[string]int{"details": 10, "responses": 1}
 
 // explainFurther asks for details and responses, if the list needs any.
 func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, e *Explained, whole bool) error {
-	details, responses := explainedDetails, explainedResponses
-	if whole {
-		details, responses = math.MaxInt, math.MaxInt
-	}
-	if batches := x.DetailBatches(details); len(batches) > 0 {
-		e.further("details", f, f.plan.Details, batches)
-		replies, err := f.batches(ctx, f.plan.Details, batches)
+	for s, batches := x.Next(); s != nil; s, batches = x.Next() {
+		if !whole {
+			batches = batches[:min(len(batches), explainedBatches[s.Name])]
+		}
+		e.further(s.Name, f, s, batches)
+		replies, err := f.batches(ctx, s, batches)
 		if err == nil {
-			err = x.AddDetails(replies)
+			err = x.Attach(replies)
 		}
 		if err != nil {
+			x.Failed = asError(err)
 			return err
 		}
 	}
-	batches := x.Batches(responses)
-	if len(batches) == 0 {
-		return nil
-	}
-	e.further("responses", f, f.plan.Responses, batches)
-	replies, err := f.batches(ctx, f.plan.Responses, batches)
-	if err != nil {
-		err = asError(err)
-	}
-	return x.AddResponses(replies, err)
+	return nil
 }
 
 // further notes the first request for the batches, if it can be made.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-
-	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // Builder makes a list of inquiries of the replies that it comes in. It belongs to one
@@ -20,9 +18,9 @@ type Builder struct {
 	mapper  mapper
 	want    Want
 	number  int            // of the record that is judged
-	waiting []waiting      // records that wait for their details, or for their rows
+	stage   int            // of the plan, that records wait in
+	waiting []waiting      // in the order of the legacy
 	rows    map[string]int // which of these rows are of
-	asking  []asked        // inquiries of the list whose responses come by a second request
 	// observe is told what became of each record, after it was judged. With it no record ends
 	// the list. Nil: nobody asks.
 	observe *Explainer
@@ -35,28 +33,12 @@ type Counts struct {
 	Hidden  int            // records that where does not show
 }
 
-// waiting is a record before its detail, or all of its rows, are there.
-type waiting struct {
-	id     string
-	record jsonwalk.Value
-	rows   []jsonwalk.Value // the others
-	number int
-	tables []map[string]jsonwalk.Value
-}
-
-// asked is an inquiry whose responses are asked for.
-type asked struct {
-	id       string
-	inquiry  int      // of the list
-	compared []string // see mapper
-}
-
 // NewBuilder prepares the mapping of one list.
 func (p *Plan) NewBuilder(want Want) *Builder {
 	b := &Builder{plan: p, want: want, List: []Inquiry{}}
 	b.mapper = mapper{plan: p, allow: b.allow}
 	b.ids.Patterns = p.idPatterns
-	b.begin(&p.Replies, "record", b.listed)
+	b.begin(&p.Replies, b.listed)
 	return b
 }
 
@@ -79,117 +61,11 @@ func (b *Builder) listed(e element) *Error {
 		return err
 	}
 	b.number = b.Seen
-	switch {
-	case b.plan.group != nil:
-		return b.row(e)
-	case b.plan.Details != nil:
-		return b.detailed(e)
-	}
-	return b.whole(e)
+	return b.enter(e, 0)
 }
 
-// detailed keeps a record for the time when its detail is there.
-func (b *Builder) detailed(e element) *Error {
-	d, object := b.plan.Details, e.Element.Kind == jsonwalk.Object
-	id, state := d.id.of(e.Frame)
-	if d.idPath == bareID && !object {
-		id, state = scalarID(e.Element) // as the record that it becomes has it
-	}
-	if d.idOptional && object && state == idMissing {
-		return b.whole(e)
-	}
-	e.early = true
-	fate, bad := taken, Violation{}
-	if b.plan.told && object {
-		fate, bad = b.plan.belongs(e.Frame, b.want.Account, true)
-	}
-	switch {
-	case fate != taken:
-	case state != idThere:
-		fate, bad = refused, Violation{Field: "details", Problem: whyNoDetailID}
-	default:
-		fate = waits
-		b.waiting = append(b.waiting, waiting{id: id, record: e.Element, number: b.number, tables: e.Tables})
-	}
-	return b.settle(e, fate, bad)
-}
-
-// row keeps a row until all rows of its record are there. Each must be the account's.
-func (b *Builder) row(e element) *Error {
-	e.early = true
-	if e.Element.Kind != jsonwalk.Object {
-		return b.settle(e, refused, Violation{Field: "record", Problem: whyObject})
-	}
-	fate, bad := b.plan.owned(e.Frame, b.want.Account)
-	if fate != taken {
-		return b.settle(e, fate, bad)
-	}
-	id, state := scalarID(b.plan.group.first(e.Frame))
-	switch {
-	case state != idThere:
-		return b.settle(e, refused, Violation{Field: "record", Problem: whyNoGroup})
-	case e.Element.At(rowsMember).Kind != jsonwalk.Missing:
-		return b.settle(e, refused, Violation{Field: "record", Problem: whyRows})
-	}
-	if b.rows == nil {
-		b.rows = map[string]int{}
-	}
-	if at, known := b.rows[id]; known {
-		b.waiting[at].rows = append(b.waiting[at].rows, e.Element)
-	} else {
-		b.rows[id] = len(b.waiting)
-		b.waiting = append(b.waiting, waiting{id: id, record: e.Element, number: b.number, tables: e.Tables})
-	}
-	return nil
-}
-
-// rowsMember is the member of a record that has its other rows.
-const rowsMember = "rows"
-
-// CheckEnd refuses a list that is not whole, see there, and takes the records of which all rows
-// are there now.
-func (b *Builder) CheckEnd(end End) error {
-	if err := b.reader.CheckEnd(end); err != nil {
-		return err
-	}
-	return b.group()
-}
-
-// group takes the records that came as rows.
-func (b *Builder) group() error {
-	for i := 0; i < len(b.waiting) && b.plan.group != nil; i++ {
-		one := b.waiting[i]
-		b.take = b.whole
-		if err := b.complete(one, rowsMember, jsonwalk.ArrayOf(one.rows...)); err != nil {
-			return err
-		}
-	}
-	if b.plan.group != nil {
-		b.waiting = nil
-	}
-	return nil
-}
-
-// complete takes a record with what it waited for as a member.
-func (b *Builder) complete(one waiting, name string, rest jsonwalk.Value) error {
-	b.number = one.number
-	b.lookIn(one.tables)
-	_, err := b.walker.WalkItem(one.record.With(name, rest).Raw(), b.plan.merged)
-	if refused := b.walked(err); refused != nil {
-		return refused
-	}
-	return nil
-}
-
-// whole judges a record of which all is there, and puts it into the list if that is its place.
+// whole takes a record of which all is there, and puts it into the list if that is its place.
 func (b *Builder) whole(e element) *Error {
-	if e.Element.Kind != jsonwalk.Object {
-		return b.settle(e, refused, Violation{Field: "record", Problem: whyObject})
-	}
-	fate, bad := b.plan.belongs(e.Frame, b.want.Account, false)
-	if fate != taken {
-		return b.settle(e, fate, bad)
-	}
 	if len(b.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
@@ -200,21 +76,8 @@ func (b *Builder) whole(e element) *Error {
 	}
 	last := len(b.List)
 	b.List = append(b.List, Inquiry{}) // where it will stay: it is large
-	inq := &b.List[last]
-	if bad = b.mapper.record(inq, e); bad.Problem != "" {
-		fate = refused
-	} else if !b.want.has(inq) {
-		fate = unasked
-	} else if b.plan.Responses != nil {
-		switch id, state := b.plan.Responses.id.of(e.Frame); {
-		case state == idThere:
-			b.asking = append(b.asking, asked{id, last, b.mapper.compared})
-		case state == idWrong || !b.plan.Responses.idOptional:
-			fate, bad = refused, Violation{Field: "responses", Problem: whyNoID}
-		}
-	}
+	fate, bad := b.mapper.judge(&b.List[last], e, &b.want)
 	if fate != taken {
-		b.mapper.made = b.mapper.made[:len(b.mapper.made)-len(inq.Responses)]
 		b.List = b.List[:last]
 	}
 	return b.settle(e, fate, bad)
@@ -262,12 +125,6 @@ func (b *Builder) ends(why *Error) *Error {
 	}
 	b.observe.Refusal = cmp.Or(b.observe.Refusal, why)
 	return nil
-}
-
-// has tells whether an inquiry is wanted, whatever the legacy was asked for.
-func (w *Want) has(inq *Inquiry) bool {
-	return (w.Status == "" || inq.Status == w.Status) &&
-		(w.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == w.InquiryType)
 }
 
 // EachDefaulted visits the texts that had nothing, or null, at their paths, with how

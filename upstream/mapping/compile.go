@@ -25,11 +25,12 @@ type compiler struct {
 // scope is what paths lead into: a reply, or the records or responses in it.
 type scope struct {
 	*compiler
-	replies *Replies
-	frame   int             // of the values
-	tree    *jsonwalk.Node  // nil: all paths are left to gjson
-	outline *decode.Outline // of the element, should it be XML
-	xml     bool            // it is, or a part of it
+	replies *Replies         // where the element came
+	slots   *[frameCount]int // of the values that the walker finds
+	frame   int              // of these
+	tree    *jsonwalk.Node   // nil: all paths are left to gjson
+	outline *decode.Outline  // of the element, should it be XML
+	xml     bool             // it is, or a part of it
 }
 
 // Compile makes the plan of an endpoint whose requests go below baseURL and whose
@@ -40,10 +41,11 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	p.MaxRecords = maxRecords
 	c := &compiler{Problems: problems, base: baseURL, plan: p}
 	p.Format = c.format(kind+".reply", cfg.Reply)
-	reply := c.request(&p.Replies, kind, cfg.RequestConfig, cfg.Paging, []string{address.Account}, []string{address.Account, address.Status, address.Type})
+	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.Paging, []string{address.Account}, []string{address.Account, address.Status, address.Type})
 	c.AddIf(cfg.Items == "", kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
 	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, frameRecord)
+	p.record = record.tree
 	record = record.details(kind+".details", cfg.Details) // before the others, whose paths may lead into it
 	c.record = &record
 	record.group(cfg)
@@ -55,8 +57,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
 	}
 	if p.group == nil { // the ids of rows are those of their record
-		record.apart(&p.Replies, cfg.InternalIDs, p.Details, p.Responses)
-		p.beside = p.created.sources
+		record.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
 	}
 	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg.Fields)
@@ -67,9 +68,9 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 // request compiles what is asked for, with the placeholders that its path and its query or
 // body may hold besides those of pages, and what each reply must be. It gives what paths in a
 // reply lead into.
-func (c *compiler) request(r *Replies, field string, cfg RequestConfig, paging PagingConfig, inPath, inQuery []string) scope {
-	r.Format.Outline, r.tree = &decode.Outline{}, jsonwalk.NewNode(frameReply)
-	reply := scope{compiler: c, replies: r, frame: frameReply, outline: r.Format.Outline, xml: r.Format.XML}
+func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, paging PagingConfig, inPath, inQuery []string) scope {
+	r.Format.Outline, r.tree, r.what = &decode.Outline{}, jsonwalk.NewNode(frameReply), what
+	reply := scope{compiler: c, replies: r, slots: &r.slots, frame: frameReply, outline: r.Format.Outline, xml: r.Format.XML}
 	r.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
 	}.Compile(c.base, field, c.Problems)
@@ -101,10 +102,9 @@ func (s scope) use(key, hides string, only bool, paths ...string) {
 
 // slot reserves a place in the frame for the value at a node.
 func (s scope) slot(n *jsonwalk.Node) int {
-	slots := &s.replies.slots[n.Frame()]
-	*slots++
-	n.AddSlot(*slots - 1)
-	return *slots - 1
+	s.slots[n.Frame()]++
+	n.AddSlot(s.slots[n.Frame()] - 1)
+	return s.slots[n.Frame()] - 1
 }
 
 // source finds out how a path is evaluated: in a slot that the walker fills, or by
@@ -136,7 +136,7 @@ func (s scope) sources(field, list string, paths Paths) (all sources) {
 // into. Where their path is more than keys, or they only name entries of a table, they are
 // walked by themselves.
 func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope {
-	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, entry: it.entry}
+	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, entry: it.entry, one: it.one}
 	if cfg.Items != "" {
 		s.path(field+"items", cfg.Items)
 	}
@@ -148,6 +148,9 @@ func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope 
 	}
 	inner := s
 	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), note(s.outline, cfg.Items)
+	if it.one {
+		return inner
+	}
 	inner.outline.List = true
 	it.way = wayTo(base)
 	keys, simple := jsonwalk.SimplePath(base, false)
@@ -186,9 +189,10 @@ func (s scope) internalIDs(field string, paths []string) (complex []source) {
 	return complex
 }
 
-// apart compiles what tells the items of a list in pages from each other: their ids, and those
-// that further requests are made with. What stands in an array is not their own.
-func (s scope) apart(r *Replies, internalIDs []string, further ...*Second) {
+// apart compiles what tells the items of a list in pages from each other: their ids, with which
+// further requests are made, too, and when they were made. What stands in an array is not their own.
+func (s scope) apart(internalIDs, created Paths, further ...*Second) {
+	r := s.replies
 	if r.Paging.Style == PageNone {
 		return
 	}
@@ -203,6 +207,11 @@ func (s scope) apart(r *Replies, internalIDs []string, further ...*Second) {
 	for _, f := range further {
 		for i := 0; f != nil && i < len(f.id); i++ {
 			r.identify = append(r.identify, f.id[i].at)
+		}
+	}
+	for _, path := range created {
+		if jsonwalk.CheckPath(path) == nil {
+			r.beside = append(r.beside, s.source(path))
 		}
 	}
 }
@@ -230,7 +239,8 @@ func (s scope) owner(cfg EndpointConfig) {
 // group compiles what tells which record a row is of.
 func (s scope) group(cfg EndpointConfig) {
 	if key := s.plan.Kind + ".group"; cfg.Group != "" {
-		s.plan.group, s.plan.merged = s.sources(key, key, Paths{cfg.Group}), s.tree
+		s.plan.group = s.sources(key, key, Paths{cfg.Group})
+		s.plan.stages = append(s.plan.stages, stage{name: "rows", member: "rows", enter: enterRows})
 		s.use(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 	}
@@ -264,43 +274,45 @@ func (s scope) fields(at string, cfg FieldsConfig) {
 	}
 }
 
-// responses compiles the answers: within the record, or behind a second request. Of these the
-// items belong to another reply.
+// fetchedMember is the member of a record that has its responses, where they came by a second
+// request. No system has one of its own that is called so.
+const fetchedMember = "responses of the second request"
+
+// responses compiles the answers: within the record, where a second request puts them, too.
 func (s scope) responses(at string, cfg ResponsesConfig) {
 	p, fetched, looked := s.plan, setting.Says(cfg.Fetch), setting.Says(cfg.Lookup)
 	s.AddIf(cfg.ItemsOptional && !fetched, at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
-	within, it := s, &items{}
+	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items}
+	p.inner, p.responses = &items{}, r
+	var element scope
 	if fetched {
-		p.Responses, within = s.second(at+"fetch", cfg.Fetch)
-		it = &p.Responses.items
+		p.Responses, element = s.second("responses", "response", at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
+		p.stages = append(p.stages, stage{name: "responses", member: fetchedMember, second: p.Responses, enter: enterResponses})
+		element.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
+		p.Responses.beside = append(p.Responses.beside, p.Responses.key...)
+		within = ItemsConfig{Items: fetchedMember}
 	} else {
-		p.inner = it
 		s.use(at+"items", hidesResponses, false, cfg.Items)
 	}
 	if looked {
-		named := within
+		named := s
 		named.tree, named.outline = nil, note(s.outline, cfg.Items)
-		it.entry = named.entry(at+"lookup", cfg.Lookup)
+		p.inner.entry = named.entry(at+"lookup", cfg.Lookup)
 	}
-	response := within.items(it, at, cfg.ItemsConfig, frameResponse)
+	response := s.items(p.inner, at, within, frameResponse)
+	if fetched {
+		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
+	}
 	if looked { // whose entry the paths lead into
 		response.outline = note(s.replies.Format.Outline, cfg.Lookup.In)
 	}
-	it.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
-	it.where = response.conditions(at+"where", cfg.Where, hidesResponses)
-	if fetched {
-		p.Responses.keyed(response, at+"fetch.key", cfg.Fetch.Key)
-	}
-	r := &responseFields{items: it, skip: cfg.Skip}
+	p.inner.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	p.inner.where = response.conditions(at+"where", cfg.Where, hidesResponses)
 	r.content = response.text(at+"fields.content", "responses.content", cfg.Fields.Content, false)
 	r.role = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
 	r.created = response.time(at+"fields.created_at", "responses.created_at", cfg.Fields.CreatedAt)
-	if p.responses = r; fetched {
-		response.apart(&p.Responses.Replies, cfg.InternalIDs)
-		p.Responses.beside = append(slices.Clip(r.created.sources), p.Responses.key...)
-	}
 }
 
 // details compiles the request for details, and gives what paths in a record lead into that
@@ -312,18 +324,11 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
-	d, reply := s.second(field+".fetch", cfg.Fetch)
-	s.plan.Details, s.plan.detail, s.plan.merged = d, cfg.As, s.tree
-	if cfg.Fetch.Batch == 0 {
-		s.path(field+".items", cfg.Items)
-		d.items = items{path: cfg.Items, frame: frameRecord, kind: jsonwalk.Object, one: true}
-		s.outline.Put(cfg.As, note(reply.outline, cfg.Items))
-		s.AddIf(d.Paging.Style != PageNone, field+".fetch.paging", "one detail has no pages; remove it, or set batch")
-	} else {
-		detail := reply.items(&d.items, field+".", ItemsConfig{Items: cfg.Items}, frameRecord)
-		s.outline.Put(cfg.As, detail.outline)
-		d.keyed(detail, field+".fetch.key", cfg.Fetch.Key)
-	}
+	d, detail := s.second("details", "detail", field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
+	s.AddIf(cfg.Fetch.Batch == 0 && d.Paging.Style != PageNone, field+".fetch.paging", "one detail has no pages; remove it, or set batch")
+	s.plan.Details, s.plan.detail = d, cfg.As
+	s.plan.stages = append(s.plan.stages, stage{name: "details", member: cfg.As, one: true, second: d, enter: enterDetails})
+	s.outline.Put(cfg.As, detail.outline)
 	s.xml = s.xml || d.Format.XML
 	return s
 }
@@ -334,17 +339,17 @@ const defaultSecondConcurrency = 8
 // placeholderName is what fetch.ids may call a value, where it means nothing else.
 var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
-// second compiles a second request, and gives what paths in its replies lead into.
-func (s scope) second(field string, f FetchConfig) (*Second, scope) {
-	r := &Second{Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
+// second compiles a second request, and gives what paths in its items lead into.
+func (s scope) second(name, what, field string, f FetchConfig, at string, cfg ItemsConfig) (*Second, scope) {
+	r := &Second{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
 	}
-	name := address.ID
+	id := address.ID
 	if f.Batch > 0 {
-		name = address.IDs
+		id = address.IDs
 	}
-	paths := map[string]string{name: f.ID}
+	paths := map[string]string{id: f.ID}
 	if len(f.IDs) > 0 {
 		paths = f.IDs
 		s.AddIf(f.ID != "", field+".id", "ids is set, too; remove the one or the other")
@@ -352,7 +357,7 @@ func (s scope) second(field string, f FetchConfig) (*Second, scope) {
 	}
 	names := slices.Sorted(maps.Keys(paths))
 	known := append([]string{address.Account}, names...)
-	reply := s.request(&r.Replies, field, f.RequestConfig, f.Paging, known, known)
+	reply := s.request(&r.Replies, what, field, f.RequestConfig, f.Paging, known, known)
 	r.request.Join(address.IDs, s.join(&r.request, field+".join", f))
 	for _, name := range names {
 		key, path := field+".id", paths[name]
@@ -373,7 +378,12 @@ func (s scope) second(field string, f FetchConfig) (*Second, scope) {
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
-	return r, reply
+	r.items.one = name == "details" && f.Batch == 0
+	element := reply.items(&r.items, at, cfg, frameRecord)
+	if f.Key != "" && s.path(field+".key", f.Key) {
+		r.key = sources{element.source(f.Key)}
+	}
+	return r, element
 }
 
 // join is what stands between the ids of a batch.
@@ -392,13 +402,6 @@ func (c *compiler) join(t *address.Template, field string, f FetchConfig) string
 		return address.Repeat
 	}
 	return cmp.Or(f.Join, ",")
-}
-
-// keyed compiles the path, in each element, of the id of its record.
-func (r *Second) keyed(element scope, field, path string) {
-	if path != "" && element.path(field, path) {
-		r.key = sources{element.source(path)}
-	}
 }
 
 const (

@@ -29,7 +29,7 @@ func (x *Explainer) doubts() {
 		}
 	}
 	if x.came > 0 && x.longest == 0 {
-		add(x.plan.responses.items.path, true, "no response came for any of %d records: %s", x.came, hidesResponses)
+		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.came, hidesResponses)
 	}
 	if x.Items > 0 && x.Excluded == x.Items {
 		add("where", true, "where shows none of %d records", x.Items)
@@ -48,7 +48,7 @@ func (x *Explainer) doubts() {
 		add(x.items.path, false, "the list has exactly %d records"+cutThere, x.Items, ", and no paging is configured")
 	}
 	if r, second := x.plan.responses, x.plan.Responses; r != nil && (second == nil || second.Paging.Style == PageNone) && slices.Contains(roundNumbers, x.longest) {
-		add(r.items.path, false, "the longest list of responses has exactly %d"+cutThere, x.longest, "")
+		add(r.path, false, "the longest list of responses has exactly %d"+cutThere, x.longest, "")
 	}
 	numbers := map[string]int{}
 	for i, record := range x.raw {
@@ -150,7 +150,7 @@ func below(path, parent string) bool {
 // that is more than a key.
 func (p *Plan) usedPaths() (used []string) {
 	responses := "" // the path of their items, if all on the way is plain
-	if in := p.inner; in != nil && in.entry == nil && plainStart(in.path) == in.path {
+	if in := p.inner; in != nil && in.entry == nil && p.Responses == nil && plainStart(in.path) == in.path {
 		responses = in.path
 	}
 	for _, u := range p.uses {
@@ -167,7 +167,7 @@ func (p *Plan) usedPaths() (used []string) {
 			used = append(used, start)
 		}
 	}
-	return used
+	return append(used, fetchedMember)
 }
 
 // plainStart cuts a path before its first query, modifier, index or pipe. What lies

@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -109,11 +108,13 @@ type Explainer struct {
 	*Builder
 	Explanation
 
+	// Failed is why what was to be attached next cannot be had; nil: it can.
+	Failed error
+
 	show    int              // records field by field
 	numbers []int            // of the records that the inquiries of List are
-	came    int              // of the inquiries that responses are asked for, those whose came
-	broken  []int            // numbers of those whose responses are wrong
 	raw     []jsonwalk.Value // all records
+	came    int              // records whose responses came by a second request
 	longest int              // list of responses
 }
 
@@ -148,61 +149,13 @@ func (x *Explainer) Take(body string) (records int, err error) {
 	return records, err
 }
 
-// DetailBatches are the ids of the first records, at most so many, that details are
-// asked for. AddDetails explains these; without details, none could be asked for.
-func (x *Explainer) DetailBatches(most int) [][]string {
-	x.waiting = x.waiting[:min(len(x.waiting), most)]
-	return x.Builder.DetailBatches()
-}
-
-// Batches are [Builder.Batches] of the first inquiries, at most so many.
-func (x *Explainer) Batches(most int) [][]string {
-	x.asking = x.asking[:min(len(x.asking), most)]
-	return x.Builder.Batches()
-}
-
-// AddResponses takes the replies to the second requests for the batches. err says why
-// they cannot be had; it is returned, and shown at the first record that lacks them.
-func (x *Explainer) AddResponses(list []*Attachment, err error) error {
-	if err == nil {
-		err = x.Builder.AddResponses(list)
-	}
-	if err != nil && x.came < len(x.asking) {
-		x.answered(x.asking[x.came], nil, Violation{Field: "responses", Problem: err.Error()})
-	}
-	if err == nil {
-		x.numbers = slices.DeleteFunc(x.numbers, func(n int) bool { return slices.Contains(x.broken, n) })
-	}
-	return err
-}
-
-// answered is told of the responses that came for an inquiry, or what is wrong with them. It is
-// shown at its record; Finish says what they are.
-func (x *Explainer) answered(one asked, all []*attached, bad Violation) {
-	x.came++
-	x.longest = max(x.longest, len(all))
-	for _, response := range all[min(x.plan.responses.skip, len(all)):] {
-		x.look("responses", response.Element)
-	}
-	bad.Record, bad.Field = x.numbers[one.inquiry], cmp.Or(bad.Field, "responses")
-	if bad.Problem != "" {
-		x.Violations = append(x.Violations, bad)
-		x.broken = append(x.broken, bad.Record)
-	}
-	for i := range x.Records {
-		if r := &x.Records[i]; r.Number == bad.Record {
-			r.Fields = append(r.Fields, ExplainedField{Field: bad.Field, Path: x.plan.Responses.idPath + " = " + shownID(one.id), Problem: bad.Problem})
-		}
-	}
-}
-
 // maxOthers is how many other owners are shown: they are somebody else's names.
 const maxOthers = 3
 
 // record is told of each record that was judged.
 func (x *Explainer) record(e element, fate fate, bad Violation) {
 	x.Items++
-	if bad.Field == "record" || bad.Problem == whyNoDetailID {
+	if bad.Field == "record" || e.early && strings.HasPrefix(bad.Problem, whyNoID) {
 		x.Violations = append(x.Violations, bad)
 		return
 	}
@@ -262,7 +215,7 @@ const publicTime = "2006-01-02T15:04:05.000Z07:00"
 // fields shows every public field of a record: the path that counts, the last if nothing
 // is at any, and what is behind it.
 func (x *Explainer) fields(e element) (list []ExplainedField) {
-	scratch := mapper{plan: x.plan, allow: func(int) bool { return true }}
+	scratch := x.plan.scratch()
 	scratch.compare(e.Frame)
 	for _, t := range x.plan.texts() {
 		one := t.explained(e.Frame)
@@ -282,13 +235,22 @@ func (x *Explainer) fields(e element) (list []ExplainedField) {
 	if one.Problem = why; why == "" {
 		one.Mapped = at.Format(publicTime)
 	}
-	if list = append(list, one); x.plan.inner != nil {
-		bad := scratch.answers(e) // those of a record with other mistakes, too
-		list = append(list, ExplainedField{
-			Field: cmp.Or(bad.Field, "responses"), Path: x.plan.inner.path, Raw: shorten(e.held.Raw()), Problem: bad.Problem,
-		})
+	if list = append(list, one); x.plan.inner == nil {
+		return list
 	}
-	return list
+	one = ExplainedField{Field: "responses", Path: x.plan.responses.path, Raw: shorten(e.held.Raw())}
+	if x.plan.Responses != nil {
+		if !e.held.Present() {
+			return list // they were not asked for
+		}
+		x.came++
+		id, _ := x.plan.Responses.id.of(e.Frame)
+		one.Path, one.Raw = x.plan.Responses.idPath+" = "+shownID(id), ""
+	}
+	if bad := scratch.answers(e); bad.Problem != "" { // those of a record with other mistakes, too
+		one.Field, one.Problem = bad.Field, bad.Problem
+	}
+	return append(list, one)
 }
 
 // explained shows where a field comes from.
@@ -384,7 +346,7 @@ func kindAt(v jsonwalk.Value, path string) jsonwalk.Kind {
 // looks at, which texts had ids in them. It is called once, after the last reply; only
 // then are the ids of all records known.
 func (x *Explainer) Finish() {
-	_ = x.group() // where no reply was the last
+	x.flush()
 	x.Unfit = x.Foreign
 	for _, n := range x.Skipped {
 		x.Unfit += n
@@ -413,6 +375,21 @@ func (x *Explainer) Finish() {
 				f.Mapped = summary(x.List[at].Responses)
 			}
 		}
+	}
+}
+
+// flush takes the records that still wait: nothing comes for them.
+func (x *Explainer) flush() {
+	for x.stage < len(x.plan.stages) {
+		s := x.plan.stages[x.stage]
+		if x.Failed != nil && len(x.waiting) > 0 {
+			x.Violations = append(x.Violations, Violation{x.waiting[0].number, s.name, x.Failed.Error()})
+			if s.one { // and no record can be shown
+				return
+			}
+			x.Failed = nil
+		}
+		_ = x.complete()
 	}
 }
 

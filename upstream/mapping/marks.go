@@ -92,18 +92,18 @@ type holder struct {
 // holder finds the object that holds the responses, if no field of the record is in it: marks
 // of more in it can be about them only. All other fields are compiled before.
 func (s scope) holder() {
-	r := s.plan.responses
-	if r == nil || s.plan.Responses != nil || len(r.items.way) < 2 {
+	if s.plan.inner == nil || len(s.plan.inner.way) < 2 {
 		return
 	}
-	way, key := r.items.way[:len(r.items.way)-1], r.items.way[len(r.items.way)-1]
+	way, key := s.plan.inner.way, ""
+	way, key = way[:len(way)-1], way[len(way)-1]
 	for _, u := range s.plan.uses {
 		field := strings.HasPrefix(u.key, "fields.") && !strings.HasPrefix(u.key, "fields.responses.") || u.key == "owner"
 		if to := wayTo(u.path); field && len(to) > len(way) && slices.Equal(to[:len(way)], way) {
 			return
 		}
 	}
-	r.holder = &holder{s.slot(s.tree.At(way, frameRecord)), strings.Join(way, ".") + ".", []string{key}, own(key)}
+	s.plan.responses.holder = &holder{s.slot(s.tree.At(way, frameRecord)), strings.Join(way, ".") + ".", []string{key}, own(key)}
 }
 
 // check looks for marks beside the responses of a record: a part of them must not be shown as

@@ -25,6 +25,7 @@ type Replies struct {
 	MaxRecords int          // items of all replies to one request
 
 	request address.Template
+	what    string     // an item is called
 	expect  Conditions // that a reply must meet
 	tables  []table    // that fields are looked up in
 	tree    *jsonwalk.Node
@@ -44,16 +45,17 @@ type Plan struct {
 	Details   *Second // nil: the list has all of a record
 	Responses *Second // nil: a record has its responses, or the kind has none
 
+	stages           []stage
+	record           *jsonwalk.Node // of each record
 	byStatus, byType filter
 	selects          bool // the gateway applies all filters: the whole list is read for each
 	dropForeign      bool
 	skipInvalid      bool
 	owner            sources
-	ownerKey         string         // paths of the owner, as they were written
-	told             bool           // the list tells the owner: without it no detail is asked for
-	group            sources        // of what tells which record a row is of; nil: each is one
-	detail           string         // name of the detail in a record; empty: there is none
-	merged           *jsonwalk.Node // of a record with what it waited for
+	ownerKey         string  // paths of the owner, as they were written
+	told             bool    // the list tells the owner: without it no detail is asked for
+	group            sources // of what tells which record a row is of; nil: each is one
+	detail           string  // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
 	uses             []use
 
@@ -65,7 +67,7 @@ type Plan struct {
 
 // responseFields is the mapping of a response, wherever it comes from.
 type responseFields struct {
-	items         *items
+	path          string  // of all, as it was written
 	skip          int     // so many come before them
 	holder        *holder // of the array of responses; nil: the record itself, or what has other fields, too
 	content, role *textField

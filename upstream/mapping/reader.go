@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/leakguard"
 )
@@ -56,6 +57,15 @@ func wayTo(path string) (names []string) {
 	return names
 }
 
+// noID begins the names of members that are no ids: of XML the attributes of an element, such
+// as its type. A path may name one.
+func (s source) noID() string {
+	if s.xml {
+		return decode.Attribute
+	}
+	return ""
+}
+
 // each visits the ids in a value.
 func (s source) each(in jsonwalk.Value, visit func(string)) {
 	in.At(s.path).Scalars(s.noID(), visit)
@@ -82,7 +92,6 @@ type reader struct {
 	Allow func(bytes int64) bool
 
 	*Replies
-	what   string               // the elements are called
 	take   func(element) *Error // what becomes of each; an error ends the list
 	walker *jsonwalk.Walker
 	texts  jsonwalk.Texts
@@ -96,14 +105,15 @@ type reader struct {
 	looked int            // bytes that look-ups gave
 	met    []met          // items of a list in pages
 
-	responses []jsonwalk.Frame // of the record that is being read
-	slots     jsonwalk.Slots   // of these
-	broken    string           // why they cannot be used
+	responses  []jsonwalk.Frame              // of the record that is being read
+	slots      jsonwalk.Slots                // of these
+	partTables [][]map[string]jsonwalk.Value // of these, where each came with its own
+	broken     string                        // why they cannot be used
 }
 
 // begin prepares the reading of replies.
-func (r *reader) begin(replies *Replies, what string, take func(element) *Error) {
-	r.Replies, r.what, r.take = replies, what, take
+func (r *reader) begin(replies *Replies, take func(element) *Error) {
+	r.Replies, r.take = replies, take
 	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, replies.slots[:])
 }
 
@@ -287,7 +297,11 @@ func (r *reader) keep(f *jsonwalk.Frame) {
 		r.broken = fmt.Sprintf("more than %d", most)
 		return
 	}
-	r.responses = append(r.responses, f.Keep(&r.slots))
+	kept := f.Keep(&r.slots)
+	if n := len(r.responses); n < len(r.partTables) {
+		kept.Tables = r.partTables[n]
+	}
+	r.responses = append(r.responses, kept)
 }
 
 // count refuses the list that has too many elements.

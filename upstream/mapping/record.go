@@ -15,17 +15,16 @@ type Violation struct {
 
 // Why a record cannot be accepted.
 const (
-	whyObject     = "not an object"
-	whyList       = "not the array, or the object, that items says"
-	whyNoOwner    = "no owner"
-	whyNoID       = "no id to ask for the responses with"
-	whyNoDetailID = "no id to ask for the details with"
-	whyNoDetail   = "no detail came for the record"
-	whyNoEntry    = "one of them has no entry in the table of lookup"
-	whyStranger   = "another owner than the account"
-	whyNoGroup    = "no value at the path of group"
-	whyRows       = "a member rows of its own, where the other rows of its record are to be"
-	whyTooMuch    = "more than max_response_bytes"
+	whyObject    = "not an object"
+	whyList      = "not the array, or the object, that items says"
+	whyNoOwner   = "no owner"
+	whyNoID      = "no id to ask for the "
+	whyNoDetail  = "no detail came for the record"
+	whyNoEntry   = "one of them has no entry in the table of lookup"
+	whyStranger  = "another owner than the account"
+	whyNoGroup   = "no value at the path of group"
+	whyOwnMember = "a member of its own of the name that what belongs to it is to have (rows, or details.as)"
+	whyTooMuch   = "more than max_response_bytes"
 )
 
 // fate is what becomes of a record.
@@ -33,7 +32,7 @@ type fate uint8
 
 const (
 	taken   fate = iota
-	waits        // for its detail, or the rows that belong to it
+	waits        // for what else belongs to it
 	unasked      // the request's filters leave it out
 	hidden       // where does not show it
 	foreign      // of another account
@@ -47,6 +46,11 @@ type mapper struct {
 	made      []Response           // of all records; each record has a part of it
 	compared  []string             // of the current record: what values are compared with
 	allow     func(bytes int) bool // what look-ups give
+}
+
+// scratch maps what is not put into a list.
+func (p *Plan) scratch() *mapper {
+	return &mapper{plan: p, allow: func(int) bool { return true }}
 }
 
 // foreign compares a record's owner, or each of several, with the account, byte by byte: accounts
@@ -104,6 +108,33 @@ func (p *Plan) belongs(f *jsonwalk.Frame, account string, early bool) (fate, Vio
 	return fate, bad
 }
 
+// judge says what becomes of a record of which all is there, and maps it.
+func (m *mapper) judge(inq *Inquiry, e element, want *Want) (fate, Violation) {
+	if e.Element.Kind != jsonwalk.Object {
+		return refused, Violation{Field: "record", Problem: whyObject}
+	}
+	fate, bad := m.plan.belongs(e.Frame, want.Account, false)
+	if fate != taken {
+		return fate, bad
+	}
+	before := len(m.made)
+	if bad = m.record(inq, e); bad.Problem != "" {
+		fate = refused
+	} else if !want.has(inq) {
+		fate = unasked
+	}
+	if fate != taken {
+		m.made = m.made[:before]
+	}
+	return fate, bad
+}
+
+// has tells whether an inquiry is wanted, whatever the legacy was asked for.
+func (w *Want) has(inq *Inquiry) bool {
+	return (w.Status == "" || inq.Status == w.Status) &&
+		(w.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == w.InquiryType)
+}
+
 // record maps all fields of a record. The first mistake is told, and what follows it
 // is not read.
 func (m *mapper) record(inq *Inquiry, e element) (bad Violation) {
@@ -117,15 +148,11 @@ func (m *mapper) record(inq *Inquiry, e element) (bad Violation) {
 		inq.CreatedAt, bad.Problem = m.plan.created.of(e.Frame)
 		bad.Field = m.plan.created.name
 	}
-	if bad.Problem != "" || m.plan.inner == nil {
-		return bad
+	if bad.Problem == "" && m.plan.inner != nil {
+		first := len(m.made)
+		bad = m.answers(e)
+		inq.Responses = m.made[first:len(m.made):len(m.made)]
 	}
-	first := len(m.made)
-	if bad = m.answers(e); bad.Problem != "" {
-		m.made = m.made[:first]
-		return bad
-	}
-	inq.Responses = m.made[first:len(m.made):len(m.made)]
 	return bad
 }
 
@@ -159,7 +186,7 @@ func (m *mapper) response(f *jsonwalk.Frame) (bad Violation) {
 	switch {
 	case f.Element.Kind != jsonwalk.Object:
 		return Violation{Field: "responses", Problem: whyObject}
-	case r.items.where.unmet(f, false) != nil:
+	case m.plan.inner.where.unmet(f, false) != nil:
 		return bad
 	}
 	last := len(m.made)

@@ -5,22 +5,33 @@ import (
 	"strings"
 
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// Second is how the responses to a list's inquiries, or the details of its records,
-// are asked for by further requests. It is read-only and safe for concurrent use.
+// stage is something that all records of a list wait for before they are judged: the other rows
+// of each, details, or responses. What comes for a record becomes a member of it.
+type stage struct {
+	name   string  // rows, details or responses
+	member string  // its name
+	one    bool    // one thing comes for each record, and must
+	second *Second // the requests for it; nil: it comes with the list
+	// enter says what becomes of a record that has what the stages before gave it: if nothing
+	// else is known against it, it waits, by its id.
+	enter func(*Builder, element) (id string, state idState, fate fate, bad Violation)
+}
+
+// Second is how the details of a list's records, or the responses to them, are asked for by
+// further requests. It is read-only and safe for concurrent use.
 type Second struct {
 	Replies
-	Concurrency int // requests at a time
+	Name        string // details or responses
+	Concurrency int    // requests at a time
 
-	id     identity // of a record
-	idPath string   // as it was written
-	batch  int      // records per request; 0: one
-	key    sources  // in a batch: where an element has the id of its record
-
-	idOptional bool // a record without one is not asked for
+	id         identity // of a record
+	idPath     string   // as it was written
+	idOptional bool     // a record without one is not asked for
+	batch      int      // records per request; 0: one
+	key        sources  // in a batch: where an element has the id of its record
 }
 
 // identity is what a further request is made with: values of a record by their
@@ -75,15 +86,6 @@ func (all identity) of(f *jsonwalk.Frame) (id string, state idState) {
 // shownID is the text for a person.
 func shownID(id string) string { return strings.ReplaceAll(id, idSeparator, ", ") }
 
-// noID begins the names of members that are no ids: of XML the attributes of an element, such
-// as its type. A path may name one.
-func (s source) noID() string {
-	if s.xml {
-		return decode.Attribute
-	}
-	return ""
-}
-
 // Request gives the requests for what belongs to the records with the ids, and what
 // takes the replies.
 func (s *Second) Request(account string, ids []string) (Asking, *Attachment) {
@@ -96,182 +98,225 @@ func (s *Second) Request(account string, ids []string) (Asking, *Attachment) {
 		}
 	}
 	a := &Attachment{key: s.key}
-	a.begin(&s.Replies, "response", a.add)
+	a.begin(&s.Replies, a.add)
 	return Asking{&s.request, values, true}, a
-}
-
-// batches are the ids of some records, as many together as one request asks for.
-func (s *Second) batches(ids []string) [][]string {
-	if s == nil || len(ids) == 0 {
-		return nil
-	}
-	return slices.Collect(slices.Chunk(ids, max(s.batch, 1)))
 }
 
 // Attachment is what came for the records of one batch.
 type Attachment struct {
 	reader
-	key      sources
-	elements []attached
-	kept     jsonwalk.Slots
+	key   sources
+	parts []attached
 }
 
-// attached is a response or a detail, with the id of its record where it came in a batch.
+// attached is something that belongs to a record: a row, its detail or a response.
 type attached struct {
-	key    string
-	hidden bool // where does not show it
-	jsonwalk.Frame
+	key    string // the id of the record, where it came in a batch
+	value  jsonwalk.Value
+	tables []map[string]jsonwalk.Value // that its fields are looked up in
 }
 
 // add keeps an element until it is put to its record.
 func (a *Attachment) add(e element) *Error {
-	if err := a.count(e); err != nil {
-		return err
-	}
-	hidden := e.Element.Kind == jsonwalk.Object && a.items.where.unmet(e.Frame, false) != nil
-	a.elements = append(a.elements, attached{a.key.first(e.Frame).Plain(), hidden, e.Keep(&a.kept)})
-	return nil
+	a.parts = append(a.parts, attached{a.key.first(e.Frame).Plain(), e.Element, e.Tables})
+	return a.count(e)
 }
 
-// deal gives each record of a batch what came for it, by their indexes. One id may stand for
-// several records: each of them gets all. What came for a record that was not asked for could be
-// somebody else's: stranger.
-func (s *Second) deal(ids []string, a *Attachment) (of [][]*attached, stranger *attached) {
-	of = make([][]*attached, len(ids))
-	records := make(map[string][]int, len(ids))
-	for i, id := range ids {
-		records[id] = append(records[id], i)
-	}
-	for i := range a.elements {
-		one, all := &a.elements[i], []int{0}
-		if s.batch > 0 {
-			all = records[one.key]
-		}
-		if stranger == nil && len(all) == 0 && !one.hidden {
-			stranger = one
-		}
-		for _, record := range all {
-			of[record] = append(of[record], one)
-		}
-	}
-	return of, stranger
+// waiting is a record before all that belongs to it is there.
+type waiting struct {
+	id     string // empty: nothing can belong to it
+	record jsonwalk.Value
+	parts  []attached
+	number int
+	tables []map[string]jsonwalk.Value
 }
 
-// Batches are the ids of the list's inquiries, as many together as one further
-// request asks for. It is empty if there is nothing to ask for.
-func (b *Builder) Batches() [][]string {
-	ids := make([]string, len(b.asking))
-	for i, one := range b.asking {
-		ids[i] = one.id
+// enter takes a record that has what the stages before gave it.
+func (b *Builder) enter(e element, nth int) *Error {
+	if nth == len(b.plan.stages) {
+		return b.whole(e)
 	}
-	return b.plan.Responses.batches(ids)
+	s := &b.plan.stages[nth]
+	id, state, fate, bad := s.enter(b, e)
+	e.early = s.name != "responses" // whose records are judged before
+	record := e.Element
+	if record.Kind != jsonwalk.Object { // a bare id becomes a record
+		record = jsonwalk.ObjectOf(bareID, record)
+	}
+	optional := s.second != nil && s.second.idOptional && state == idMissing
+	switch {
+	case fate != taken:
+	case state != idThere && !optional:
+		fate, bad = refused, Violation{Field: s.name, Problem: whyNoID + s.name + " with"}
+	case record.At(s.member).Kind != jsonwalk.Missing:
+		fate, bad = refused, Violation{Field: "record", Problem: whyOwnMember}
+	default:
+		fate = waits
+		b.wait(s, waiting{id: id, record: record, number: b.number, tables: e.Tables})
+	}
+	return b.settle(e, fate, bad)
 }
 
-// AddResponses gives the inquiries of the list the responses that came, one attachment for each
-// of the batches. An error is an [*Error].
-func (b *Builder) AddResponses(list []*Attachment) error {
-	broken, next := map[int]bool{}, 0
-	for i, ids := range b.Batches()[:len(list)] {
-		a := list[i]
-		b.ids.Merge(&a.ids)
-		b.bytes += a.bytes // with which what look-ups give is compared
-		of, stranger := b.plan.Responses.deal(ids, a)
-		if stranger != nil {
-			if bad := b.mapper.response(&stranger.Frame); stranger.key == "" && bad.Problem != "" {
-				return refusal("record", "%s: %s", bad.Field, bad.Problem)
-			}
-			return refusal("record", "a response belongs to an inquiry that was not asked for")
+// wait keeps a record, or puts a row to the one that it belongs to.
+func (b *Builder) wait(s *stage, one waiting) {
+	if s.second == nil {
+		if at, known := b.rows[one.id]; known {
+			b.waiting[at].parts = append(b.waiting[at].parts, attached{value: one.record, tables: one.tables})
+			return
 		}
-		for _, mine := range of {
-			one := b.asking[next]
-			next++
-			bad := b.answer(one, mine)
-			if b.err != nil {
-				return b.err
-			}
-			if b.observe != nil {
-				b.observe.answered(one, mine, bad)
-			}
-			// Whether a mistake in one of them ends the list is the configuration's choice, as
-			// for any other mistake in a record.
-			if broken[one.inquiry] = bad.Problem != ""; !broken[one.inquiry] {
-				continue
-			}
-			if err := b.refuse(bad, refusal("record", "responses of inquiry %d: %s: %s", one.inquiry+1, bad.Field, bad.Problem)); err != nil {
-				return err
-			}
+		if b.rows == nil {
+			b.rows = map[string]int{}
 		}
+		b.rows[one.id] = len(b.waiting)
 	}
-	kept := b.List[:0]
-	for i, inq := range b.List {
-		if !broken[i] {
-			kept = append(kept, inq)
-		}
-	}
-	clear(b.List[len(kept):])
-	b.List = kept
-	return nil
+	b.waiting = append(b.waiting, one)
 }
 
-// answer maps the responses that came for an inquiry.
-func (b *Builder) answer(one asked, all []*attached) (bad Violation) {
-	first := len(b.mapper.made)
-	b.mapper.compared = one.compared
-	for i := b.plan.responses.skip; i < len(all) && bad.Problem == ""; i++ {
-		bad = b.mapper.response(&all[i].Frame)
+// enterRows wants each row to be the account's.
+func enterRows(b *Builder, e element) (id string, state idState, fate fate, bad Violation) {
+	if e.Element.Kind != jsonwalk.Object {
+		return "", 0, refused, Violation{Field: "record", Problem: whyObject}
 	}
-	b.List[one.inquiry].Responses = b.mapper.made[first:len(b.mapper.made):len(b.mapper.made)]
-	return bad
+	if fate, bad = b.plan.owned(e.Frame, b.want.Account); fate != taken {
+		return "", 0, fate, bad
+	}
+	if id, state = scalarID(b.plan.group.first(e.Frame)); state != idThere {
+		fate, bad = refused, Violation{Field: "record", Problem: whyNoGroup}
+	}
+	return id, state, fate, bad
 }
 
 // bareID is the member that a record has which came as a bare id.
 const bareID = "id"
 
-// DetailBatches are the ids of the records that details are asked for, as many
-// together as one request asks for.
-func (b *Builder) DetailBatches() [][]string {
-	ids := make([]string, len(b.waiting))
-	for i, one := range b.waiting {
-		ids[i] = one.id
+// enterDetails judges a record by what the list tells of it.
+func enterDetails(b *Builder, e element) (id string, state idState, fate fate, bad Violation) {
+	d, object := b.plan.Details, e.Element.Kind == jsonwalk.Object
+	if id, state = d.id.of(e.Frame); d.idPath == bareID && !object {
+		id, state = scalarID(e.Element) // as the record that it becomes has it
 	}
-	return b.plan.Details.batches(ids)
+	if b.plan.told && object {
+		fate, bad = b.plan.belongs(e.Frame, b.want.Account, true)
+	}
+	return id, state, fate, bad
 }
 
-// AddDetails maps the records of the list with the details that came, one attachment for each
-// of the batches. An error is an [*Error].
-func (b *Builder) AddDetails(list []*Attachment) error {
-	details := make([]jsonwalk.Value, 0, len(b.waiting)) // missing: none came
-	for i, ids := range b.DetailBatches()[:len(list)] {
-		of, stranger := b.plan.Details.deal(ids, list[i])
-		if stranger != nil {
-			return refusal("record", "a detail came of a record that was not asked for")
-		}
-		for _, mine := range of {
-			switch len(mine) {
-			case 0:
-				details = append(details, jsonwalk.Value{})
-			case 1:
-				details = append(details, mine[0].Element)
-			default:
-				return refusal("record", "two details of one record came")
-			}
-		}
+// enterResponses judges a record: nothing is asked for one that is not shown.
+func enterResponses(b *Builder, e element) (id string, state idState, fate fate, bad Violation) {
+	scratch := b.plan.scratch()
+	if fate, bad = scratch.judge(&Inquiry{}, e, &b.want); fate == taken {
+		id, state = b.plan.Responses.id.of(e.Frame)
 	}
-	details = details[:len(b.waiting)]
-	for i, one := range b.waiting {
-		if one.record.Kind != jsonwalk.Object { // a bare id becomes a record
-			one.record = jsonwalk.ObjectOf(bareID, one.record)
-		}
-		if one.record.At(b.plan.detail).Kind != jsonwalk.Missing {
-			return refusal("record", "a record has a member %q of its own; give another name as details.as", b.plan.detail)
-		}
-		if b.take = b.whole; details[i].Kind == jsonwalk.Missing {
-			b.take = b.detailless
-		}
-		if err := b.complete(one, b.plan.detail, details[i]); err != nil {
+	return id, state, fate, bad
+}
+
+// CheckEnd refuses a list that is not whole, see [Attachment.CheckEnd], and takes the records
+// that wait for nothing else.
+func (b *Builder) CheckEnd(end End) error {
+	if err := b.reader.CheckEnd(end); err != nil {
+		return err
+	}
+	return b.advance()
+}
+
+// advance goes on to the next stage that requests are made for.
+func (b *Builder) advance() error {
+	for b.stage < len(b.plan.stages) && len(b.secondIDs()) == 0 {
+		if err := b.complete(); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// secondIDs are those that requests are to be made with.
+func (b *Builder) secondIDs() (ids []string) {
+	for _, one := range b.waiting {
+		if one.id != "" && b.plan.stages[b.stage].second != nil {
+			ids = append(ids, one.id)
+		}
+	}
+	return ids
+}
+
+// Next gives the requests that are to be made next, and the ids of the records for each of
+// them; nil: there is nothing to ask for. [Builder.Attach] takes the replies.
+func (b *Builder) Next() (s *Second, batches [][]string) {
+	if b.stage == len(b.plan.stages) || len(b.secondIDs()) == 0 {
+		return nil, nil
+	}
+	s = b.plan.stages[b.stage].second
+	return s, slices.Collect(slices.Chunk(b.secondIDs(), max(s.batch, 1)))
+}
+
+// Attach gives the records what came for them, one attachment for each of the batches. One id
+// may stand for several records: each of them gets all. An error is an [*Error].
+func (b *Builder) Attach(list []*Attachment) error {
+	s, batches := b.Next()
+	records, at := map[string][]*waiting{}, 0
+	for i, a := range list {
+		clear(records)
+		for n := len(batches[i]); n > 0; at++ {
+			if one := &b.waiting[at]; one.id != "" {
+				records[one.id] = append(records[one.id], one)
+				n--
+			}
+		}
+		b.ids.Merge(&a.ids)
+		b.bytes += a.bytes // with which what look-ups give is compared
+		for _, p := range a.parts {
+			if s.batch == 0 {
+				p.key = batches[i][0]
+			}
+			if len(records[p.key]) == 0 { // it could be somebody else's
+				return refusal("record", "%s came for a record that was not asked for, or without its id", s.Name)
+			}
+			for _, one := range records[p.key] {
+				one.parts = append(one.parts, p)
+			}
+		}
+	}
+	if err := b.complete(); err != nil {
+		return err
+	}
+	return b.advance()
+}
+
+// complete gives all records that wait what belongs to them, and takes them into the next stage.
+func (b *Builder) complete() error {
+	s, list, next := &b.plan.stages[b.stage], b.waiting, b.stage+1
+	b.waiting, b.stage = nil, next
+	for _, one := range list {
+		b.take = func(e element) *Error { return b.enter(e, next) }
+		values := make([]jsonwalk.Value, len(one.parts))
+		b.partTables = b.partTables[:0]
+		for i, p := range one.parts {
+			values[i] = p.value
+			b.partTables = append(b.partTables, p.tables)
+		}
+		record := one.record
+		switch {
+		case one.id == "":
+		case !s.one:
+			record = record.With(s.member, jsonwalk.ArrayOf(values...))
+		case len(values) == 1:
+			record = record.With(s.member, values[0])
+		case len(values) > 1:
+			return refusal("record", "two details of one record came")
+		default:
+			b.take = b.detailless
+		}
+		if s.one {
+			b.partTables = b.partTables[:0] // a detail is no response
+		}
+		b.number = one.number
+		b.lookIn(one.tables)
+		_, err := b.walker.WalkItem(record.Raw(), b.plan.record)
+		if refused := b.walked(err); refused != nil {
+			return refused
+		}
+	}
+	b.partTables = nil
 	return nil
 }
 
