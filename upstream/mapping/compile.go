@@ -152,7 +152,7 @@ func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope 
 		return inner
 	}
 	inner.outline.List = true
-	it.way = wayTo(base)
+	it.way = wayTo(base, false)
 	keys, simple := jsonwalk.SimplePath(base, false)
 	switch {
 	case it.entry != nil:
@@ -240,7 +240,7 @@ func (s scope) owner(cfg EndpointConfig) {
 func (s scope) group(cfg EndpointConfig) {
 	if key := s.plan.Kind + ".group"; cfg.Group != "" {
 		s.plan.group = s.sources(key, key, Paths{cfg.Group})
-		s.plan.stages = append(s.plan.stages, stage{name: "rows", member: "rows", enter: enterRows})
+		s.plan.stages = append(s.plan.stages, stage{name: "rows", member: rowsMember, enter: enterRows})
 		s.use(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 	}
@@ -274,6 +274,9 @@ func (s scope) fields(at string, cfg FieldsConfig) {
 	}
 }
 
+// rowsMember is the member of a record that has its other rows.
+const rowsMember = "rows"
+
 // fetchedMember is the member of a record that has its responses, where they came by a second
 // request. No system has one of its own that is called so.
 const fetchedMember = "responses of the second request"
@@ -288,7 +291,7 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	p.inner, p.responses = &items{}, r
 	var element scope
 	if fetched {
-		p.Responses, element = s.second("responses", "response", at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
+		p.Responses, element = s.second("responses", at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
 		p.stages = append(p.stages, stage{name: "responses", member: fetchedMember, second: p.Responses, enter: enterResponses})
 		element.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
 		p.Responses.beside = append(p.Responses.beside, p.Responses.key...)
@@ -302,11 +305,13 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 		p.inner.entry = named.entry(at+"lookup", cfg.Lookup)
 	}
 	response := s.items(p.inner, at, within, frameResponse)
-	if fetched {
+	switch {
+	case fetched:
 		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
-	}
-	if looked { // whose entry the paths lead into
+	case looked: // the paths lead into the entry
 		response.outline = note(s.replies.Format.Outline, cfg.Lookup.In)
+	case p.group != nil && cfg.Items == rowsMember:
+		response.outline = s.outline
 	}
 	p.inner.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
 	p.inner.where = response.conditions(at+"where", cfg.Where, hidesResponses)
@@ -324,7 +329,7 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
-	d, detail := s.second("details", "detail", field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
+	d, detail := s.second("details", field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
 	s.AddIf(cfg.Fetch.Batch == 0 && d.Paging.Style != PageNone, field+".fetch.paging", "one detail has no pages; remove it, or set batch")
 	s.plan.Details, s.plan.detail = d, cfg.As
 	s.plan.stages = append(s.plan.stages, stage{name: "details", member: cfg.As, one: true, second: d, enter: enterDetails})
@@ -340,7 +345,7 @@ const defaultSecondConcurrency = 8
 var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
 // second compiles a second request, and gives what paths in its items lead into.
-func (s scope) second(name, what, field string, f FetchConfig, at string, cfg ItemsConfig) (*Second, scope) {
+func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*Second, scope) {
 	r := &Second{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
@@ -357,7 +362,7 @@ func (s scope) second(name, what, field string, f FetchConfig, at string, cfg It
 	}
 	names := slices.Sorted(maps.Keys(paths))
 	known := append([]string{address.Account}, names...)
-	reply := s.request(&r.Replies, what, field, f.RequestConfig, f.Paging, known, known)
+	reply := s.request(&r.Replies, strings.TrimSuffix(name, "s"), field, f.RequestConfig, f.Paging, known, known)
 	r.request.Join(address.IDs, s.join(&r.request, field+".join", f))
 	for _, name := range names {
 		key, path := field+".id", paths[name]

@@ -147,11 +147,14 @@ func below(path, parent string) bool {
 }
 
 // usedPaths gives the start of every path of the mapping up to the first part
-// that is more than a key.
+// that is more than a name: what lies below it cannot be told, so all of it counts as used.
 func (p *Plan) usedPaths() (used []string) {
 	responses := "" // the path of their items, if all on the way is plain
-	if in := p.inner; in != nil && in.entry == nil && p.Responses == nil && plainStart(in.path) == in.path {
+	if in := p.inner; in != nil && in.entry == nil && strings.Join(wayTo(in.path, false), ".") == in.path {
 		responses = in.path
+	}
+	if p.Responses != nil {
+		used = append(used, fetchedMember)
 	}
 	for _, u := range p.uses {
 		path := u.path
@@ -163,26 +166,11 @@ func (p *Plan) usedPaths() (used []string) {
 		case u.in == "responses":
 			path = responses + ".#." + path
 		}
-		if start := strings.TrimSuffix(plainStart(path), "."); start != "" {
-			used = append(used, start)
+		if start := strings.Join(wayTo(path, true), "."); start != "" {
+			used = append(used, strings.TrimSuffix(start, ".#"))
 		}
 	}
-	return append(used, fetchedMember)
-}
-
-// plainStart cuts a path before its first query, modifier, index or pipe. What lies
-// below it cannot be told, so all of it counts as used.
-func plainStart(path string) string {
-	parts := strings.Split(path, ".")
-	for i, part := range parts {
-		if part == jsonwalk.Each && i < len(parts)-1 {
-			continue
-		}
-		if strings.ContainsAny(part, `@|#({[*?!\`) || part != "" && strings.Trim(part, "0123456789") == "" {
-			return strings.Join(parts[:i], ".")
-		}
-	}
-	return path
+	return used
 }
 
 // RemovedTexts counts the texts that something is removed from, by the reason. One

@@ -389,6 +389,11 @@ func (x *Explainer) flush() {
 			}
 			x.Failed = nil
 		}
+		for i := range x.waiting {
+			if s.second != nil && !s.one {
+				x.waiting[i].id = "" // no responses are none that were asked for
+			}
+		}
 		_ = x.complete()
 	}
 }

@@ -99,7 +99,7 @@ func (s scope) holder() {
 	way, key = way[:len(way)-1], way[len(way)-1]
 	for _, u := range s.plan.uses {
 		field := strings.HasPrefix(u.key, "fields.") && !strings.HasPrefix(u.key, "fields.responses.") || u.key == "owner"
-		if to := wayTo(u.path); field && len(to) > len(way) && slices.Equal(to[:len(way)], way) {
+		if to := wayTo(u.path, false); field && len(to) > len(way) && slices.Equal(to[:len(way)], way) {
 			return
 		}
 	}

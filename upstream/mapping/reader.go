@@ -45,10 +45,11 @@ func itemsIn(path string) (base string, keyed bool) {
 	return base[:len(base)-1], true
 }
 
-// wayTo are the names that a path begins with, up to the first part that is more than a name.
-func wayTo(path string) (names []string) {
+// wayTo are the names that a path begins with, up to the first part that is more than a name; #
+// is one if hashes are allowed.
+func wayTo(path string, hashes bool) (names []string) {
 	for _, part := range jsonwalk.Segments(path) {
-		name, simple := jsonwalk.SimplePath(part, false)
+		name, simple := jsonwalk.SimplePath(part, hashes)
 		if !simple {
 			break
 		}
