@@ -1,8 +1,10 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -33,21 +35,37 @@ type Further struct {
 	address.Request
 }
 
-// Depth is how much of a list is explained.
-type Depth int
+// Explain reads a whole list for a person who writes a mapping. Filters are sent but not
+// applied. The breaker does not come into it. So many records are shown field by field. The
+// error is for a kind or account that makes no request; everything that is wrong with the
+// replies is in the result.
+func (c *Client) Explain(ctx context.Context, want Request, show int) (*Explained, error) {
+	e, err := c.newExplanation(want, show)
+	if err != nil {
+		return nil, err
+	}
+	return e.finish(e.readAll(ctx)), nil
+}
 
-// The depths.
-const (
-	FirstReply  Depth = iota // this alone: it is a saved one
-	FirstOfEach              // the first page, and the details and responses of some records
-	Whole                    // all that a fetch reads
-)
+// ExplainReply is Explain of a saved reply, the first of a list. Nothing is asked for: where
+// details come by further requests none of them is there.
+func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained, error) {
+	e, err := c.newExplanation(want, show)
+	if err != nil {
+		return nil, err
+	}
+	return e.finish(e.readSaved(saved)), nil
+}
 
-// Explain reads a list for a person who writes a mapping. Filters are sent but not
-// applied. The breaker does not come into it, and the first request is made once.
-// So many records are shown field by field. The error is for a kind or account that makes
-// no request; everything that is wrong with the replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int, depth Depth) (e *Explained, err error) {
+// explanation is an Explained that is being made.
+type explanation struct {
+	fetch *fetch
+	pages *pages
+	into  *mapping.Explainer
+	Explained
+}
+
+func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	s, ok := c.sources[want.Kind]
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
@@ -55,98 +73,90 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, depth Dept
 	ask, impossible := s.plan.Ask(want.mapped())
 	f, x := s.newFetch(want), s.plan.Explainer(want.mapped(), show)
 	x.Allow = f.allow
-	pages := f.newPager(&s.plan.Replies, ask, x)
-	first, err := ask.Page(pages.values(0, 0))
-	if err != nil {
-		return nil, err
-	}
-	if err = s.bulkhead.enter(f.place(), s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
-		return nil, err
-	}
-	defer s.bulkhead.leave(f.place())
-	e = &Explained{First: first, Unasked: impossible}
-	defer f.opts.Panics.Catch(func(p any) { e.Problem = bug(p) })
-	if err = f.explain(ctx, pages, x, e, depth); err != nil {
-		e.Problem = asError(err)
-	}
-	x.Finish()
-	e.Explanation = x.Explanation
-	if e.Refused = e.Problem; x.Refusal != nil { // which comes first
-		e.Refused = asError(x.Refusal)
-	}
-	if err == nil {
-		e.Served = x.List
-	}
-	return e, nil
+	p := f.newPages(&s.plan.Replies, ask, x)
+	first, err := ask.Page(p.paging.values(0, 0))
+	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 
-// explain makes the requests of a fetch, or the first of each sort.
-func (f *fetch) explain(ctx context.Context, pages *pager, x *mapping.Explainer, e *Explained, depth Depth) error {
-	start := time.Now()
-	r, err := f.once()(ctx, &call{fetch: f, asked: e.First, format: &pages.plan.Format})
-	e.Took = time.Since(start)
-	if err != nil {
+// readAll makes the requests of a fetch.
+func (e *explanation) readAll(ctx context.Context) (err error) {
+	s := e.fetch.src
+	defer s.opts.Panics.Catch(func(p any) { err = bug(p) })
+	if err = s.bulkhead.enter(e.fetch.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
 		return err
 	}
-	if !r.empty() {
-		e.NextPage, e.Reply = pages.following(r, pages.ask, e.First), r.body
-	}
-	if depth == Whole || pages.Style == mapping.PageNone {
-		err = pages.readFrom(ctx, e.First, r)
-	} else if !r.empty() {
-		err = pages.firstOnly(r)
+	defer s.bulkhead.leave(e.fetch.permits.who)
+	begin := s.opts.Now()
+	err = e.pages.read(ctx)
+	if e.Took = e.pages.answered.Sub(begin); e.pages.answered.IsZero() { // none came
+		e.Took = s.opts.Now().Sub(begin)
 	}
 	if err != nil {
 		return err
 	}
-	if depth == FirstReply {
-		return nil
-	}
-	return f.explainFurther(ctx, x, e, depth == Whole)
-}
-
-// firstOnly maps the first page of a list. One without records may tell that there are some.
-func (l *pager) firstOnly(r reply) error {
-	n, err := l.Take(r.body)
-	r.json = l.Reply()
-	if err != nil || n > 0 || !l.tellsLength() {
-		return err
-	}
-	length, err := l.told(r)
-	if err == nil && length > 0 {
-		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", length)
-	}
-	return err
-}
-
-// explainedBatches are made where not all are.
-var explainedBatches = map[string]int{"details": 10, "responses": 1}
-
-// explainFurther asks for details and responses, if the list needs any.
-func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, e *Explained, whole bool) error {
-	for s, batches := x.Next(); s != nil; s, batches = x.Next() {
-		if !whole {
-			batches = batches[:min(len(batches), explainedBatches[s.Name])]
-		}
-		e.further(s.Name, f, s, batches)
-		replies, err := f.batches(ctx, s, batches)
+	for second, batches := e.into.Next(); second != nil; second, batches = e.into.Next() {
+		replies, err := e.further(ctx, second, batches)
 		if err == nil {
-			err = x.Attach(replies)
+			err = e.into.Attach(replies)
 		}
 		if err != nil {
-			x.Failed = asError(err)
+			e.into.Failed = asError(err)
 			return err
 		}
 	}
 	return nil
 }
 
-// further notes the first request for the batches, if it can be made.
-func (e *Explained) further(what string, f *fetch, s *mapping.Second, batches [][]string) {
-	ask, _ := s.Request(f.want.Account, batches[0])
+// further makes the requests for the batches, and notes the first of them if it can be made.
+func (e *explanation) further(ctx context.Context, s *mapping.Second, batches [][]string) ([]*mapping.Attachment, error) {
+	ask, _ := s.Request(e.fetch.want.Account, batches[0])
 	if first, err := ask.Page(paging{s.Paging}.values(0, 0)); err == nil {
-		e.Further = append(e.Further, Further{what, len(batches), first})
+		e.Further = append(e.Further, Further{s.Name, len(batches), first})
 	}
+	return e.fetch.batches(ctx, s, batches)
+}
+
+// readSaved reads a saved reply. Its media type is lost, and is the configuration's.
+func (e *explanation) readSaved(saved []byte) error {
+	p, media := e.pages, "application/json"
+	if p.replies.Format.XML {
+		media = "application/xml"
+	}
+	body, err := readBody(&http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(bytes.NewReader(saved)), ContentLength: int64(len(saved)),
+	}, &p.replies.Format, e.fetch.allowed, time.Time{})
+	if err != nil {
+		return err
+	}
+	p.first = reply{status: http.StatusOK, body: body}
+	n, err := p.add(context.Background(), &p.first, "")
+	switch {
+	case err != nil:
+	case p.paging.Style == mapping.PageNone:
+		err = p.checkEnd()
+	case n == 0 && p.length > 0:
+		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", p.length)
+	}
+	return err
+}
+
+// finish says what was read, which ended with err.
+func (e *explanation) finish(err error) *Explained {
+	if err != nil {
+		e.Problem = asError(err)
+	}
+	if first := e.pages.first; !first.empty() {
+		e.NextPage, e.Reply = e.pages.paging.following(first, e.pages.ask, e.First), first.body
+	}
+	e.into.Finish()
+	e.Explanation = e.into.Explanation
+	if e.Refused = e.Problem; e.into.Refusal != nil { // which comes first
+		e.Refused = asError(e.into.Refusal)
+	}
+	if err == nil {
+		e.Served = e.into.List
+	}
+	return &e.Explained
 }
 
 // following says for a person where the list goes on, or why it cannot.
@@ -177,19 +187,12 @@ func (p paging) following(r reply, ask mapping.Asking, first address.Request) (n
 	return next
 }
 
-// ForList tells whether a request that came to [Options].Transport is for a list. A
-// sign-in is not: its reply is a secret.
-func ForList(r *http.Request) bool {
-	_, ok := r.Context().Value(callKey{}).(*call)
-	return ok
-}
-
 // Hider makes the function that hides the credentials of a configuration in a text for a
 // person: the secret of auth, and what requests send under the name of a secret.
 func (c Config) Hider() func(string) string {
 	secrets := c.Auth.Login.spec().Secrets()
-	if m, known := c.Auth.method(); known {
-		secrets = append(secrets, oneLine(m.secret))
+	if _, file := c.Auth.secret(); file.Set() {
+		secrets = append(secrets, oneLine(file))
 	}
 	for _, ec := range c.endpoints() {
 		for _, spec := range []address.Spec{

@@ -201,10 +201,11 @@ func TestMalformedReplies(t *testing.T) {
 					if got := buyer(t, f.Client, "acme"); got != "json" {
 						t.Errorf("%s, %s: %s", read, short, got)
 					}
-					for _, depth := range []Depth{FirstReply, FirstOfEach, Whole} {
-						if p, err := f.Explain(t.Context(), acme, 3, depth); err != nil || asError(p.Problem).Reason != "json" {
-							t.Errorf("%s, %s, explained: %v %v", read, short, p.Problem, err)
-						}
+					if p, err := f.Explain(t.Context(), acme, 3); err != nil || asError(p.Problem).Reason != "json" {
+						t.Errorf("%s, %s, explained: %v %v", read, short, p.Problem, err)
+					}
+					if p, err := f.ExplainReply(acme, 3, []byte(body)); err != nil || asError(p.Problem).Reason != "json" {
+						t.Errorf("%s, %s, saved: %v %v", read, short, p.Problem, err)
 					}
 				})
 			}

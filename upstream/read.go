@@ -1,25 +1,19 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-resty/resty/v2"
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 
-	"inquiry-gateway/internal/quota"
-	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -199,98 +193,3 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 
 // unknownSize is what is expected of a reply that does not tell.
 const unknownSize = 64<<10 - 1
-
-// via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
-const via = "1.1 inquiry-gateway"
-
-// newHTTP builds the one client for the legacy system. Its connections have no bound of
-// their own: max_concurrent bounds the requests. A request
-// that waited for a connection here would look like a legacy that is slow. Every request has a
-// deadline by its context, the header's arrival included. It keeps nothing of a
-// reply but its body: no cookies, no redirects, no proxy out of the environment,
-// and no repeats, which are decided in one place (see Source.repeated).
-func newHTTP(cfg Config, opts Options) *resty.Client {
-	dial := opts.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
-	}
-	t := &http.Transport{
-		Proxy:                  eachTime,
-		DialContext:            dial,
-		TLSHandshakeTimeout:    cfg.Timeout,
-		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
-		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConns:           cfg.MaxConcurrent,
-		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
-		MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression:     true, // done here, with the limit applied to what comes out
-	}
-	if cfg.TLS != (setting.TLS{}) {
-		t.TLSClientConfig = cfg.TLS.Config("tls", &setting.Problems{}) // Validate has told them
-	}
-	client := resty.NewWithClient(&http.Client{Transport: limited{t, opts.Ceiling}, CheckRedirect: noRedirect})
-	client.SetLogger(silent{})
-	client.Header = cfg.common(opts, mapping.AcceptJSON)
-	client.SetHeader("Accept-Encoding", "gzip")
-	return client
-}
-
-// common are the headers that all requests have, sign-ins included. accept is for a
-// configuration that names no media type: some systems have one of their own.
-func (c Config) common(opts Options, accept string) http.Header {
-	h := http.Header{"Accept": {accept}, "Via": {via}, "User-Agent": {opts.UserAgent}}
-	for name, value := range c.Headers {
-		h.Set(name, value)
-	}
-	return h
-}
-
-// noRedirect makes a redirect an ordinary reply, which is then refused by its
-// status.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// silent keeps resty from writing to the standard error stream.
-type silent struct{}
-
-func (silent) Errorf(string, ...any) {}
-func (silent) Warnf(string, ...any)  {}
-func (silent) Debugf(string, ...any) {}
-
-// limited takes a token of the ceiling for each request that the chain does not: a
-// sign-in, and one that net/http sends again where the legacy has closed the connection
-// meanwhile.
-type limited struct {
-	*http.Transport
-	ceiling *quota.Ceiling
-}
-
-// againKey is where a request's context has what is called each time that it is sent.
-type againKey struct{}
-
-// RoundTrip implements http.RoundTripper.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	account := ""
-	c, paid := r.Context().Value(callKey{}).(*call)
-	if paid {
-		account = c.want.Account
-	}
-	take := func() error {
-		if !paid {
-			if err := l.ceiling.Wait(r.Context(), account, quota.Started); err != nil {
-				return notAsked(reasonCeiling, time.Second, "%w", err)
-			}
-		}
-		paid = false // when it is sent again
-		return nil
-	}
-	return l.Transport.RoundTrip(r.WithContext(context.WithValue(r.Context(), againKey{}, take)))
-}
-
-// eachTime is the Transport's Proxy, which net/http asks before each sending of a request.
-// There is no proxy; an error ends the request.
-func eachTime(r *http.Request) (*url.URL, error) {
-	if take, ok := r.Context().Value(againKey{}).(func() error); ok {
-		return nil, take()
-	}
-	return nil, nil
-}

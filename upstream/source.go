@@ -1,10 +1,11 @@
 // Package upstream fetches inquiry lists from the legacy inquiry system.
 //
-// [Source.Fetch] gets one list; chain.go has its way, from above to below. The pager goes
-// on from the first page: page after page, or all pages at the same time where the first
-// one tells how many there are. Details and responses are asked for in batches, where the
-// records lack them. Each failure becomes an [Error] where it happens, whose [Kind] alone
-// says whether the legacy is at fault.
+// [Client.Fetch] gets one list: [fetch.admit] says whether it may be asked for now, and
+// [fetch.list] puts it together of its pages, details and responses. Each of these is read
+// by [pages.read], page after page, or all pages at the same time where the first one tells
+// how many there are. [fetch.request] makes one request, and repeats it where that may help.
+// What is known of the legacy system stands in guard.go. Each failure becomes an [Error]
+// where it happens, whose [Kind] alone says whether the legacy is at fault.
 package upstream
 
 import (
@@ -81,8 +82,8 @@ type Options struct {
 	Panics       *telemetry.Catcher // of fetches; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Transport gives what takes the requests in the place of the network, which it may
-	// hand them on to; nil: the network does.
+	// Transport gives what takes the requests for lists in the place of the network, which it
+	// may hand them on to; nil: the network does. Sign-ins use the network.
 	Transport func(network http.RoundTripper) http.RoundTripper
 	// Before is the client that this one takes the place of, with a Registerer of
 	// its own or the same. What the configuration leaves as it is goes on:
@@ -104,33 +105,34 @@ func (o Options) withDefaults() Options {
 // Client has the sources of both lists of one configuration. It is safe for concurrent
 // use.
 type Client struct {
-	connection
 	cfg      Config
-	places   *bulkhead           // of both lists
+	network  *network
+	bulkhead *bulkhead           // of both lists
 	breakers map[string]*breaker // of every kind that there was; they outlive any reload, as their gauges do
-	sources  map[string]*Source  // by kind
+	sources  map[string]*source  // by kind
 }
 
-// connection is what both sources share, and what a reload keeps that leaves address,
+// network is what both sources share, and what a reload keeps that leaves address,
 // credentials and certificates as they are.
-type connection struct {
-	http  *resty.Client
-	creds credentials
+type network struct {
+	connections *http.Transport
+	http        *resty.Client // which uses them
+	creds       *credentials
 }
 
-// Source is where one of the two lists comes from. It is safe for concurrent use.
-type Source struct {
-	connection
-	endpoint
+// source is one of the two lists, as the configuration says. It is safe for concurrent use.
+type source struct {
 	cfg         Config
 	opts        Options
 	plan        *mapping.Plan
 	fingerprint string
-	metrics     *metrics
-	tracer      *telemetry.Tracer
+	network     *network
+	bulkhead    *bulkhead
+	guard       *guard
 	terms       terms // of the breaker
 	lease       lease
-	do          do // one request
+	metrics     *metrics
+	tracer      *telemetry.Tracer
 }
 
 // New compiles the mapping. It reports everything that is wrong with the
@@ -140,41 +142,38 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before := opts.Before
+	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}})
 	opts.Before = nil // or each reload would keep the clients of all before
-	c := &Client{cfg: cfg, places: &bulkhead{}, breakers: map[string]*breaker{}, sources: map[string]*Source{}}
-	if before == nil {
-		before = &Client{}
-	} else {
-		c.places, c.breakers = before.places, maps.Clone(before.breakers) // even for another system: what is under way is
-	}
-	if before.http != nil && reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
-		c.connection = before.connection
-	} else if err := c.connect(opts); err != nil {
-		return nil, err
+	// The bulkhead goes on even for another system: what is under way is.
+	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, breakers: map[string]*breaker{}, sources: map[string]*source{}}
+	maps.Copy(c.breakers, before.breakers)
+	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
+		var err error
+		if c.network, err = connect(cfg, c.bulkhead, opts); err != nil {
+			return nil, err
+		}
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
-		s := &Source{
-			connection: c.connection, cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec),
-			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
+		s := &source{
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead,
+			lease: newLease(kind, cfg, opts), metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
+			tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
-		if c.breakers[kind] == nil {
-			c.breakers[kind] = &breaker{}
-		}
-		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
-			s.endpoint = old.endpoint
-		} else {
-			s.endpoint = newEndpoint(c.places, c.breakers[kind])
-			s.breaker.forget()
-		}
-		gauges(opts, kind, s.endpoint)
-		s.lease = newLease(kind, cfg, opts)
 		s.terms = terms{cfg.Breaker, func(from, to gobreaker.State, accounts int) {
 			s.metrics.transitions[to.String()].Inc()
 			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String(), "accounts_failing", accounts)
 		}}
-		s.do = s.chain()
+		if c.breakers[kind] == nil {
+			c.breakers[kind] = &breaker{}
+		}
+		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
+			s.guard = old.guard
+		} else {
+			s.guard = newGuard(c.breakers[kind])
+			s.guard.breaker.forget()
+		}
+		gauges(opts, kind, c.bulkhead, s.guard.breaker)
 		c.sources[kind] = s
 	}
 	for kind, b := range c.breakers {
@@ -194,14 +193,19 @@ func (c Config) connects() Config {
 	return own
 }
 
-// connect makes the connections and credentials.
-func (c *Client) connect(opts Options) (err error) {
-	c.http = newHTTP(c.cfg, opts)
-	if opts.Transport != nil {
-		c.http.SetTransport(opts.Transport(c.http.GetClient().Transport))
+// connect makes the connections and credentials. Sign-ins do not go through what
+// [Options].Transport gives: their replies are secrets.
+func connect(cfg Config, b *bulkhead, opts Options) (*network, error) {
+	connections := newTransport(cfg, opts)
+	creds, err := newCredentials(cfg, connections, b, opts)
+	if err != nil {
+		return nil, err
 	}
-	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, c.places, opts)
-	return err
+	var way http.RoundTripper = connections
+	if opts.Transport != nil {
+		way = opts.Transport(way)
+	}
+	return &network{connections, newHTTP(way, cfg, opts), creds}, nil
 }
 
 // mappingVersion changes when the same configuration and reply come to mean
@@ -220,21 +224,12 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Fetch is [Source.Fetch] of the wanted kind.
-func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
-	s, ok := c.sources[want.Kind]
-	if !ok {
-		return List{}, failure(KindBug, "internal", "the configuration has no list of the kind %q", want.Kind)
-	}
-	return s.Fetch(ctx, want)
-}
-
 // BreakerState is closed, half-open or open; empty for a list that there is not. It is that of
 // one account: a breaker that one account's failures opened is closed for all others. With an
 // empty account it is that of those whom it holds.
 func (c *Client) BreakerState(kind, account string) string {
 	if s, ok := c.sources[kind]; ok {
-		return s.breaker.current(account, s.opts.Now()).String()
+		return s.guard.breaker.current(account, s.opts.Now()).String()
 	}
 	return ""
 }
@@ -261,10 +256,10 @@ func (c *Client) Filters(kind string) (status, inquiryType filters.Filter) {
 
 // GoesOnIn tells whether next uses the connections of c, which are not to be
 // closed then.
-func (c *Client) GoesOnIn(next *Client) bool { return next != nil && next.http == c.http }
+func (c *Client) GoesOnIn(next *Client) bool { return next != nil && next.network == c.network }
 
 // Close closes idle connections. Fetches that are under way go on.
-func (c *Client) Close() { c.http.GetClient().CloseIdleConnections() }
+func (c *Client) Close() { c.network.connections.CloseIdleConnections() }
 
 const subsystem = "upstream"
 
@@ -317,10 +312,10 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 }
 
 // gauges show what is now, of a part that outlives every reload.
-func gauges(opts Options, kind string, e endpoint) {
+func gauges(opts Options, kind string, b *bulkhead, breaker *breaker) {
 	all := telemetry.Series(opts.Registerer, subsystem)
-	all.GaugeFunc("in_flight", "Places of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
-		func() float64 { return float64(e.bulkhead.count()) })
+	all.GaugeFunc("in_flight", "Requests of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
+		func() float64 { return float64(b.count()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open, be it for one account.",
-		func() float64 { return float64(e.breaker.current("", opts.Now())) })
+		func() float64 { return float64(breaker.current("", opts.Now())) })
 }

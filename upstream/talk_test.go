@@ -38,7 +38,7 @@ import (
 //	metric retries_total x = 1    a series whose labels have these values
 //	log 1 text                    so many records of the log have the text
 //	spans a > b(why) ...          the spans so far, each below its parent, and why it failed; +event: something happened in it
-//	explain first|each|whole acme a list is looked at, to such a depth
+//	explain acme                  a list is looked at; saved {"rows"...: a reply that is there
 //	~ text                        what is shown has the text
 //
 // No error, record of the log or span has anything of what is secret or of callers.
@@ -84,7 +84,7 @@ func TestTalks(t *testing.T) {
 	}
 }
 
-var firstStep = regexp.MustCompile(`^(\d+ )?(list|explain) `)
+var firstStep = regexp.MustCompile(`^(\d+ )?(list|explain|saved) `)
 
 // runTalk makes a conversation's requests, one line after the other.
 func runTalk(t *testing.T, lines []string) {
@@ -131,7 +131,11 @@ func (c *talk) step(line string, follow []string) {
 	case word == "list":
 		c.list(rest, follow)
 	case word == "explain":
-		c.explain(rest, follow)
+		c.expect(follow)
+		c.show(c.Explain(c.Context(), Request{Kind: "buyer", Account: rest}, 3))
+		c.done(rest)
+	case word == "saved":
+		c.show(c.ExplainReply(Request{Kind: "buyer", Account: "acme"}, 3, []byte(strings.ReplaceAll(rest, "$ok", good))))
 	case word == "wait":
 		time.Sleep(duration(c.T, rest))
 	case word == "took" && time.Since(c.begun) != duration(c.T, rest):
@@ -240,13 +244,9 @@ func (c *talk) tree() string {
 	return strings.Join(all, " ")
 }
 
-// explain looks at a list.
-func (c *talk) explain(what string, follow []string) {
+// show writes down what a list looks like.
+func (c *talk) show(p *Explained, err error) {
 	c.Helper()
-	c.expect(follow)
-	depth, account, _ := strings.Cut(what, " ")
-	depths := map[string]Depth{"first": FirstReply, "each": FirstOfEach, "whole": Whole}
-	p, err := c.Explain(c.Context(), Request{Kind: "buyer", Account: account}, 3, depths[depth])
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -269,7 +269,6 @@ func (c *talk) explain(what string, follow []string) {
 		fmt.Fprintf(&b, "doubt %s: %s\n", d.Path, d.Text)
 	}
 	c.shown = fmt.Sprintf("%snext: %s\nproblem: %v\nserved: %s\n", &b, p.NextPage, p.Problem, titles(List{Inquiries: p.Served}))
-	c.done(what)
 }
 
 // expect notes the exchanges that follow a step, and gives the line of its result.

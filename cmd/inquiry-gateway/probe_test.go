@@ -22,9 +22,9 @@ func TestCheckLive(t *testing.T) {
 	p := start(t, setup{upstream: []string{"on_invalid_record: fail", "on_invalid_record: fail\n    where: [{path: pubic, equals: true}]"}})
 	args := []string{"check", "-c", p.file(), "--live", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical}
 	// A condition that no record meets is not taken for an account without inquiries.
-	said := commandSays(t, 1, "pubic found in 0 of", append(args, "--all")...)
+	said := commandSays(t, 1, "pubic found in 0 of", args...)
 	if !regexp.MustCompile(`buyer acme: doubtful, \d+ records, 0 shown`).MatchString(said) {
-		t.Errorf("check --live --all: %s", said)
+		t.Errorf("check --live: %s", said)
 	}
 	p.edit("    where: [{path: pubic, equals: true}]\n", "")
 	p.fault(legacy.Fault{Name: legacy.FaultStatus, Kind: legacy.KindSeller, Code: http.StatusServiceUnavailable})
@@ -83,16 +83,13 @@ func TestTheToolsSayWhatServeDoes(t *testing.T) {
 	})
 	for account, l := range lists {
 		p.gets(l.status, "/api/v1/buyer/inquiries", l.key)
-		commandSays(t, 1, l.says, "check", "-c", p.file(), "--live", "--all", "--buyer", account, "--seller", legacy.SellerTypical)
-		if l.status != 200 { // of a part of a list its doubts say nothing
-			commandSays(t, 1, l.says, "probe", "-c", p.file(), "--kind", "buyer", "--account", account)
-		}
+		commandSays(t, 1, l.says, "check", "-c", p.file(), "--live", "--buyer", account, "--seller", legacy.SellerTypical)
+		commandSays(t, 1, l.says, "probe", "-c", p.file(), "--kind", "buyer", "--account", account)
 	}
 }
 
-// Of a list with pages check --live reads the first one, and says so; with --all it reads the
-// whole list.
-func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
+// Of a list with pages check --live reads all, and says how many they were.
+func TestCheckLiveReadsAllPages(t *testing.T) {
 	t.Parallel()
 	const record = `{"subject":"on page %s","text":"t","state":"N","at":"2026-01-01T00:00:00Z","replies":[]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -115,13 +112,9 @@ func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
        responses: {items: replies, fields: {content: text, responder_type: {path: by, default: null}, created_at: at}}}
 `)
 	args := []string{"check", "-c", file, "--live", "--buyer", "acme"}
-	said := commandSays(t, 0, "buyer acme: good, 1 record in", args...)
-	if !strings.Contains(said, "this is the first page only, give --all for the whole list") {
-		t.Errorf("check --live: %s", said)
-	}
-	said = commandSays(t, 0, "buyer acme: good, 2 records in", append(args, "--all", "--may-miss", "kind")...)
+	said := commandSays(t, 0, "buyer acme: good, 2 records in", append(args, "--may-miss", "kind")...)
 	if !strings.Contains(said, ", on 2 pages") {
-		t.Errorf("check --live --all: %s", said)
+		t.Errorf("check --live: %s", said)
 	}
 }
 

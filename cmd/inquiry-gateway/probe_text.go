@@ -68,11 +68,7 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 		}
 		fmt.Fprintf(out, "  answered  %s in %s\n", answered, p.Took.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "  found     %s in %d bytes", shownOf(p), p.Bytes)
-	if p.Replies > 1 {
-		fmt.Fprintf(out, ", on %s", plural(p.Replies, "page"))
-	}
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "  found     %s in %d bytes%s\n", shownOf(p), p.Bytes, onPages(p))
 	if p.NextPage != "" {
 		fmt.Fprintf(out, "  goes on   %s\n", printable(p.NextPage))
 	}

@@ -151,7 +151,7 @@ func TestFurtherRequests(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, body)
 	})
-	p := run(t, cfg, Options{Whole: true})
+	p := run(t, cfg, Options{})
 	want := []Further{{"responses", 2, Request{Method: "POST", URL: cfg.BaseURL + "/notes", Body: `{"of":"7","password":"(hidden)"}`}}}
 	if !reflect.DeepEqual(p.Further, want) {
 		t.Errorf("%+v", p.Further)
@@ -159,7 +159,7 @@ func TestFurtherRequests(t *testing.T) {
 	if p.Verdict != Doubtful || p.Reason != "no response came for any of 2 records: every inquiry would look unanswered" {
 		t.Error(p.Verdict, p.Reason)
 	}
-	if p := run(t, cfg, Options{Whole: true, MayMiss: []string{"notes"}}); p.Verdict != Good {
+	if p := run(t, cfg, Options{MayMiss: []string{"notes"}}); p.Verdict != Good {
 		t.Error(p.Verdict, p.Reason)
 	}
 }

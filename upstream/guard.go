@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -10,100 +11,144 @@ import (
 	"time"
 )
 
-// endpoint is what the gateway knows of one list of the legacy system, whatever
-// configuration reads it: it outlives a reload that leaves base_url as it is. Its parts
-// are safe for concurrent use.
-type endpoint struct {
-	bulkhead *bulkhead // one for both lists
-	breaker  *breaker  // outlives a change of base_url, too, as its gauge does
-	budget   *budget
-	hold     *hold
-	outage   *outage
-	foreign  *seldom // records of other accounts, in the log
-	invalid  *seldom // records that the mapping refused, in the log
+// guard is what the gateway knows of one list of the legacy system, whatever configuration
+// reads it: it outlives a reload that leaves base_url as it is. In each part a failure is
+// evidence about its account first. Its parts are safe for concurrent use.
+type guard struct {
+	breaker *breaker // outlives a change of base_url, too, as its gauge does
+	hold    hold
+	budget  budget
+	outage  outage
+	foreign seldom // records of other accounts, in the log
+	invalid seldom // records that the mapping refused, in the log
 }
 
-// newEndpoint makes what is known at the start: nothing.
-func newEndpoint(places *bulkhead, b *breaker) endpoint {
-	return endpoint{places, b, &budget{tokens: budgetBurst}, &hold{}, &outage{}, &seldom{}, &seldom{}}
+// newGuard knows nothing yet.
+func newGuard(b *breaker) *guard {
+	return &guard{breaker: b, budget: budget{tokens: budgetMost}}
 }
 
-// bulkhead has the places that requests to the legacy are made in, of all accounts and of
-// each: no account takes all. A list that is being fetched has one, in which one of its
-// requests at a time is under way. Those that it makes beside that one have their own. A
-// buyer and a seller of one name are two accounts. One with nothing under way takes no memory.
+// bulkhead bounds the requests that are under way at the legacy system, of all accounts and
+// of each, so that no account takes all: each request is made with a permit. A buyer and a
+// seller of one name are two accounts. One with nothing under way takes no memory.
 type bulkhead struct {
 	mu       sync.Mutex
 	taken    int
-	accounts map[place]int
+	accounts map[holder]int
 }
 
-// place is for whom one is taken.
-type place struct{ kind, account string }
+// holder is for whom a permit is taken.
+type holder struct{ kind, account string }
 
-// enter takes a place, or refuses it where all or the account's are taken. Without an
+// enter takes a permit, or refuses it where all or the account's are taken. Without an
 // error leave must be called.
-func (b *bulkhead) enter(p place, most, mostPerAccount int) error {
+func (b *bulkhead) enter(who holder, most, mostPerAccount int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case b.accounts[p] >= mostPerAccount:
-		return notAsked(reasonAccountFull, time.Second, "the %d places of the account are taken", mostPerAccount)
+	case b.accounts[who] >= mostPerAccount:
+		return notAsked(reasonAccountFull, time.Second, "the %d requests that the account may have under way are", mostPerAccount)
 	case b.taken >= most:
-		return notAsked(reasonFull, time.Second, "all %d places are taken", most)
+		return notAsked(reasonFull, time.Second, "all %d requests that may be under way are", most)
 	}
-	b.take(p)
+	b.take(who)
 	return nil
 }
 
-func (b *bulkhead) take(p place) {
+func (b *bulkhead) take(who holder) {
 	if b.accounts == nil {
-		b.accounts = map[place]int{}
+		b.accounts = map[holder]int{}
 	}
 	b.taken++
-	b.accounts[p]++
+	b.accounts[who]++
 }
 
-// leave gives up a place that enter has given.
-func (b *bulkhead) leave(p place) {
+// leave gives back a permit.
+func (b *bulkhead) leave(who holder) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.taken--
-	if b.accounts[p]--; b.accounts[p] == 0 {
-		delete(b.accounts, p)
+	if b.accounts[who]--; b.accounts[who] == 0 {
+		delete(b.accounts, who)
 	}
 }
 
-// give takes a place beyond all bounds, for who goes on in the one that another is about to
-// leave, and returns what gives it up.
-func (b *bulkhead) give() (leave func()) {
+// exceed takes a permit of nobody's beyond all bounds.
+func (b *bulkhead) exceed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.take(place{})
-	return func() { b.leave(place{}) }
+	b.take(holder{})
 }
 
-// count is how many places are taken.
+// count is how many permits are taken.
 func (b *bulkhead) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.taken
 }
 
+// permits are those of one list. It has one from its admission to its end, which its requests
+// use in turn; those that it makes beside that one take more.
+type permits struct {
+	of   *bulkhead
+	who  holder
+	cfg  *Config
+	idle chan struct{} // has one where a permit of the list is in no request's use
+}
+
+// newPermits has the one that a list was admitted with.
+func newPermits(of *bulkhead, who holder, cfg *Config) permits {
+	p := permits{of, who, cfg, make(chan struct{}, 1)}
+	p.idle <- struct{}{}
+	return p
+}
+
+// take gets a permit for one request. Where all that the list has are in use it takes one
+// more, or waits until one of them is not. Half of the permits, and of the account's, are not
+// taken so: they are for lists that begin.
+func (p *permits) take(ctx context.Context) error {
+	select {
+	case <-p.idle:
+		return nil
+	default:
+	}
+	if p.of.enter(p.who, (p.cfg.MaxConcurrent+1)/2, (p.cfg.perAccount()+1)/2) == nil {
+		return nil
+	}
+	select {
+	case <-p.idle:
+		return nil
+	case <-ctx.Done():
+		return classify(ctx, ctx.Err())
+	}
+}
+
+// put ends what take began.
+func (p *permits) put() {
+	select {
+	case p.idle <- struct{}{}:
+	default:
+		p.of.leave(p.who)
+	}
+}
+
 // budget is a token bucket: every request puts a part of a token in, every
 // repeat takes a whole one out. So a legacy system that is down gets a tenth
-// more requests, not twice as many: over any time the repeats of an endpoint
-// are at most budgetShare times its requests, and budgetBurst more.
+// more requests, not twice as many: over any time the repeats of a list
+// are at most budgetShare times its requests, and budgetMost more.
 type budget struct {
 	mu     sync.Mutex
 	tokens float64
+	last   string // the account that the last repeat was for
 }
 
-// budgetBurst is how many tokens the bucket holds. They are there from the start,
-// or the first blip after a start could not be bridged.
+// The bucket is full at the start, or the first blip after a start could not be bridged. The
+// account that the last repeat was for leaves one token to the others: its requests alone may
+// be what fails.
 const (
 	budgetShare = 0.1
-	budgetBurst = 3
+	budgetBurst = 3 // for one account
+	budgetMost  = budgetBurst + 1
 )
 
 // deposit is called once for every request that was sent, whether it is repeated or
@@ -111,18 +156,22 @@ const (
 func (b *budget) deposit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tokens = min(b.tokens+budgetShare, budgetBurst)
+	b.tokens = min(b.tokens+budgetShare, budgetMost)
 }
 
-// withdraw takes the tokens for so many repeated requests, if there is one. What is missing
-// is a debt, which later requests pay back.
-func (b *budget) withdraw(requests int) bool {
+// withdraw takes the tokens for so many repeated requests, if there is one for the account.
+// What is missing is a debt, which later requests pay back.
+func (b *budget) withdraw(account string, requests int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.tokens < 1 {
+	least := 1.0
+	if account == b.last {
+		least = 2
+	}
+	if b.tokens < least {
 		return false
 	}
-	b.tokens -= float64(requests)
+	b.tokens, b.last = b.tokens-float64(requests), account
 	return true
 }
 

@@ -29,6 +29,27 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
+// One account's list that fails again and again does not use up the repeats of the others.
+func TestTheBudgetIsNotOneAccounts(t *testing.T) {
+	other := 0
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("customer") == "other" {
+			if other++; other > 1 {
+				serveJSON(rows(""))(w, r)
+				return
+			}
+		}
+		status(502)(w, r)
+	}, "{attempts: 4, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
+		for range 200 {
+			_ = buyer(t, f.Client, "acme")
+		}
+		if got := buyer(t, f.Client, "other"); got != "ok" || other != 2 {
+			t.Errorf("another account's list that fails once: %s after %d requests", got, other)
+		}
+	})
+}
+
 // A caller's deadline ends the repeats, too, and who leaves counts for nothing.
 func TestCallersWhoLeave(t *testing.T) {
 	const keys = "{attempts: 50, breaker: {min_requests: 1}}"
@@ -158,7 +179,7 @@ func TestPanics(t *testing.T) {
 			if got := buyer(t, c, "acme"); got != "internal" || c.BreakerState("buyer", "") != "closed" {
 				t.Errorf("%s: %s", in, got)
 			}
-			if p, err := c.Explain(t.Context(), acme, 1, Whole); err != nil || asError(p.Problem).Reason != "internal" {
+			if p, err := c.Explain(t.Context(), acme, 1); err != nil || asError(p.Problem).Reason != "internal" {
 				t.Errorf("%s, explained: %v %v", in, p.Problem, err)
 			}
 		})

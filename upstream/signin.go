@@ -1,0 +1,431 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/telemetry"
+	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/mapping"
+)
+
+// Bounds of sign-ins, so that neither a legacy that refuses every token nor one
+// whose sign-in fails gets one for each request.
+const (
+	signInBurst    = 10              // at once; then one in each signInEvery
+	signInEvery    = time.Second     //
+	signInPause    = time.Second     // after a failure, doubled by each further one
+	maxSignInPause = 1 * time.Minute // an account that is locked stays so no longer by us
+
+	// Of sign-ins because a token was refused. An account that the legacy refuses for
+	// good would else cost everybody the token with each of its requests. One more is
+	// kept for accounts that have caused none for renewMemory: such an account would
+	// else leave none for the moment when the token has ended for all.
+	renewBurst  = 3
+	renewEvery  = 10 * time.Second
+	renewMemory = 10 * time.Minute
+)
+
+// token is what a sign-in gives: the header that identifies the gateway.
+type token struct {
+	name, value string
+	end         time.Time // not used from then on; zero: until it is refused
+	made        int       // by which sign-in, from 1 on: two may give the same value
+}
+
+// credentials give the header that identifies the gateway: always the same one, or a token
+// that a sign-in gives. They are safe for concurrent use.
+type credentials struct {
+	fixed  token   // without a name: none
+	tokens *tokens // nil: the fixed one
+}
+
+// newCredentials makes what the type of the configuration says. Sign-ins use the network
+// themselves, and no other client's.
+func newCredentials(cfg Config, network http.RoundTripper, places *bulkhead, opts Options) (*credentials, error) {
+	a := cfg.Auth
+	if err := a.checkFiles(); err != nil {
+		return nil, err
+	}
+	metrics := newSignInMetrics(opts.Registerer) // of every type, so that the series are there
+	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
+	_, secret := a.secret()
+	t := &tokens{
+		opts: opts, timeout: cfg.Timeout, bulkhead: places, metrics: metrics, renewed: map[string]time.Time{},
+		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
+		renewOn: []int{http.StatusUnauthorized},
+	}
+	switch a.Type {
+	case authBasic:
+		return &credentials{fixed: token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}}, nil
+	case authBearer:
+		return &credentials{fixed: token{name: "Authorization", value: "Bearer " + oneLine(secret)}}, nil
+	case authHeader:
+		return &credentials{fixed: token{name: a.Name, value: oneLine(secret)}}, nil
+	case authOAuth2:
+		t.request = a.requestToken(client, opts.Now)
+		return &credentials{tokens: t}, nil
+	case authSession:
+		if len(a.RenewOn) > 0 {
+			t.renewOn = a.RenewOn
+		}
+		t.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
+		t.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), opts.Now)
+		return &credentials{tokens: t}, nil
+	}
+	return &credentials{}, nil
+}
+
+// header gives the credential, made after the refused one. It waits for a new one if need
+// be, but no longer than the context allows.
+func (c *credentials) header(ctx context.Context, refused token) (token, error) {
+	if c.tokens == nil {
+		return c.fixed, nil
+	}
+	return c.tokens.header(ctx, refused)
+}
+
+// refuses tells whether a reply says that the credential is not good any more, where there
+// may be a better one.
+func (c *credentials) refuses(r reply) bool { return c.tokens != nil && c.tokens.refuses(r) }
+
+// renews tells whether another one may be had after this one was refused to a request for
+// the account.
+func (c *credentials) renews(refused token, account string) bool {
+	return c.tokens.renews(refused, account)
+}
+
+// signInTransport takes a token of the ceiling for each request, and adds headers where it
+// has none of these names.
+type signInTransport struct {
+	network http.RoundTripper
+	headers http.Header
+	ceiling *quota.Ceiling
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(withToll(r.Context(), &toll{ceiling: t.ceiling}))
+	for name, values := range t.headers {
+		if r.Header[name] == nil {
+			r.Header[name] = values
+		}
+	}
+	return t.network.RoundTrip(r)
+}
+
+// tokens keeps one token for all requests. When it runs out, one sign-in is made, and
+// everybody waits for it within their own deadline. When it is refused, those wait
+// whose requests were refused: for the others it goes on until there is a new one, as
+// the legacy may mean one account only. It is safe for concurrent use.
+type tokens struct {
+	opts     Options
+	timeout  time.Duration // of one sign-in
+	bulkhead *bulkhead
+	metrics  signInMetrics
+	request  func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply
+	renewOn  []int                                // statuses that refuse a token
+	renewIf  mapping.Conditions                   // one of them in a 200 does so, too
+	flight   singleflight.Group
+	limit    *rate.Limiter // of all sign-ins
+	renewal  *rate.Limiter // of those because a token was refused
+
+	mu       sync.Mutex
+	token    token // made by none: there is none
+	renewing int   // the last sign-in whose token was refused so that a new one is asked for
+	err      error // of the last sign-in
+	failures int   // one after another
+	next     time.Time
+	renewed  map[string]time.Time // by account: when a refusal of its requests last caused a sign-in; bounded, as these are
+}
+
+// signInMetrics counts sign-ins by result.
+type signInMetrics struct{ ok, failed, held prometheus.Counter }
+
+// newSignInMetrics makes the series, which a client before may have made already.
+func newSignInMetrics(reg prometheus.Registerer) signInMetrics {
+	v := telemetry.Series(reg, subsystem).Counters("sign_ins_total",
+		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
+	return signInMetrics{v.WithLabelValues("ok"), v.WithLabelValues("error"), v.WithLabelValues("held")}
+}
+
+// header gives a token that was made after the refused one, waiting for a new one if need
+// be, but no longer than the context allows.
+func (t *tokens) header(ctx context.Context, refused token) (token, error) {
+	have, err := t.kept(refused)
+	if have.made > 0 || err != nil {
+		return have, err
+	}
+	select {
+	case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx), refused) }):
+		// A token that was just made is used even if it runs out in a moment:
+		// asking for another would give another of the same kind.
+		have, _ = r.Val.(token)
+		return have, r.Err
+	case <-ctx.Done():
+		return token{}, fmt.Errorf("no sign-in in time: %w", ctx.Err())
+	}
+}
+
+// kept gives the token that is there, unless it is the refused one, or why there is
+// none; neither where a new one is to be asked for.
+func (t *tokens) kept(refused token) (token, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.opts.Now()
+	switch {
+	case t.token.made > refused.made && (t.token.end.IsZero() || now.Before(t.token.end)):
+		return t.token, nil
+	case t.err != nil && now.Before(t.next):
+		return token{}, t.err
+	}
+	return token{}, nil
+}
+
+// renew gets a new token in the place of a refused one, or of none, and keeps it. It
+// belongs to nobody's request, and ends after the timeout at the latest.
+func (t *tokens) renew(ctx context.Context, refused token) (token, error) {
+	if kept, err := t.kept(refused); kept.made > 0 || err != nil { // another call has just ended
+		return kept, err
+	}
+	if !t.limit.AllowN(t.opts.Now(), 1) {
+		t.metrics.held.Inc()
+		return token{}, errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	// Those who wait for it use their own permits for nothing else meanwhile, so that the bound
+	// holds; and it goes on when they have given up.
+	t.bulkhead.exceed()
+	fresh, err := t.signIn(ctx)
+	t.bulkhead.leave(holder{})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil && asError(err).Kind == KindNotAsked { // by the ceiling: nothing has failed
+		t.metrics.held.Inc()
+		return token{}, err
+	}
+	if t.err = err; err == nil {
+		t.metrics.ok.Inc()
+		fresh.made = t.token.made + 1
+		t.token, t.failures = fresh, 0
+		return fresh, nil
+	}
+	t.metrics.failed.Inc()
+	t.next = t.opts.Now().Add(min(signInPause<<min(t.failures, 10), maxSignInPause))
+	t.failures++
+	return token{}, err
+}
+
+// signIn makes one sign-in. A panic in it fails those who wait for it, and not the process.
+func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
+	defer t.opts.Panics.Catch(func(p any) { err = bug(p) })
+	fresh, err = t.request(ctx)
+	if err == nil && !validHeader(fresh.name, fresh.value) {
+		return token{}, errors.New("the token cannot be sent in a header")
+	}
+	return fresh, err
+}
+
+// refuses tells whether a reply refuses the token.
+func (t *tokens) refuses(r reply) bool {
+	if r.status != http.StatusOK {
+		return slices.Contains(t.renewOn, r.status)
+	}
+	return t.renewIf.Any(r.body)
+}
+
+// renews is true where there is a later token already, or one is asked for, and for the
+// first refusal of one while so many sign-ins may be made. Otherwise the refusal is the
+// answer to this request alone.
+func (t *tokens) renews(refused token, account string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if refused.made < t.token.made || refused.made <= t.renewing {
+		return true
+	}
+	now := t.opts.Now()
+	maps.DeleteFunc(t.renewed, func(_ string, at time.Time) bool { return now.Sub(at) >= renewMemory })
+	_, again := t.renewed[account]
+	if again && t.renewal.TokensAt(now) < 2 || !t.renewal.AllowN(now, 1) {
+		t.metrics.held.Inc()
+		return false
+	}
+	t.renewing, t.renewed[account] = refused.made, now
+	return true
+}
+
+// tokenLeeway is how long before its end an access token is not used any more.
+const tokenLeeway = 10 * time.Second
+
+// requestToken signs in by type oauth2_client_credentials (RFC 6749, 4.4). Whether the endpoint
+// wants the secret in a header or in the body it does not say: the next sign-in tries the other
+// way, until one has succeeded. It does not run twice at a time.
+func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func(context.Context) (token, error) {
+	inBody, known := false, false
+	return func(ctx context.Context) (token, error) {
+		form, id, secret := url.Values{"grant_type": {"client_credentials"}}, a.ClientID, oneLine(a.ClientSecretFile)
+		for name, value := range a.Params {
+			form.Set(name, value)
+		}
+		if inBody {
+			form.Set("client_id", id)
+			form.Set("client_secret", secret)
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.TokenURL, strings.NewReader(form.Encode()))
+		if err != nil {
+			return token{}, errors.New("auth.token_url makes no request")
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		if !inBody {
+			r.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(secret))
+		}
+		resp, body, err := signIn(client, r)
+		switch {
+		case err != nil:
+			return token{}, err
+		case resp.StatusCode < 200 || resp.StatusCode > 299:
+			refused := resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnauthorized
+			inBody = inBody != (refused && !known)
+			return token{}, fmt.Errorf("the token endpoint answers status %d", resp.StatusCode)
+		}
+		reply, _ := jsonwalk.Parse(string(body)) // else it has no token
+		access := single(reply.At("access_token"))
+		if access == "" {
+			return token{}, errors.New("the reply of the token endpoint has no access_token")
+		}
+		known = true
+		scheme := cmp.Or(single(reply.At("token_type")), "Bearer")
+		if strings.EqualFold(scheme, "Bearer") {
+			scheme = "Bearer" // as a header has it
+		}
+		fresh := token{name: "Authorization", value: scheme + " " + access}
+		if seconds, ok := jsonwalk.Count(single(reply.At("expires_in"))); ok && seconds > 0 {
+			fresh.end = now().Add(time.Duration(seconds)*time.Second - tokenLeeway)
+		}
+		return fresh, nil
+	}
+}
+
+// single is the text of a single value; empty: it is none.
+func single(v jsonwalk.Value) string {
+	if !v.Scalar() {
+		return ""
+	}
+	return v.Plain()
+}
+
+// openSession signs in by type session, with one request. Its errors hold neither the address,
+// which may have a secret in its query, nor what was sent.
+func (a AuthConfig) openSession(client *http.Client, base string, now func() time.Time) func(context.Context) (token, error) {
+	plan := a.Login.spec().Compile(base, "auth.login", &setting.Problems{}) // Validate has told them
+	return func(ctx context.Context) (token, error) {
+		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {oneLine(a.PasswordFile)}})
+		if err != nil {
+			return token{}, errors.New("the login cannot be sent: username or password holds what its body cannot")
+		}
+		r, err := http.NewRequestWithContext(ctx, asked.Method, asked.URL, strings.NewReader(asked.Body))
+		if err != nil {
+			return token{}, errors.New("the login makes no request") // the error's text holds the address
+		}
+		for name, value := range asked.Headers {
+			r.Header.Set(name, value)
+		}
+		if a.Login.Basic {
+			r.SetBasicAuth(a.user(), oneLine(a.PasswordFile))
+		}
+		resp, body, err := signIn(client, r)
+		if err != nil {
+			return token{}, err
+		}
+		text, err := a.tokenIn(resp, body)
+		if err != nil {
+			return token{}, err
+		}
+		fresh := token{name: "Authorization", value: "Bearer " + text}
+		switch as, name := a.sendAs(); as {
+		case sendHeader:
+			fresh.name, fresh.value = name, text
+		case sendCookie:
+			fresh.name, fresh.value = "Cookie", name+"="+text
+		}
+		if a.TTL > 0 {
+			fresh.end = now().Add(a.TTL)
+		}
+		return fresh, nil
+	}
+}
+
+// tokenIn gives the token of the reply to a login. A redirect is a good reply where the token
+// is in its header: it is where a form leads to.
+func (a AuthConfig) tokenIn(resp *http.Response, body []byte) (text string, err error) {
+	most := 299
+	if a.Token == "" {
+		most = 399
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > most {
+		return "", fmt.Errorf("the login answers status %d", resp.StatusCode)
+	}
+	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
+	reply, err := jsonwalk.Parse(string(body))
+	if len(expect) > 0 && err != nil {
+		return "", errors.New("the reply to the login is not JSON, and auth.login.expect says what it has to hold")
+	}
+	if key := expect.Unmet(reply); key != "" {
+		return "", fmt.Errorf("the reply to the login does not meet %s", key)
+	}
+	switch {
+	case a.TokenHeader != "":
+		text = resp.Header.Get(a.TokenHeader)
+	case a.TokenCookie != "":
+		for _, cookie := range resp.Cookies() {
+			if cookie.Name == a.TokenCookie {
+				text = cmp.Or(text, cookie.Value)
+			}
+		}
+	default:
+		text = single(reply.At(a.Token))
+	}
+	if text == "" {
+		return "", errors.New("the reply to the login has no token where the configuration says")
+	}
+	return text, nil
+}
+
+// maxLoginBytes bounds the reply to a sign-in.
+const maxLoginBytes = 1 << 20
+
+// signIn sends a sign-in. Its errors hold nothing of what was sent or came.
+func signIn(client *http.Client, r *http.Request) (*http.Response, []byte, error) {
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, nil, fmt.Errorf("no sign-in: %w", withoutAddress(err))
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxLoginBytes+1))
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("no sign-in: %w", withoutAddress(err))
+	case len(body) > maxLoginBytes:
+		return nil, nil, errors.New("the reply to the sign-in is too large")
+	}
+	return resp, body, nil
+}
