@@ -44,7 +44,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 func describeFailure(ctx context.Context, err error) {
 	var e *upstream.Error
 	if s := telemetry.CurrentSpan(ctx); s.Recording() && errors.As(err, &e) {
-		s.Set(attribute.String("upstream.failure", e.Kind.String()), attribute.String("upstream.reason", e.Reason))
+		s.Set(attribute.String("upstream.failure", string(e.Failure())), attribute.String("upstream.reason", e.Reason))
 	}
 }
 

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -316,6 +317,18 @@ func oneLine(f setting.File) string { return strings.TrimSpace(f.Text()) }
 
 // user is the user's name, which stands in the configuration or in a file.
 func (a AuthConfig) user() string { return cmp.Or(a.Username, oneLine(a.UsernameFile)) }
+
+// String names what the legacy may refuse, for an error: type, user and file.
+func (a AuthConfig) String() string {
+	text := "auth.type " + cmp.Or(a.Type, authNone)
+	if user := cmp.Or(a.user(), a.ClientID); user != "" {
+		text += fmt.Sprintf(", user %q", user)
+	}
+	if key, file := a.secret(); file.Set() {
+		text += ", auth." + key + " " + file.Path()
+	}
+	return text
+}
 
 // sendAs is how the token is sent, and under which name.
 func (a AuthConfig) sendAs() (as, name string) {

@@ -74,7 +74,7 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	f, x := s.newFetch(want), s.plan.Explainer(want.mapped(), show)
 	x.Allow = f.allow
 	p := f.newPages(&s.plan.Replies, ask, x)
-	first, err := ask.Page(p.paging.values(0, 0))
+	first, err := page(ask, p.paging.values(0, 0))
 	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 

@@ -33,7 +33,7 @@ func (s *source) newFetch(want Request) *fetch {
 func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error) {
 	s, ok := c.sources[want.Kind]
 	if !ok {
-		return List{}, failure(KindBug, "internal", "the configuration has no list of the kind %q", want.Kind)
+		return List{}, failure(reasonBug, "the configuration has no list of the kind %q", want.Kind)
 	}
 	start := s.opts.Now()
 	ask, impossible := s.plan.Ask(want.mapped())
@@ -47,10 +47,13 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 			attribute.Int("upstream.in_flight", s.bulkhead.count()), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
-	leave, err := f.admit(ctx)
+	_, err = page(ask, paging{s.plan.Paging}.values(0, 0)) // whose error is for good, whatever else is wrong now
 	if err == nil {
-		list, err = f.list(ctx, ask)
-		leave(err)
+		var leave func(error)
+		if leave, err = f.admit(ctx); err == nil {
+			list, err = f.list(ctx, ask)
+			leave(err)
+		}
 	}
 	endStep(step, len(list.Inquiries), err)
 	return list, f.count(err, start)
@@ -143,16 +146,16 @@ func (f *fetch) count(err error, start time.Time) error {
 	s, now := f.src, f.src.opts.Now()
 	s.metrics.duration.Observe(now.Sub(start).Seconds())
 	if err == nil {
-		s.metrics.requests[resultOK].Inc()
-		s.guard.outage.worked(s.opts.Logger, s.plan.Kind, now)
+		s.metrics.requests[meaning{result: ResultOK}].Inc()
+		s.guard.outcomes.work(s.opts.Logger, s.plan.Kind, f.want.Account, now)
 		return nil
 	}
 	failed := asError(err)
-	s.metrics.requests[failed.Kind.String()].Inc()
+	s.metrics.requests[meaning{failed.Failure(), failed.Result(), unknown}].Inc()
 	if refused, ok := s.metrics.refused[failed.Reason]; ok {
 		refused.Inc()
 	}
-	s.guard.outage.failed(s.opts.Logger, s.plan.Kind, f.want.Account, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
+	s.guard.outcomes.fail(s.opts.Logger, s.plan.Kind, f.want.Account, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
 	return failed
 }
 
@@ -200,6 +203,6 @@ func endStep(step telemetry.Span, records int, err error) {
 // stays out of it.
 func fail(step telemetry.Span, err error) {
 	e := asError(err)
-	step.Set(attribute.String("upstream.failure", e.Kind.String()))
+	step.Set(attribute.String("upstream.failure", string(e.Failure())))
 	step.Fail(e.Reason)
 }

@@ -47,8 +47,9 @@ func TestWrongReplies(t *testing.T) {
 	titles := make([]string, 31)
 	blanks := strings.Repeat(" ", 100_000)
 	for name, tc := range map[string]struct {
-		serve        http.HandlerFunc
-		kind, reason string
+		serve  http.HandlerFunc
+		result string
+		reason string
 	}{
 		"a login page":           {serveAs(200, "text/html", "<html>s3cr3t"), "invalid", "media_type"},
 		"XML":                    {serveAs(200, "text/xml", "<a/>"), "invalid", "media_type"},
@@ -72,11 +73,11 @@ func TestWrongReplies(t *testing.T) {
 		virtual(t, tc.serve, "{max_response_bytes: 50000, max_records: 30}", func(t *testing.T, f *fixture) {
 			list, err := f.Fetch(t.Context(), acme)
 			e := asError(err)
-			if err == nil || e.Kind.String() != tc.kind || e.Reason != tc.reason || list.Inquiries != nil {
+			if err == nil || string(e.Result()) != tc.result || e.Reason != tc.reason || list.Inquiries != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			told := err.Error() + f.log.String()
-			if f.calls.Load() != 1 || f.metric(t, "requests_total", "buyer", tc.kind) != 1 || strings.Contains(told, "s3cr3t") {
+			if f.calls.Load() != 1 || f.metric(t, "requests_total", "buyer", tc.result) != 1 || strings.Contains(told, "s3cr3t") {
 				t.Errorf("%s: %d requests, %s", name, f.calls.Load(), told)
 			}
 		})

@@ -57,7 +57,7 @@ func TestCallersWhoLeave(t *testing.T) {
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			if _, err := f.Fetch(ctx, acme); asError(err).Kind != KindCanceled || !asError(err).Refused() {
+			if _, err := f.Fetch(ctx, acme); asError(err).Reason != "canceled" || !asError(err).Refused() {
 				t.Error(err)
 			}
 		}
@@ -66,7 +66,7 @@ func TestCallersWhoLeave(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.Fetch(ctx, acme); asError(err).Kind != KindTimeout {
+		if _, err := f.Fetch(ctx, acme); asError(err).Reason != "timeout" {
 			t.Error(err)
 		}
 	})

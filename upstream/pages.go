@@ -87,7 +87,7 @@ func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]stri
 
 // read maps all pages.
 func (p *pages) read(ctx context.Context) (err error) {
-	if p.asked, err = p.page(0, 0); err != nil {
+	if p.asked, err = page(p.ask, p.paging.values(0, 0)); err != nil {
 		return err
 	}
 	if p.first, err = p.fetch.request(ctx, p.asked, &p.replies.Format); err != nil {
@@ -120,17 +120,16 @@ func (p *pages) checkEnd() error {
 	return p.into.CheckEnd(p.end)
 }
 
-// page gives the request for a page by its index and the records before it. With the
-// style cursor it is the first page, which has none.
-func (p *pages) page(index, records int) (address.Request, error) {
-	asked, err := p.ask.Page(p.paging.values(index, records))
-	if err != nil {
-		if _, refused := errors.AsType[*mapping.Error](err); refused {
-			return asked, asError(err)
-		}
-		return asked, &Error{Kind: KindUnready, Reason: "account", Err: err}
+// page gives the request for a page with such values.
+func page(ask mapping.Asking, values address.Values) (address.Request, error) {
+	asked, err := ask.Page(values)
+	if err == nil {
+		return asked, nil
 	}
-	return asked, nil
+	if _, refused := errors.AsType[*mapping.Error](err); refused {
+		return asked, asError(err)
+	}
+	return asked, &Error{Reason: "account", Err: err}
 }
 
 // add maps a page and gives the number of its records. Its items must differ from those of
@@ -164,7 +163,7 @@ func (p *pages) add(ctx context.Context, r *reply, address string) (records int,
 		}
 		if err == nil && told != p.length {
 			// Records may have moved from one page to another unseen.
-			err = invalidReply(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", p.end.Pages)
+			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", p.end.Pages)
 		}
 		return records, err
 	}
@@ -210,9 +209,9 @@ func (p *pages) gone(r reply, page int) error {
 		"let paging.more or paging.last tell the end, or paging.total that all records are there", page, r.status)
 }
 
-// after gives the request for the page after the current one, which is r with n records;
-// without a URL after the last.
-func (p *pages) after(r reply, n, page int, current address.Request) (address.Request, error) {
+// after gives the request for the page with a number, after the current one, which is r with n
+// records; without a URL after the last.
+func (p *pages) after(r reply, n, number int, current address.Request) (address.Request, error) {
 	if !p.paging.numbers() {
 		return p.paging.next(r, p.ask, current)
 	}
@@ -227,7 +226,7 @@ func (p *pages) after(r reply, n, page int, current address.Request) (address.Re
 	if last {
 		return address.Request{}, nil
 	}
-	return p.page(page, p.end.Records)
+	return page(p.ask, p.paging.values(number, p.end.Records))
 }
 
 // allAtOnce reads the rest of a list whose first page, with so many records, tells how
@@ -237,7 +236,7 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	total, counts := p.length, p.paging.countsRecords() // pages
 	switch {
 	case counts && p.length > p.replies.MaxRecords:
-		return invalidReply("too_many", "the list has %d records, more than %d", p.length, p.replies.MaxRecords)
+		return failure("too_many", "the list has %d records, more than %d", p.length, p.replies.MaxRecords)
 	case counts && p.length > 0 && size == 0:
 		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", p.length)
 	case counts && p.length > 0:
@@ -254,7 +253,7 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	for i := range replies {
 		group.Go(func() (err error) {
 			defer p.fetch.src.opts.Panics.Catch(func(thrown any) { err = bug(thrown) })
-			if asked[i], err = p.page(i+1, (i+1)*size); err == nil {
+			if asked[i], err = page(p.ask, p.paging.values(i+1, (i+1)*size)); err == nil {
 				replies[i], err = p.fetch.request(limited, asked[i], &p.replies.Format)
 			}
 			return err
@@ -452,4 +451,4 @@ func linkNext(headers []string) string {
 }
 
 // pagingError is for a list that cannot be read whole.
-func pagingError(format string, args ...any) *Error { return invalidReply("paging", format, args...) }
+func pagingError(format string, args ...any) *Error { return failure("paging", format, args...) }

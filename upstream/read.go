@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,7 +41,7 @@ func newAllowance(max int64) *allowance {
 // take counts n more bytes; negative: they are not held any more.
 func (a *allowance) take(n int64) error {
 	if a.left.Add(-n) < 0 {
-		return invalidReply("too_large", "the replies have more than %d bytes together", a.max)
+		return failure("too_large", "the replies have more than %d bytes together", a.max)
 	}
 	return nil
 }
@@ -48,14 +49,23 @@ func (a *allowance) take(n int64) error {
 // readBody gives the body of a 200 with an accepted media type as JSON, as far as
 // the allowance goes. It closes the body in every case.
 func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, now time.Time) (string, error) {
-	charset, err := checkHead(resp, format, now)
-	if err != nil {
-		discard(resp)
-		return "", err
-	}
 	defer resp.Body.Close()
+	charset, wrong := checkHead(resp, format, now)
+	if wrong != nil && resp.StatusCode != http.StatusOK {
+		discard(resp)
+		return "", wrong
+	}
+	if wrong != nil { // it may tell more
+		resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
+		allowed = newAllowance(1 << 20)
+	}
 	raw, err := readPlain(resp, allowed)
-	if err != nil {
+	switch {
+	case (wrong != nil || !format.XML) && asksForPassword(raw):
+		return "", failure(reasonDenied, "the reply is a page that asks for a password")
+	case wrong != nil:
+		return "", wrong
+	case err != nil:
 		return "", err
 	}
 	allowed.decoding.Lock()
@@ -83,13 +93,13 @@ func readPlain(resp *http.Response, allowed *allowance) (string, error) {
 		zip, err := gzip.NewReader(resp.Body)
 		switch {
 		case errors.Is(err, gzip.ErrHeader):
-			return "", invalidReply("encoding", "the reply is not gzip although it says so")
+			return "", failure("encoding", "the reply is not gzip although it says so")
 		case err != nil:
 			return "", err
 		}
 		from, size = zip, -1
 	default:
-		return "", invalidReply("encoding", "the reply is in a content coding that was not asked for")
+		return "", failure("encoding", "the reply is in a content coding that was not asked for")
 	}
 	body, err := readAll(from, size, allowed)
 	if err == nil && size < 0 {
@@ -114,7 +124,7 @@ func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (char
 	}
 	media, params, err := mime.ParseMediaType(header)
 	if header != "" && err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return "", invalidReply("media_type", "the reply has no media type that can be read, but %q", header[:min(len(header), shownType)])
+		return "", failure("media_type", "the reply has no media type that can be read, but %q", header[:min(len(header), shownType)])
 	}
 	if format.Accepts(media) {
 		return params["charset"], nil
@@ -130,27 +140,40 @@ func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (char
 	case strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml"):
 		more = "reply.format: xml reads it; "
 	}
-	return "", invalidReply("media_type", "%s, and %s is wanted; %sreply.media_types names others that are accepted", is, wanted, more)
+	return "", failure("media_type", "%s, and %s is wanted; %sreply.media_types names others that are accepted", is, wanted, more)
 }
+
+// loginPage is what the address of a page to sign in at has in it.
+var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|session`)
 
 // statusError is the error of a reply with another status than 200. One that tells us to
 // wait is a 429, which may not tell how long, or a 503 with Retry-After.
 func statusError(resp *http.Response, now time.Time) *Error {
 	status, wait := resp.StatusCode, min(toldToWait(resp.Header.Get("Retry-After"), now), mostHold)
-	e := failure(KindRejected, fmt.Sprintf("status_%dxx", status/100), "status %d", status)
+	e := failure(fmt.Sprintf("status_%dxx", status/100), "status %d", status)
 	switch {
 	case status == http.StatusTooManyRequests:
-		e.Kind, e.Reason, e.Wait = KindThrottled, reasonThrottled, wait
+		e.Reason, e.Wait = reasonThrottled, wait
 	case status == http.StatusServiceUnavailable && wait > 0:
-		e.Kind, e.Reason, e.Wait = KindOverloaded, reasonThrottled, wait
-	case status >= 500:
-		e.Kind = KindFailed
+		e.Reason, e.Wait = reasonOverloaded, wait
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		e.Reason = reasonDenied
+	case status/100 == 3 && loginPage.MatchString(resp.Header.Get("Location")):
+		e = failure(reasonDenied, "status %d, which leads to a page to sign in at", status)
 	}
 	switch status {
 	case http.StatusNoContent, http.StatusResetContent, http.StatusNotFound, http.StatusGone:
 		e.Err = fmt.Errorf("%w; where it says that there is nothing, name it in reply.empty_statuses", e.Err)
 	}
 	return e
+}
+
+// password is the field of a page that asks for one.
+var password = regexp.MustCompile(`(?i)<input[^>]{0,300}\btype\s*=\s*["']?password\b`)
+
+// asksForPassword tells whether a reply that is not as it should be is a page to sign in at.
+func asksForPassword(body string) bool {
+	return strings.HasPrefix(strings.TrimSpace(body[:min(len(body), drainBytes)]), "<") && password.MatchString(body[:min(len(body), drainBytes)])
 }
 
 // shownType is how much of a media type stands in an error.
@@ -186,7 +209,7 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	case err == io.EOF:
 		return jsonwalk.View(b[:n]), nil
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
-		return "", invalidReply("encoding", "the compressed reply is damaged")
+		return "", failure("encoding", "the compressed reply is damaged")
 	}
 	return "", err // of the connection
 }

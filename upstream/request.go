@@ -51,17 +51,15 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		if attempt == 1 && refused.made == 0 && verdictOf(err) != unknown {
 			s.guard.budget.deposit()
 		}
-		if (err == nil || r.status != http.StatusOK) && s.network.creds.refuses(r) {
-			if refused.made == 0 && s.network.creds.renews(used, account) {
+		if why, told := s.network.creds.refused(r, err); why != nil {
+			if refused.made == 0 && s.network.creds.renews(used, account, told) {
 				refused = used
 				continue
 			}
-			if err == nil {
-				err = failure(KindUnready, "auth", "the reply meets auth.renew_if again after a new sign-in")
-			}
-			return r, err
+			return r, s.network.creds.denied(used, why)
 		}
 		if err == nil {
+			s.network.creds.works(used)
 			return r, nil
 		}
 		e := asError(err)
@@ -94,14 +92,11 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 // too slow is not repeated: the legacy has done the work already and would do it again.
 func repeatable(r reply, e *Error) string {
 	switch {
-	case e.Reason == reasonThrottled && e.Wait > 0:
-		return reasonThrottled
-	case e.Reason == reasonThrottled:
-	case e.Reason == reasonConnect:
-		return reasonConnect
-	case e.Kind == KindFailed && r.status == http.StatusBadGateway:
+	case e.Wait > 0 || e.Reason == reasonConnect: // throttled or overloaded
+		return e.Reason
+	case e.Reason == reason5xx && r.status == http.StatusBadGateway:
 		return reason502
-	case e.Kind == KindFailed && r.status == http.StatusServiceUnavailable:
+	case e.Reason == reason5xx && r.status == http.StatusServiceUnavailable:
 		return reason503
 	}
 	return ""
@@ -126,7 +121,7 @@ func (f *fetch) prepare(ctx context.Context, refused token) (credential token, e
 			return token{}, classify(ctx, err)
 		}
 		// A deadline, too: the list was not asked for.
-		return token{}, &Error{Kind: KindUnready, Reason: "auth", Err: err}
+		return token{}, failure(reasonNoSignIn, "%s: %w", s.network.creds.name, err)
 	}
 	class := quota.Asked
 	switch {

@@ -54,6 +54,7 @@ type token struct {
 // credentials give the header that identifies the gateway: always the same one, or a token
 // that a sign-in gives. They are safe for concurrent use.
 type credentials struct {
+	name   string  // for an error: type, user and file
 	fixed  token   // without a name: none
 	tokens *tokens // nil: the fixed one
 }
@@ -75,23 +76,23 @@ func newCredentials(cfg Config, network http.RoundTripper, places *bulkhead, opt
 	}
 	switch a.Type {
 	case authBasic:
-		return &credentials{fixed: token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}}, nil
+		return &credentials{name: a.String(), fixed: token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}}, nil
 	case authBearer:
-		return &credentials{fixed: token{name: "Authorization", value: "Bearer " + oneLine(secret)}}, nil
+		return &credentials{name: a.String(), fixed: token{name: "Authorization", value: "Bearer " + oneLine(secret)}}, nil
 	case authHeader:
-		return &credentials{fixed: token{name: a.Name, value: oneLine(secret)}}, nil
+		return &credentials{name: a.String(), fixed: token{name: a.Name, value: oneLine(secret)}}, nil
 	case authOAuth2:
 		t.request = a.requestToken(client, opts.Now)
-		return &credentials{tokens: t}, nil
+		return &credentials{name: a.String(), tokens: t}, nil
 	case authSession:
 		if len(a.RenewOn) > 0 {
 			t.renewOn = a.RenewOn
 		}
 		t.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
 		t.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), opts.Now)
-		return &credentials{tokens: t}, nil
+		return &credentials{name: a.String(), tokens: t}, nil
 	}
-	return &credentials{}, nil
+	return &credentials{name: a.String()}, nil
 }
 
 // header gives the credential, made after the refused one. It waits for a new one if need
@@ -103,14 +104,44 @@ func (c *credentials) header(ctx context.Context, refused token) (token, error) 
 	return c.tokens.header(ctx, refused)
 }
 
-// refuses tells whether a reply says that the credential is not good any more, where there
-// may be a better one.
-func (c *credentials) refuses(r reply) bool { return c.tokens != nil && c.tokens.refuses(r) }
+// refused says why a reply, or the error in its place, says that the credential is not good
+// enough; nil: it does not. told: the configuration says that such a reply ends a session.
+func (c *credentials) refused(r reply, err error) (why *Error, told bool) {
+	t := c.tokens
+	told = t != nil && r.status != http.StatusOK && slices.Contains(t.renewOn, r.status)
+	switch {
+	case err != nil && asError(err).Reason == reasonDenied:
+		return asError(err), told
+	case told:
+		return failure(reasonDenied, "status %d", r.status), true
+	case t != nil && err == nil && r.status == http.StatusOK && t.renewIf.Any(r.body):
+		return failure(reasonDenied, "the reply meets auth.renew_if"), true
+	}
+	return nil, false
+}
 
-// renews tells whether another one may be had after this one was refused to a request for
-// the account.
-func (c *credentials) renews(refused token, account string) bool {
-	return c.tokens.renews(refused, account)
+// renews tells whether another credential may be had after this one was refused to a request
+// for the account.
+func (c *credentials) renews(used token, account string, told bool) bool {
+	return c.tokens != nil && c.tokens.renews(used, account, told)
+}
+
+// works notes that a reply was given to the credential.
+func (c *credentials) works(used token) {
+	if c.tokens != nil {
+		c.tokens.works(used)
+	}
+}
+
+// denied is the error of a request whose credential was refused for good.
+func (c *credentials) denied(used token, why *Error) *Error {
+	switch {
+	case c.tokens == nil:
+		return failure(reasonDenied, "%w; look at %s", why.Err, c.name)
+	case c.tokens.worked(used):
+		return failure(reasonDenied, "%w, though the same sign-in has worked for other lists; may its user read this account? %s", why.Err, c.name)
+	}
+	return failure(reasonDenied, "%w right after the sign-in; look at user and password: %s", why.Err, c.name)
 }
 
 // signInTransport takes a token of the ceiling for each request, and adds headers where it
@@ -150,6 +181,7 @@ type tokens struct {
 
 	mu       sync.Mutex
 	token    token // made by none: there is none
+	good     int   // the last sign-in whose token a reply was given to
 	renewing int   // the last sign-in whose token was refused so that a new one is asked for
 	err      error // of the last sign-in
 	failures int   // one after another
@@ -219,7 +251,7 @@ func (t *tokens) renew(ctx context.Context, refused token) (token, error) {
 	t.bulkhead.leave(holder{})
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err != nil && asError(err).Kind == KindNotAsked { // by the ceiling: nothing has failed
+	if err != nil && asError(err).Failure() == FailureRefused { // by the ceiling: nothing has failed
 		t.metrics.held.Inc()
 		return token{}, err
 	}
@@ -245,18 +277,26 @@ func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
 	return fresh, err
 }
 
-// refuses tells whether a reply refuses the token.
-func (t *tokens) refuses(r reply) bool {
-	if r.status != http.StatusOK {
-		return slices.Contains(t.renewOn, r.status)
-	}
-	return t.renewIf.Any(r.body)
+// works notes that a reply was given to the token.
+func (t *tokens) works(used token) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.good = max(t.good, used.made)
+}
+
+// worked tells whether one was, to this token or a later one.
+func (t *tokens) worked(used token) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.good >= used.made
 }
 
 // renews is true where there is a later token already, or one is asked for, and for the
 // first refusal of one while so many sign-ins may be made. Otherwise the refusal is the
-// answer to this request alone.
-func (t *tokens) renews(refused token, account string) bool {
+// answer to this request alone. told: the configuration says that such a reply ends a token.
+// Another refusal of a token that has worked may end it, too, as when the legacy has changed its
+// secret. It may as well be meant for the account: it gets one sign-in.
+func (t *tokens) renews(refused token, account string, told bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if refused.made < t.token.made || refused.made <= t.renewing {
@@ -265,6 +305,9 @@ func (t *tokens) renews(refused token, account string) bool {
 	now := t.opts.Now()
 	maps.DeleteFunc(t.renewed, func(_ string, at time.Time) bool { return now.Sub(at) >= renewMemory })
 	_, again := t.renewed[account]
+	if !told && (again || t.good < refused.made) {
+		return false
+	}
 	if again && t.renewal.TokensAt(now) < 2 || !t.renewal.AllowN(now, 1) {
 		t.metrics.held.Inc()
 		return false

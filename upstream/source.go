@@ -5,7 +5,7 @@
 // by [pages.read], page after page, or all pages at the same time where the first one tells
 // how many there are. [fetch.request] makes one request, and repeats it where that may help.
 // What is known of the legacy system stands in guard.go. Each failure becomes an [Error]
-// where it happens, whose [Kind] alone says whether the legacy is at fault.
+// where it happens, whose Reason alone says whose [Failure] it is.
 package upstream
 
 import (
@@ -234,6 +234,33 @@ func (c *Client) BreakerState(kind, account string) string {
 	return ""
 }
 
+// State is what is known of the lists of a kind since the start, or since base_url was changed.
+func (c *Client) State(kind string) State {
+	if s, ok := c.sources[kind]; ok {
+		return s.guard.outcomes.state()
+	}
+	return State{}
+}
+
+// Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
+func (c *Client) Askable(kind, account string) *Error {
+	if s, ok := c.sources[kind]; ok {
+		ask, _ := s.plan.Ask(mapping.Want{Account: account})
+		if _, err := page(ask, paging{s.plan.Paging}.values(0, 0)); err != nil {
+			return asError(err)
+		}
+	}
+	return nil
+}
+
+// LastFailure is what the newest fetch of an account failed with; nil: it did not, or is not known.
+func (c *Client) LastFailure(kind, account string) *Error {
+	if s, ok := c.sources[kind]; ok {
+		return s.guard.outcomes.of(account)
+	}
+	return nil
+}
+
 // Fingerprints are, by kind, short hashes of everything in the configuration
 // that decides on the mapped list. They belong into the key of whatever keeps
 // such lists.
@@ -265,7 +292,6 @@ const subsystem = "upstream"
 
 // Values of labels that more than one place needs.
 const (
-	resultOK  = "ok"
 	reason502 = "status_502"
 	reason503 = "status_503"
 )
@@ -273,13 +299,13 @@ const (
 // metrics are the series of one endpoint. The values of their labels are resolved,
 // so that all series exist from the start and counting needs no look-up.
 type metrics struct {
-	requests    map[string]prometheus.Counter // by result
-	refused     map[string]prometheus.Counter // by reason
-	retries     map[string]prometheus.Counter // by reason
-	invalid     map[string]prometheus.Counter // by field
-	removed     map[string]prometheus.Counter // by field
-	defaulted   map[string]prometheus.Counter // by field
-	transitions map[string]prometheus.Counter // by state
+	requests    map[meaning]prometheus.Counter // by result and failure
+	refused     map[string]prometheus.Counter  // by reason
+	retries     map[string]prometheus.Counter  // by reason
+	invalid     map[string]prometheus.Counter  // by field
+	removed     map[string]prometheus.Counter  // by field
+	defaulted   map[string]prometheus.Counter  // by field
+	transitions map[string]prometheus.Counter  // by state
 	foreign     prometheus.Counter
 	hidden      prometheus.Counter
 	duration    prometheus.Observer
@@ -292,13 +318,22 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	counters := func(name, help, label string, values ...string) map[string]prometheus.Counter {
 		return telemetry.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
 	}
+	requests := map[meaning]prometheus.Counter{{result: ResultOK}: nil}
+	for _, m := range reasons {
+		requests[meaning{m.failure, m.result, unknown}] = nil
+	}
+	fetches := all.Counters("requests_total", "Fetches from the legacy system by result, and whose failure it is that there is no list: "+
+		"system, sign_in (it does not let us in), mapping (its reply does not fit), account (which cannot be asked for), refused (held back here), canceled (the caller left) or bug.",
+		"kind", "result", "failure")
+	for m := range requests {
+		requests[m] = fetches.WithLabelValues(kind, string(m.result), string(m.failure))
+	}
 	return &metrics{
-		requests: counters("requests_total", "Fetches from the legacy system by result.",
-			"result", resultOK, KindTimeout.String(), KindNotAsked.String(), KindFailed.String(), KindInvalid.String(), KindCanceled.String()),
+		requests: requests,
 		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
 			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
-			"reason", reasonConnect, reason502, reason503, reasonThrottled, mapping.ReasonChanged),
+			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
 		removed:   counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
 		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),

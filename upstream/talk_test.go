@@ -32,7 +32,7 @@ import (
 //	< cut {"rows"                 or a part, then the connection is closed; drop: without an answer; hang: never ends
 //	  header: value               which the reply has; after: how long it takes
 //	= a b(content)<response>      what came of it: records by their titles
-//	! unavailable throttled: text or a failure: its kind and reason, and what its text has
+//	! refused throttled: text     or a failure: whose, its reason, and what its text has
 //	took 3s                       how long that was
 //	wait 1m                       time passes
 //	metric retries_total x = 1    a series whose labels have these values
@@ -191,7 +191,10 @@ func (c *talk) list(who string, follow []string) {
 	got, text := strings.TrimSpace("= "+titles(list)), ""
 	if err != nil {
 		e := asError(err)
-		got, text = fmt.Sprintf("! %s %s", e.Kind, e.Reason), e.Error()
+		got, text = fmt.Sprintf("! %s %s", e.Failure(), e.Reason), e.Error()
+		if _, known := reasons[e.Reason]; !known {
+			c.Errorf("%s: nothing says whose failure %q is", who, e.Reason)
+		}
 		if e.Wait > 0 {
 			got += " wait=" + e.Wait.String()
 		}

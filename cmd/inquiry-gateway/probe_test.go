@@ -57,7 +57,7 @@ func TestTheToolsSayWhatServeDoes(t *testing.T) {
 		status int
 		says   string
 	}{
-		legacy.BuyerTypical: {"buyer", without, 1, 502, "legacy system: invalid (record): record 2: responses: no id to ask for the responses with"},
+		legacy.BuyerTypical: {"buyer", without, 1, 502, "the mapping does not fit (record): record 2: responses: no id to ask for the responses with"},
 		legacy.BuyerOther:   {"other-buyer", numbered, 50, 200, "the longest list of responses has exactly 50, a round number: are lists cut there?"},
 		legacy.BuyerEmpty:   {"empty-buyer", numbered, 0, 200, "no response came for any of 2 records: every inquiry would look unanswered"},
 	}
@@ -165,7 +165,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	said := commandSays(t, 1, "", probe...)
 	for _, line := range []string{
 		"record 1\n", `  7       status  "C"  a value that has no entry in values`, "  replies.#.uuid          string\n",
-		"refused: legacy system: invalid (record): record 7: status: a value that has no entry in values; in all 6 records cannot be served\n",
+		"refused: the mapping does not fit (record): record 7: status: a value that has no entry in values; in all 6 records cannot be served\n",
 	} {
 		if !strings.Contains(said, line) || !strings.Contains(guide, line) {
 			t.Errorf("guide or probe do not say %q:\n%s", line, said)
