@@ -47,13 +47,13 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 			attribute.Int("upstream.in_flight", s.bulkhead.count()), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
-	_, err = page(ask, paging{s.plan.Paging}.values(0, 0)) // whose error is for good, whatever else is wrong now
-	if err == nil {
-		var leave func(error)
-		if leave, err = f.admit(ctx); err == nil {
-			list, err = f.list(ctx, ask)
-			leave(err)
-		}
+	if unaskable := s.askable(ask, want.Account); unaskable != nil { // for good, whatever else is wrong now
+		err = unaskable
+	} else if leave, refused := f.admit(ctx); refused != nil {
+		err = refused
+	} else {
+		list, err = f.list(ctx, ask)
+		leave(err)
 	}
 	endStep(step, len(list.Inquiries), err)
 	return list, f.count(err, start)

@@ -297,7 +297,12 @@ func (o *outcomes) fail(log *slog.Logger, kind, account string, e *Error, own bo
 	defer o.mu.Unlock()
 	o.note(account, e, now)
 	attrs := func() []any {
-		return []any{"kind", kind, "account", account, "failure", whose, "reason", e.Reason, "error", e.Error()}
+		all := []any{"kind", kind, "account", account, "failure", whose, "reason", e.Reason, "error", e.Error()}
+		if whose == FailureMapping {
+			word := "'" + strings.ReplaceAll(account, "'", `'\''`) + "'" // of a shell
+			all = append(all, "run", "inquiry-gateway probe -c FILE --kind "+kind+" --account "+word)
+		}
+		return all
 	}
 	switch {
 	case e.Refused():

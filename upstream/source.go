@@ -246,7 +246,22 @@ func (c *Client) State(kind string) State {
 func (c *Client) Askable(kind, account string) *Error {
 	if s, ok := c.sources[kind]; ok {
 		ask, _ := s.plan.Ask(mapping.Want{Account: account})
-		if _, err := page(ask, paging{s.plan.Paging}.values(0, 0)); err != nil {
+		return s.askable(ask, account)
+	}
+	return nil
+}
+
+// askable is [Client.Askable] of the account that ask is for. Further requests may name it, too.
+func (s *source) askable(ask mapping.Asking, account string) *Error {
+	if _, err := page(ask, paging{s.plan.Paging}.values(0, 0)); err != nil {
+		return asError(err)
+	}
+	for _, second := range []*mapping.Second{s.plan.Details, s.plan.Responses} {
+		if second == nil {
+			continue
+		}
+		ask, _ = second.Request(account, []string{"0"})
+		if _, err := page(ask, paging{second.Paging}.values(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
 			return asError(err)
 		}
 	}

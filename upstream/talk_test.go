@@ -100,7 +100,7 @@ func runTalk(t *testing.T, lines []string) {
 	for _, s := range c.spans.Ended() {
 		c.secretless(fmt.Sprint(s.Name(), s.Attributes(), s.Events(), s.Status(), s.Links()))
 	}
-	c.secretless(strings.ReplaceAll(c.log.String(), `"account":"acme"`, "")) // whose list it was
+	c.secretless(strings.NewReplacer(`"account":"acme"`, "", `--account 'acme'`, "").Replace(c.log.String())) // whose list it was
 }
 
 // verb tells whether a line begins with one of the words.

@@ -77,6 +77,9 @@ func check(ctx context.Context, c *cli.Command) error {
 	loaded, err := loadChecked(file, c.String("tests") != "")
 	none := config.Problems{} // a list in JSON, not null
 	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, loaded.Warnings...)}
+	if err == nil {
+		found.Warnings = append(found.Warnings, checkAccounts(ctx, loaded.Config, file, c.Bool("live"))...)
+	}
 	if err != nil {
 		problems, ok := errors.AsType[config.Problems](err)
 		if !ok { // it is about the file as a whole
@@ -202,6 +205,34 @@ func checkUse(c *cli.Command) error {
 		return usagef("--token-file is sent with --against only")
 	}
 	return nil
+}
+
+// checkAccounts warns of keys whose account the legacy system cannot be asked for. Keys in Redis
+// are looked at where Redis may be asked.
+func checkAccounts(ctx context.Context, cfg config.Config, file string, live bool) (warnings config.Problems) {
+	if cfg.Auth.Introspection != nil || cfg.Auth.Redis != nil && !live {
+		return nil
+	}
+	store, err := openKeys(cfg)
+	if err != nil {
+		return nil // which is said elsewhere
+	}
+	defer func() { _ = store.close() }()
+	listing, err := store.List(ctx)
+	if err != nil {
+		return nil
+	}
+	client, err := upstream.New(cfg.Upstream, upstream.Options{})
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+	for _, k := range listing.Keys {
+		if why := client.Askable(k.Kind, k.Account); why != nil {
+			warnings = append(warnings, config.Problem{File: file, Key: "upstream." + k.Kind, Message: fmt.Sprintf("key %s of account %q: %v", k.ID, k.Account, why)})
+		}
+	}
+	return warnings
 }
 
 // checkEviction warns of a Redis that would drop the keys of callers, where it says so.

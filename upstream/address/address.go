@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -344,8 +345,13 @@ func (t *text) check(p piece, value string) error {
 	case p.join != "" && strings.Contains(value, p.join):
 		return &Unsendable{p.name, "holds what stands between several of them"}
 	case t.in == inPath || t.in == inXML || t.bare():
-	case strings.ContainsFunc(value, func(r rune) bool { return !inWord(r) && (p.name != Cursor || !strings.ContainsRune("=+/:,", r)) }):
-		return &Unsendable{p.name, "holds a character that may mean something in the query language of " + t.name + "; {" + p.name + ":doubled} or :escaped in quotes says how a quote is written there"}
+	default:
+		for _, r := range value {
+			if !inWord(r) && (p.name != Cursor || !strings.ContainsRune("=+/:,", r)) {
+				return &Unsendable{p.name, "holds " + strconv.QuoteRune(r) + ", which may mean something in the query language of " + t.name +
+					"; {" + p.name + ":doubled} or :escaped in quotes says how a quote is written there"}
+			}
+		}
 	}
 	return nil
 }
@@ -363,7 +369,7 @@ func (t *text) hold(values Values) error {
 		for _, value := range values[p.name] {
 			switch {
 			case p.as == asNumber && value != "" && !isNumber(value):
-				return &Unsendable{p.name, "is to be sent as a number, and is none"}
+				return &Unsendable{p.name, "is to be sent as a number in " + t.name + ", and is none"}
 			case !utf8.ValidString(value) || t.in == inXML && strings.ContainsFunc(value, notInXML):
 				return &Unsendable{p.name, "holds characters that " + t.name + " cannot hold"}
 			case t.encode != nil:
