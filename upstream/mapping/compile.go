@@ -330,9 +330,8 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
 	d, detail := s.second("details", field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
-	s.AddIf(cfg.Fetch.Batch == 0 && d.Paging.Style != PageNone, field+".fetch.paging", "one detail has no pages; remove it, or set batch")
 	s.plan.Details, s.plan.detail = d, cfg.As
-	s.plan.stages = append(s.plan.stages, stage{name: "details", member: cfg.As, one: true, second: d, enter: enterDetails})
+	s.plan.stages = append(s.plan.stages, stage{name: "details", member: cfg.As, one: d.batch > 0 || d.items.one, second: d, enter: enterDetails})
 	s.outline.Put(cfg.As, detail.outline)
 	s.xml = s.xml || d.Format.XML
 	return s
@@ -383,7 +382,8 @@ func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsCon
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
-	r.items.one = name == "details" && f.Batch == 0
+	// A detail that comes in pages is the array of the items on them.
+	r.items.one = name == "details" && f.Batch == 0 && r.Paging.Style == PageNone
 	element := reply.items(&r.items, at, cfg, frameRecord)
 	if f.Key != "" && s.path(field+".key", f.Key) {
 		r.key = sources{element.source(f.Key)}

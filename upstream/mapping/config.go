@@ -178,7 +178,7 @@ type DetailsConfig struct {
 	// As is the name of that member, with which paths of the record begin; default details.
 	As string `yaml:"as"`
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
-	// details with fetch.batch; default @this.
+	// details with fetch.batch; default @this. With fetch.paging it is that of an array, and the detail is what all pages have of it.
 	Items         string `yaml:"items" form:"gjson"`
 	FetchedConfig `yaml:",inline"`
 }

@@ -13,7 +13,7 @@ import (
 type stage struct {
 	name   string  // rows, details or responses
 	member string  // its name
-	one    bool    // one thing comes for each record, and must
+	one    bool    // one thing comes for each record, and must; else an array does
 	second *Second // the requests for it; nil: it comes with the list
 	// enter says what becomes of a record that has what the stages before gave it: if nothing
 	// else is known against it, it waits, by its id.
@@ -306,7 +306,7 @@ func (b *Builder) complete() error {
 		default:
 			b.take = b.detailless
 		}
-		if s.one {
+		if s.name == "details" {
 			b.partTables = b.partTables[:0] // a detail is no response
 		}
 		b.number = one.number
