@@ -108,7 +108,7 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 }
 
 // further makes the requests for the batches, and notes the first of them if it can be made.
-func (e *explanation) further(ctx context.Context, s *mapping.Second, batches [][]string) ([]*mapping.Attachment, error) {
+func (e *explanation) further(ctx context.Context, s *mapping.Second, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	ask, _ := s.Request(e.fetch.want.Account, batches[0])
 	if first, err := ask.Page(paging{s.Paging}.values(0, 0)); err == nil {
 		e.Further = append(e.Further, Further{s.Name, len(batches), first})

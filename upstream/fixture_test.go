@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -116,7 +117,8 @@ func newFixture(t testing.TB, serve http.HandlerFunc, cfg Config) *fixture {
 	t.Cleanup(func() { _ = web.Close() })
 	f.opts = Options{
 		Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Dial: network.dial, Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans)),
+		KeepFor: map[string]time.Duration{"buyer": time.Minute},
+		Dial:    network.dial, Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans)),
 	}
 	f.Client = f.another(t, cfg, func(*Options) {})
 	return f

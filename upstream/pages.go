@@ -25,6 +25,8 @@ type pages struct {
 	paging   paging
 	ask      mapping.Asking
 	into     taker
+	keep     bool     // the bodies
+	bodies   []string // of all replies
 	end      mapping.End
 	length   int             // of the whole list, as each page tells it
 	items    map[string]bool // of the pages before, as they came
@@ -53,9 +55,9 @@ func (f *fetch) newPages(replies *mapping.Replies, ask mapping.Asking, into take
 // there are any: their details, then their responses. If one cannot be had the list cannot:
 // an inquiry without its responses would look unanswered.
 func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
-	for s, ids := m.Next(); s != nil; s, ids = m.Next() {
+	for s, batches := m.Next(); s != nil; s, batches = m.Next() {
 		within, step := f.src.tracer.Start(ctx, "upstream."+s.Name)
-		replies, err := f.batches(within, s, ids)
+		replies, err := f.batches(within, s, batches)
 		if err == nil {
 			err = m.Attach(replies)
 		}
@@ -70,19 +72,46 @@ func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
 }
 
 // batches gets what belongs to the records of all batches at the same time.
-func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches [][]string) ([]*mapping.Attachment, error) {
+func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	replies := make([]*mapping.Attachment, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.Concurrency)
-	for i, ids := range batches {
+	for i, batch := range batches {
 		group.Go(func() (err error) {
 			defer f.src.opts.Panics.Catch(func(p any) { err = bug(p) })
-			ask, a := s.Request(f.want.Account, ids)
+			ask, a := s.Request(f.want.Account, batch)
 			a.Allow, replies[i] = f.allow, a
-			return f.newPages(&s.Replies, ask, a).read(ctx)
+			key, may := f.keyOf(s, batch)
+			if may {
+				if bodies, ok := f.src.kept.get(key, f.src.opts.Now().Add(-f.src.keepFor)); ok {
+					f.src.metrics.kept.Inc()
+					return f.again(a, bodies)
+				}
+			}
+			p := f.newPages(&s.Replies, ask, a)
+			if p.keep = may; !may {
+				return p.read(ctx)
+			}
+			if err = p.read(ctx); err == nil {
+				f.src.kept.put(key, p.bodies, p.answered)
+			}
+			return err
 		})
 	}
 	return replies, group.Wait()
+}
+
+// again takes replies that were whole when they came.
+func (f *fetch) again(a *mapping.Attachment, bodies []string) error {
+	for _, body := range bodies {
+		if err := f.allowed.take(int64(len(body))); err != nil {
+			return err
+		}
+		if _, err := a.Take(body); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read maps all pages.
@@ -141,6 +170,9 @@ func (p *pages) add(ctx context.Context, r *reply, address string) (records int,
 	_, step := p.fetch.src.tracer.Start(ctx, "upstream.map")
 	defer step.End()
 	records, err = p.into.Take(r.body)
+	if p.keep {
+		p.bodies = append(p.bodies, r.body)
+	}
 	endStep(step, records, err)
 	r.json = p.into.Reply()
 	items := p.into.ItemsText()

@@ -49,6 +49,9 @@ type Request struct {
 	InquiryType string // public value; empty: all
 	RequestID   string // goes to the legacy as X-Request-Id when not empty
 	Background  bool   // nobody waits for the list: it gives way where requests are bounded
+	// Changes is another text after each purge or hint of the list that the caller knows of. What
+	// came for records that have a version since is used again while it is the same; empty: not.
+	Changes string
 }
 
 // mapped is what the mapping is told of it.
@@ -78,8 +81,11 @@ type Options struct {
 	Prefix     string               // of every key there; empty: iq
 	// RedisTimeout bounds a call of Redis; 0: 100 ms.
 	RedisTimeout time.Duration
-	Ceiling      *quota.Ceiling     // takes every request that goes to the legacy system; nil: there is none
-	Panics       *telemetry.Catcher // of fetches; nil: logged only
+	// KeepFor is, by kind, for how long what came for records that have a version is used again;
+	// 0: not at all.
+	KeepFor map[string]time.Duration
+	Ceiling *quota.Ceiling     // takes every request that goes to the legacy system; nil: there is none
+	Panics  *telemetry.Catcher // of fetches; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Transport gives what takes the requests for lists in the place of the network, which it
@@ -108,6 +114,7 @@ type Client struct {
 	cfg      Config
 	network  *network
 	bulkhead *bulkhead           // of both lists
+	kept     *kept               // of both lists, whatever configuration has read them
 	breakers map[string]*breaker // of every kind that there was; they outlive any reload, as their gauges do
 	sources  map[string]*source  // by kind
 }
@@ -128,6 +135,8 @@ type source struct {
 	fingerprint string
 	network     *network
 	bulkhead    *bulkhead
+	kept        *kept
+	keepFor     time.Duration
 	guard       *guard
 	terms       terms // of the breaker
 	lease       lease
@@ -142,10 +151,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}})
+	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}, kept: newKept()})
 	opts.Before = nil // or each reload would keep the clients of all before
 	// The bulkhead goes on even for another system: what is under way is.
-	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, breakers: map[string]*breaker{}, sources: map[string]*source{}}
+	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, kept: before.kept, breakers: map[string]*breaker{}, sources: map[string]*source{}}
 	maps.Copy(c.breakers, before.breakers)
 	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
 		var err error
@@ -156,7 +165,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
 		s := &source{
-			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead,
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead, kept: c.kept, keepFor: opts.KeepFor[kind],
 			lease: newLease(kind, cfg, opts), metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
 			tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
@@ -260,7 +269,7 @@ func (s *source) askable(ask mapping.Asking, account string) *Error {
 		if second == nil {
 			continue
 		}
-		ask, _ = second.Request(account, []string{"0"})
+		ask, _ = second.Request(account, mapping.Batch{IDs: []string{"0"}})
 		if _, err := page(ask, paging{second.Paging}.values(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
 			return asError(err)
 		}
@@ -323,6 +332,7 @@ type metrics struct {
 	transitions map[string]prometheus.Counter  // by state
 	foreign     prometheus.Counter
 	hidden      prometheus.Counter
+	kept        prometheus.Counter
 	duration    prometheus.Observer
 }
 
@@ -354,6 +364,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),
 		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
+		kept:    all.Counters("kept_replies_total", "Requests for details or responses that were not made, because the record says by its version that nothing has changed.", "kind").WithLabelValues(kind),
 		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show.", "kind").WithLabelValues(kind),
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",

@@ -34,7 +34,7 @@ import (
 //	= a b(content)<response>      what came of it: records by their titles
 //	! refused throttled: text     or a failure: whose, its reason, and what its text has
 //	took 3s                       how long that was
-//	wait 1m                       time passes
+//	wait 1m                       time passes; purge: what is kept is not to be used
 //	metric retries_total x = 1    a series whose labels have these values
 //	log 1 text                    so many records of the log have the text
 //	spans a > b(why) ...          the spans so far, each below its parent, and why it failed; +event: something happened in it
@@ -46,8 +46,9 @@ type talk struct {
 	*testing.T
 	*fixture
 	pending
-	shown string    // of the last explain
-	begun time.Time // the last list
+	shown   string    // of the last explain
+	changes int       // purges
+	begun   time.Time // the last list
 }
 
 // pending are the requests that have to come, with their replies.
@@ -136,6 +137,8 @@ func (c *talk) step(line string, follow []string) {
 		c.done(rest)
 	case word == "saved":
 		c.show(c.ExplainReply(Request{Kind: "buyer", Account: "acme"}, 3, []byte(strings.ReplaceAll(rest, "$ok", good))))
+	case word == "purge":
+		c.changes++
 	case word == "wait":
 		time.Sleep(duration(c.T, rest))
 	case word == "took" && time.Since(c.begun) != duration(c.T, rest):
@@ -182,7 +185,7 @@ func (c *talk) list(who string, follow []string) {
 		defer cancel()
 		who = account
 	}
-	want := Request{Kind: "buyer", RequestID: "req-1"}
+	want := Request{Kind: "buyer", RequestID: "req-1", Changes: fmt.Sprint("after ", c.changes)}
 	want.Account, want.Status, _ = strings.Cut(who, "?")
 	if kind, account, ok := strings.Cut(want.Account, ":"); ok {
 		want.Kind, want.Account = kind, account

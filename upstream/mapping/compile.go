@@ -380,6 +380,11 @@ func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsCon
 		r.idPath = strings.TrimPrefix(r.idPath+", "+path, ", ")
 	}
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
+	if f.Version != "" && s.path(field+".version", f.Version) {
+		s.AddIf(f.Batch > 0, field+".version", "has no meaning with batch, whose replies are of many records; remove the one or the other")
+		r.version = sources{s.source(f.Version)}
+		s.use(field+".version", "", false, f.Version)
+	}
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	// A detail that comes in pages is the array of the items on them.

@@ -153,6 +153,9 @@ type FetchConfig struct {
 	// IDs are the paths of several values of a record, in the place of id, by the names of
 	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
 	IDs map[string]string `yaml:"ids"`
+	// Version is the GJSON path, within a record, of what changes with all that this request tells of it, such as updated_on. While it is
+	// the same, and for ttl + stale_if_error at most, a record is not asked for again. Not with batch.
+	Version string `yaml:"version" form:"gjson"`
 	// IDOptional takes a record without an id for one without responses, or one that the list tells all of.
 	IDOptional bool `yaml:"id_optional"`
 	// Batch is how many inquiries one request asks for, named by {ids}. 0: one, named by {id}.

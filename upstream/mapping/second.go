@@ -29,6 +29,7 @@ type Second struct {
 
 	id         identity // of a record
 	idPath     string   // as it was written
+	version    sources  // of what came for a record; nil: it has none
 	idOptional bool     // a record without one is not asked for
 	batch      int      // records per request; 0: one
 	key        sources  // in a batch: where an element has the id of its record
@@ -86,14 +87,21 @@ func (all identity) of(f *jsonwalk.Frame) (id string, state idState) {
 // shownID is the text for a person.
 func shownID(id string) string { return strings.ReplaceAll(id, idSeparator, ", ") }
 
-// Request gives the requests for what belongs to the records with the ids, and what
-// takes the replies.
-func (s *Second) Request(account string, ids []string) (Asking, *Attachment) {
+// Batch is what one request, or one for each page, is made for.
+type Batch struct {
+	IDs []string // of records
+	// Version is that of the one record: while it is the same, what came for it is. Empty: it has none.
+	Version string
+}
+
+// Request gives the requests for what belongs to the records of a batch, and what takes the
+// replies.
+func (s *Second) Request(account string, batch Batch) (Asking, *Attachment) {
 	values := address.Values{address.Account: {account}}
 	if s.batch > 0 {
-		values[address.IDs] = ids
+		values[address.IDs] = batch.IDs
 	} else {
-		for i, value := range strings.SplitN(ids[0], idSeparator, len(s.id)) {
+		for i, value := range strings.SplitN(batch.IDs[0], idSeparator, len(s.id)) {
 			values[s.id[i].placeholder] = []string{value}
 		}
 	}
@@ -124,11 +132,12 @@ func (a *Attachment) add(e element) *Error {
 
 // waiting is a record before all that belongs to it is there.
 type waiting struct {
-	id     string // empty: nothing can belong to it
-	record jsonwalk.Value
-	parts  []attached
-	number int
-	tables []map[string]jsonwalk.Value
+	id      string // empty: nothing can belong to it
+	version string
+	record  jsonwalk.Value
+	parts   []attached
+	number  int
+	tables  []map[string]jsonwalk.Value
 }
 
 // enter takes a record that has what the stages before gave it.
@@ -152,7 +161,11 @@ func (b *Builder) enter(e element, nth int) *Error {
 		fate, bad = refused, Violation{Field: "record", Problem: whyOwnMember}
 	default:
 		fate = waits
-		b.wait(s, waiting{id: id, record: record, number: b.number, tables: e.Tables})
+		one := waiting{id: id, record: record, number: b.number, tables: e.Tables}
+		if s.second != nil {
+			one.version, _ = scalarID(s.second.version.first(e.Frame))
+		}
+		b.wait(s, one)
 	}
 	return b.settle(e, fate, bad)
 }
@@ -221,7 +234,7 @@ func (b *Builder) CheckEnd(end End) error {
 
 // advance goes on to the next stage that requests are made for.
 func (b *Builder) advance() error {
-	for b.stage < len(b.plan.stages) && len(b.secondIDs()) == 0 {
+	for b.stage < len(b.plan.stages) && len(b.asked()) == 0 {
 		if err := b.complete(); err != nil {
 			return err
 		}
@@ -229,24 +242,31 @@ func (b *Builder) advance() error {
 	return nil
 }
 
-// secondIDs are those that requests are to be made with.
-func (b *Builder) secondIDs() (ids []string) {
-	for _, one := range b.waiting {
-		if one.id != "" && b.plan.stages[b.stage].second != nil {
-			ids = append(ids, one.id)
+// asked are the records that requests are to be made for.
+func (b *Builder) asked() (all []*waiting) {
+	for i := range b.waiting {
+		if b.waiting[i].id != "" && b.plan.stages[b.stage].second != nil {
+			all = append(all, &b.waiting[i])
 		}
 	}
-	return ids
+	return all
 }
 
-// Next gives the requests that are to be made next, and the ids of the records for each of
-// them; nil: there is nothing to ask for. [Builder.Attach] takes the replies.
-func (b *Builder) Next() (s *Second, batches [][]string) {
-	if b.stage == len(b.plan.stages) || len(b.secondIDs()) == 0 {
+// Next gives the requests that are to be made next; nil: there is nothing to ask for.
+// [Builder.Attach] takes the replies.
+func (b *Builder) Next() (s *Second, batches []Batch) {
+	if b.stage == len(b.plan.stages) || len(b.asked()) == 0 {
 		return nil, nil
 	}
 	s = b.plan.stages[b.stage].second
-	return s, slices.Collect(slices.Chunk(b.secondIDs(), max(s.batch, 1)))
+	for some := range slices.Chunk(b.asked(), max(s.batch, 1)) {
+		batch := Batch{Version: some[0].version}
+		for _, one := range some {
+			batch.IDs = append(batch.IDs, one.id)
+		}
+		batches = append(batches, batch)
+	}
+	return s, batches
 }
 
 // Attach gives the records what came for them, one attachment for each of the batches. One id
@@ -256,7 +276,7 @@ func (b *Builder) Attach(list []*Attachment) error {
 	records, at := map[string][]*waiting{}, 0
 	for i, a := range list {
 		clear(records)
-		for n := len(batches[i]); n > 0; at++ {
+		for n := len(batches[i].IDs); n > 0; at++ {
 			if one := &b.waiting[at]; one.id != "" {
 				records[one.id] = append(records[one.id], one)
 				n--
@@ -266,7 +286,7 @@ func (b *Builder) Attach(list []*Attachment) error {
 		b.bytes += a.bytes // with which what look-ups give is compared
 		for _, p := range a.parts {
 			if s.batch == 0 {
-				p.key = batches[i][0]
+				p.key = batches[i].IDs[0]
 			}
 			if len(records[p.key]) == 0 { // it could be somebody else's
 				return refusal("record", "%s came for a record that was not asked for, or without its id", s.Name)
