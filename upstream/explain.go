@@ -36,15 +36,20 @@ type Further struct {
 }
 
 // Explain reads a whole list for a person who writes a mapping. Filters are sent but not
-// applied. The breaker does not come into it. So many records are shown field by field. The
-// error is for a kind or account that makes no request; everything that is wrong with the
-// replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int) (*Explained, error) {
+// applied. The breaker does not come into it. So many records are shown field by field. beyond:
+// it asks for what a fetch does not, to see whether a list ends where it seems to. The error is
+// for a kind or account that makes no request; everything that is wrong with the replies is in
+// the result.
+func (c *Client) Explain(ctx context.Context, want Request, show int, beyond bool) (*Explained, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
 		return nil, err
 	}
-	return e.finish(e.readAll(ctx)), nil
+	err = e.readAll(ctx)
+	if e.finish(err); err == nil && beyond {
+		e.askBeyond(ctx)
+	}
+	return &e.Explained, nil
 }
 
 // ExplainReply is Explain of a saved reply, the first of a list. Nothing is asked for: where
@@ -54,7 +59,8 @@ func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained,
 	if err != nil {
 		return nil, err
 	}
-	return e.finish(e.readSaved(saved)), nil
+	e.finish(e.readSaved(saved))
+	return &e.Explained, nil
 }
 
 // explanation is an Explained that is being made.
@@ -140,8 +146,69 @@ func (e *explanation) readSaved(saved []byte) error {
 	return err
 }
 
+// doubt adds a reason to look again.
+func (e *explanation) doubt(path, format string, args ...any) {
+	e.Doubts = append(e.Doubts, mapping.Doubt{Path: path, Text: fmt.Sprintf(format, args...)})
+}
+
+// askBeyond asks for the page after the last one where a number tells the length, which may be
+// that of something else; and for the lists of the words of each filter, which together have no
+// more records than the one without: some systems have a filter where none is set.
+func (e *explanation) askBeyond(ctx context.Context) {
+	s, p, want := e.fetch.src, e.pages, e.fetch.want
+	if p.paging.numbers() && p.paging.tellsLength() && p.end.Pages > 0 {
+		if asked, err := page(p.ask, p.paging.values(p.end.Pages, p.end.Records)); err == nil {
+			if more, items := e.count(ctx, asked); more > 0 && !p.items[items] { // else it is the last page again
+				e.doubt("paging", "the page after the last one has %s: does the length count something else?", records(more))
+			}
+		}
+	}
+	words := s.plan.Words()
+	for _, name := range []string{"status", "inquiry_type"} {
+		all := 0
+		for _, word := range words[name] {
+			filtered := mapping.Want{Account: want.Account, Status: word}
+			if name != "status" {
+				filtered.Status, filtered.InquiryType = "", word
+			}
+			ask, _ := s.plan.Ask(filtered)
+			e.fetch.allowed = newAllowance(s.cfg.MaxResponseBytes)
+			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Want{Account: want.Account}))
+			if err := list.read(ctx); err != nil {
+				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
+				return
+			}
+			all += list.end.Records
+		}
+		if all > p.end.Records && want.Status == "" && want.InquiryType == "" {
+			e.doubt(name, "without a filter there are %s, with each %s together %s: what does the legacy system leave out where none is set? {%s|*} says what is sent then",
+				records(p.end.Records), name, records(all), name)
+		}
+	}
+}
+
+// count gives how many records a page has, and what holds them.
+func (e *explanation) count(ctx context.Context, asked address.Request) (n int, items string) {
+	p := e.pages
+	r, err := e.fetch.request(ctx, asked, &p.replies.Format)
+	if err != nil || r.empty() {
+		return 0, ""
+	}
+	scratch := e.fetch.src.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
+	n, _ = scratch.Take(r.body)
+	return n, scratch.ItemsText()
+}
+
+// records counts them for a person.
+func records(n int) string {
+	if n == 1 {
+		return "1 record"
+	}
+	return strconv.Itoa(n) + " records"
+}
+
 // finish says what was read, which ended with err.
-func (e *explanation) finish(err error) *Explained {
+func (e *explanation) finish(err error) {
 	if err != nil {
 		e.Problem = asError(err)
 	}
@@ -156,7 +223,6 @@ func (e *explanation) finish(err error) *Explained {
 	if err == nil {
 		e.Served = e.into.List
 	}
-	return &e.Explained
 }
 
 // following says for a person where the list goes on, or why it cannot.

@@ -202,7 +202,7 @@ func TestMalformedReplies(t *testing.T) {
 					if got := buyer(t, f.Client, "acme"); got != "json" {
 						t.Errorf("%s, %s: %s", read, short, got)
 					}
-					if p, err := f.Explain(t.Context(), acme, 3); err != nil || asError(p.Problem).Reason != "json" {
+					if p, err := f.Explain(t.Context(), acme, 3, false); err != nil || asError(p.Problem).Reason != "json" {
 						t.Errorf("%s, %s, explained: %v %v", read, short, p.Problem, err)
 					}
 					if p, err := f.ExplainReply(acme, 3, []byte(body)); err != nil || asError(p.Problem).Reason != "json" {

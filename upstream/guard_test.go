@@ -179,7 +179,7 @@ func TestPanics(t *testing.T) {
 			if got := buyer(t, c, "acme"); got != "internal" || c.BreakerState("buyer", "") != "closed" {
 				t.Errorf("%s: %s", in, got)
 			}
-			if p, err := c.Explain(t.Context(), acme, 1); err != nil || asError(p.Problem).Reason != "internal" {
+			if p, err := c.Explain(t.Context(), acme, 1, false); err != nil || asError(p.Problem).Reason != "internal" {
 				t.Errorf("%s, explained: %v %v", in, p.Problem, err)
 			}
 		})

@@ -38,8 +38,8 @@ import (
 //	metric retries_total x = 1    a series whose labels have these values
 //	log 1 text                    so many records of the log have the text
 //	spans a > b(why) ...          the spans so far, each below its parent, and why it failed; +event: something happened in it
-//	explain acme                  a list is looked at; saved {"rows"...: a reply that is there
-//	~ text                        what is shown has the text
+//	explain acme                  a list is looked at, beyond: and what a fetch does not ask for; saved {"rows"...: a reply that is there
+//	~ text                        what is shown has the text; - text: has not
 //
 // No error, record of the log or span has anything of what is secret or of callers.
 type talk struct {
@@ -133,7 +133,7 @@ func (c *talk) step(line string, follow []string) {
 		c.list(rest, follow)
 	case word == "explain":
 		c.expect(follow)
-		c.show(c.Explain(c.Context(), Request{Kind: "buyer", Account: rest}, 3))
+		c.show(c.Explain(c.Context(), Request{Kind: "buyer", Account: strings.TrimSuffix(rest, " beyond")}, 3, strings.HasSuffix(rest, " beyond")))
 		c.done(rest)
 	case word == "saved":
 		c.show(c.ExplainReply(Request{Kind: "buyer", Account: "acme"}, 3, []byte(strings.ReplaceAll(rest, "$ok", good))))
@@ -160,7 +160,9 @@ func (c *talk) step(line string, follow []string) {
 		}
 	case word == "~" && !strings.Contains(c.shown, rest):
 		c.Errorf("%q is missing in\n%s", rest, c.shown)
-	case !verb(line, "=", "!", "~", "took"):
+	case word == "-" && strings.Contains(c.shown, rest):
+		c.Errorf("%q is in\n%s", rest, c.shown)
+	case !verb(line, "=", "!", "~", "-", "took"):
 		c.Fatalf("what is %q?", line)
 	}
 }

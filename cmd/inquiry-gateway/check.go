@@ -37,6 +37,7 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one whole list of each kind, for --buyer and --seller, and Redis whether it keeps keys"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
+			&cli.BoolFlag{Name: "all", Usage: "with --live: also ask for the page after the last one, and for the lists of all words of the filters: does a list end where it seems to?"},
 			mayMissFlag("with --live: "),
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
 			tokenFileFlag("with --against: "),
@@ -199,8 +200,8 @@ func checkUse(c *cli.Command) error {
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID, or the one that the configuration has")
 	case !c.Bool("live") && accounts:
 		return usagef("--buyer and --seller are asked for with --live only")
-	case len(c.StringSlice("may-miss")) > 0 && !c.Bool("live"):
-		return usagef("--may-miss goes with --live")
+	case (c.Bool("all") || len(c.StringSlice("may-miss")) > 0) && !c.Bool("live"):
+		return usagef("--all and --may-miss go with --live")
 	case c.String("against") == "" && c.String("token-file") != "":
 		return usagef("--token-file is sent with --against only")
 	}
@@ -266,7 +267,7 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*p
 	var errs []error
 	for _, kind := range kinds {
 		seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{Kind: kind, Account: c.String(kind)},
-			probe.Options{Records: 1, MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version})
+			probe.Options{Records: 1, Beyond: c.Bool("all"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version})
 		if err != nil {
 			return all, err
 		}

@@ -105,7 +105,7 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	o := probe.Options{Records: c.Int("records"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
+	o := probe.Options{Records: c.Int("records"), Beyond: c.String("status") == "" && c.String("inquiry-type") == "", MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
 	if file := c.String("sample"); file != "" {
 		if o.Sample, err = readSample(ctx, file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
 			return err

@@ -136,6 +136,20 @@ func (p *Plan) Filters() (status, inquiryType filters.Filter) {
 	return p.byStatus.asked(selectable), p.byType.asked(selectable)
 }
 
+// Words are the public values, by the name of their filter, that the legacy is asked for.
+func (p *Plan) Words() map[string][]string {
+	all := map[string][]string{}
+	for name, f := range map[string]*filter{"status": &p.byStatus, "inquiry_type": &p.byType} {
+		for value, asked := range f.asked(true).Values {
+			if asked == filters.AskedFor {
+				all[name] = append(all[name], value)
+			}
+		}
+		slices.Sort(all[name])
+	}
+	return all
+}
+
 // asked is what ask says of all values that a configuration names. selectable: the gateway
 // may select from a whole list.
 func (f *filter) asked(selectable bool) filters.Filter {

@@ -79,6 +79,7 @@ type Options struct {
 	Sample  []byte   // a saved reply; nil: ask for the whole list
 	Records int      // to show field by field
 	MayMiss []string // paths, or keys, of the mapping that may match nothing
+	Beyond  bool     // also ask for what a fetch does not: the page after the last one, and the lists of all words of the filters
 	// UserAgent is sent to the legacy system.
 	UserAgent string
 }
@@ -98,7 +99,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 	if o.Sample != nil {
 		seen, err = client.ExplainReply(want, all, o.Sample)
 	} else {
-		seen, err = client.Explain(ctx, want, all)
+		seen, err = client.Explain(ctx, want, all, o.Beyond)
 	}
 	if err != nil {
 		return nil, err
