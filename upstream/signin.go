@@ -51,97 +51,67 @@ type token struct {
 	made        int       // by which sign-in, from 1 on: two may give the same value
 }
 
-// credentials give the header that identifies the gateway: always the same one, or a token
-// that a sign-in gives. They are safe for concurrent use.
+// credentials give the header that identifies the gateway: always the same one, or a token that
+// a sign-in gives. One token is kept for all requests. When it runs out, one sign-in is made, and
+// everybody waits for it within their own deadline. When it is refused, those wait whose requests
+// were refused: for the others it goes on until there is a new one, as the legacy may mean one
+// account only. They are safe for concurrent use.
 type credentials struct {
-	name   string  // for an error: type, user and file
-	fixed  token   // without a name: none
-	tokens *tokens // nil: the fixed one
+	name     string // for an error: type, user and file
+	opts     Options
+	timeout  time.Duration // of one sign-in
+	bulkhead *bulkhead
+	request  func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
+	renewOn  []int                                // statuses that refuse a token
+	renewIf  mapping.Conditions                   // one of them in a 200 does so, too
+	flight   singleflight.Group
+	limit    *rate.Limiter // of all sign-ins
+	renewal  *rate.Limiter // of those because a token was refused
+
+	ok, failed, held prometheus.Counter // sign-ins
+
+	mu       sync.Mutex
+	token    token // made by none: there is none, or it is always the same
+	good     int   // the last sign-in whose token a reply was given to
+	renewing int   // the last sign-in whose token was refused so that a new one is asked for
+	err      error // of the last sign-in
+	failures int   // one after another
+	next     time.Time
+	renewed  map[string]time.Time // by account: when a refusal of its requests last caused a sign-in; bounded, as these are
 }
 
 // newCredentials makes what the type of the configuration says. Sign-ins use the network
 // themselves, and no other client's.
-func newCredentials(cfg Config, network http.RoundTripper, places *bulkhead, opts Options) (*credentials, error) {
+func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Options) (*credentials, error) {
 	a := cfg.Auth
 	if err := a.checkFiles(); err != nil {
 		return nil, err
 	}
-	metrics := newSignInMetrics(opts.Registerer) // of every type, so that the series are there
-	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
-	_, secret := a.secret()
-	t := &tokens{
-		opts: opts, timeout: cfg.Timeout, bulkhead: places, metrics: metrics, renewed: map[string]time.Time{},
+	results := telemetry.Series(opts.Registerer, subsystem).Counters("sign_ins_total",
+		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
+	c := &credentials{
+		name: a.String(), opts: opts, timeout: cfg.Timeout, bulkhead: b, renewOn: []int{http.StatusUnauthorized}, renewed: map[string]time.Time{},
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
-		renewOn: []int{http.StatusUnauthorized},
+		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), held: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
-	switch a.Type {
+	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
+	switch _, secret := a.secret(); a.Type {
 	case authBasic:
-		return &credentials{name: a.String(), fixed: token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}}, nil
+		c.token = token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}
 	case authBearer:
-		return &credentials{name: a.String(), fixed: token{name: "Authorization", value: "Bearer " + oneLine(secret)}}, nil
+		c.token = token{name: "Authorization", value: "Bearer " + oneLine(secret)}
 	case authHeader:
-		return &credentials{name: a.String(), fixed: token{name: a.Name, value: oneLine(secret)}}, nil
+		c.token = token{name: a.Name, value: oneLine(secret)}
 	case authOAuth2:
-		t.request = a.requestToken(client, opts.Now)
-		return &credentials{name: a.String(), tokens: t}, nil
+		c.request = a.requestToken(client, opts.Now)
 	case authSession:
 		if len(a.RenewOn) > 0 {
-			t.renewOn = a.RenewOn
+			c.renewOn = a.RenewOn
 		}
-		t.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
-		t.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), opts.Now)
-		return &credentials{name: a.String(), tokens: t}, nil
+		c.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
+		c.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), opts.Now)
 	}
-	return &credentials{name: a.String()}, nil
-}
-
-// header gives the credential, made after the refused one. It waits for a new one if need
-// be, but no longer than the context allows.
-func (c *credentials) header(ctx context.Context, refused token) (token, error) {
-	if c.tokens == nil {
-		return c.fixed, nil
-	}
-	return c.tokens.header(ctx, refused)
-}
-
-// refused says why a reply, or the error in its place, says that the credential is not good
-// enough; nil: it does not. told: the configuration says that such a reply ends a session.
-func (c *credentials) refused(r reply, err error) (why *Error, told bool) {
-	t := c.tokens
-	told = t != nil && r.status != http.StatusOK && slices.Contains(t.renewOn, r.status)
-	switch {
-	case err != nil && asError(err).Reason == reasonDenied:
-		return asError(err), told
-	case told:
-		return failure(reasonDenied, "status %d", r.status), true
-	case t != nil && err == nil && r.status == http.StatusOK && t.renewIf.Any(r.body):
-		return failure(reasonDenied, "the reply meets auth.renew_if"), true
-	}
-	return nil, false
-}
-
-// renews tells whether another credential may be had after this one was refused to a request
-// for the account.
-func (c *credentials) renews(used token, account string, told bool) bool {
-	return c.tokens != nil && c.tokens.renews(used, account, told)
-}
-
-// works notes that a reply was given to the credential.
-func (c *credentials) works(used token) {
-	if c.tokens != nil {
-		c.tokens.works(used)
-	}
-}
-
-// denied is the error of a request whose credential was refused for good.
-func (c *credentials) denied(used token, why *Error) *Error {
-	switch {
-	case c.tokens == nil:
-		return failure(reasonDenied, "%w; look at %s", why.Err, c.name)
-	case c.tokens.worked(used):
-		return failure(reasonDenied, "%w, though the same sign-in has worked for other lists; may its user read this account? %s", why.Err, c.name)
-	}
-	return failure(reasonDenied, "%w right after the sign-in; look at user and password: %s", why.Err, c.name)
+	return c, nil
 }
 
 // signInTransport takes a token of the ceiling for each request, and adds headers where it
@@ -163,51 +133,15 @@ func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.network.RoundTrip(r)
 }
 
-// tokens keeps one token for all requests. When it runs out, one sign-in is made, and
-// everybody waits for it within their own deadline. When it is refused, those wait
-// whose requests were refused: for the others it goes on until there is a new one, as
-// the legacy may mean one account only. It is safe for concurrent use.
-type tokens struct {
-	opts     Options
-	timeout  time.Duration // of one sign-in
-	bulkhead *bulkhead
-	metrics  signInMetrics
-	request  func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply
-	renewOn  []int                                // statuses that refuse a token
-	renewIf  mapping.Conditions                   // one of them in a 200 does so, too
-	flight   singleflight.Group
-	limit    *rate.Limiter // of all sign-ins
-	renewal  *rate.Limiter // of those because a token was refused
-
-	mu       sync.Mutex
-	token    token // made by none: there is none
-	good     int   // the last sign-in whose token a reply was given to
-	renewing int   // the last sign-in whose token was refused so that a new one is asked for
-	err      error // of the last sign-in
-	failures int   // one after another
-	next     time.Time
-	renewed  map[string]time.Time // by account: when a refusal of its requests last caused a sign-in; bounded, as these are
-}
-
-// signInMetrics counts sign-ins by result.
-type signInMetrics struct{ ok, failed, held prometheus.Counter }
-
-// newSignInMetrics makes the series, which a client before may have made already.
-func newSignInMetrics(reg prometheus.Registerer) signInMetrics {
-	v := telemetry.Series(reg, subsystem).Counters("sign_ins_total",
-		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
-	return signInMetrics{v.WithLabelValues("ok"), v.WithLabelValues("error"), v.WithLabelValues("held")}
-}
-
-// header gives a token that was made after the refused one, waiting for a new one if need
-// be, but no longer than the context allows.
-func (t *tokens) header(ctx context.Context, refused token) (token, error) {
-	have, err := t.kept(refused)
-	if have.made > 0 || err != nil {
+// header gives the credential, made after the refused one. It waits for a new one if need be,
+// but no longer than the context allows.
+func (c *credentials) header(ctx context.Context, refused token) (token, error) {
+	have, err := c.kept(refused)
+	if c.request == nil || have.made > 0 || err != nil {
 		return have, err
 	}
 	select {
-	case r := <-t.flight.DoChan("", func() (any, error) { return t.renew(context.WithoutCancel(ctx), refused) }):
+	case r := <-c.flight.DoChan("", func() (any, error) { return c.renew(context.WithoutCancel(ctx), refused) }):
 		// A token that was just made is used even if it runs out in a moment:
 		// asking for another would give another of the same kind.
 		have, _ = r.Val.(token)
@@ -219,101 +153,125 @@ func (t *tokens) header(ctx context.Context, refused token) (token, error) {
 
 // kept gives the token that is there, unless it is the refused one, or why there is
 // none; neither where a new one is to be asked for.
-func (t *tokens) kept(refused token) (token, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.opts.Now()
+func (c *credentials) kept(refused token) (token, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.opts.Now()
 	switch {
-	case t.token.made > refused.made && (t.token.end.IsZero() || now.Before(t.token.end)):
-		return t.token, nil
-	case t.err != nil && now.Before(t.next):
-		return token{}, t.err
+	case c.request == nil:
+		return c.token, nil
+	case c.token.made > refused.made && (c.token.end.IsZero() || now.Before(c.token.end)):
+		return c.token, nil
+	case c.err != nil && now.Before(c.next):
+		return token{}, c.err
 	}
 	return token{}, nil
 }
 
 // renew gets a new token in the place of a refused one, or of none, and keeps it. It
 // belongs to nobody's request, and ends after the timeout at the latest.
-func (t *tokens) renew(ctx context.Context, refused token) (token, error) {
-	if kept, err := t.kept(refused); kept.made > 0 || err != nil { // another call has just ended
+func (c *credentials) renew(ctx context.Context, refused token) (token, error) {
+	if kept, err := c.kept(refused); kept.made > 0 || err != nil { // another call has just ended
 		return kept, err
 	}
-	if !t.limit.AllowN(t.opts.Now(), 1) {
-		t.metrics.held.Inc()
+	if !c.limit.AllowN(c.opts.Now(), 1) {
+		c.held.Inc()
 		return token{}, errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
 	}
-	ctx, cancel := context.WithTimeout(ctx, t.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	// Those who wait for it use their own permits for nothing else meanwhile, so that the bound
 	// holds; and it goes on when they have given up.
-	t.bulkhead.exceed()
-	fresh, err := t.signIn(ctx)
-	t.bulkhead.leave(holder{})
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	c.bulkhead.exceed()
+	fresh, err := c.signIn(ctx)
+	c.bulkhead.leave(holder{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if err != nil && asError(err).Failure() == FailureRefused { // by the ceiling: nothing has failed
-		t.metrics.held.Inc()
+		c.held.Inc()
 		return token{}, err
 	}
-	if t.err = err; err == nil {
-		t.metrics.ok.Inc()
-		fresh.made = t.token.made + 1
-		t.token, t.failures = fresh, 0
+	if c.err = err; err == nil {
+		c.ok.Inc()
+		fresh.made = c.token.made + 1
+		c.token, c.failures = fresh, 0
 		return fresh, nil
 	}
-	t.metrics.failed.Inc()
-	t.next = t.opts.Now().Add(min(signInPause<<min(t.failures, 10), maxSignInPause))
-	t.failures++
+	c.failed.Inc()
+	c.next = c.opts.Now().Add(min(signInPause<<min(c.failures, 10), maxSignInPause))
+	c.failures++
 	return token{}, err
 }
 
 // signIn makes one sign-in. A panic in it fails those who wait for it, and not the process.
-func (t *tokens) signIn(ctx context.Context) (fresh token, err error) {
-	defer t.opts.Panics.Catch(func(p any) { err = bug(p) })
-	fresh, err = t.request(ctx)
+func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
+	defer c.opts.Panics.Catch(func(p any) { err = bug(p) })
+	fresh, err = c.request(ctx)
 	if err == nil && !validHeader(fresh.name, fresh.value) {
 		return token{}, errors.New("the token cannot be sent in a header")
 	}
 	return fresh, err
 }
 
-// works notes that a reply was given to the token.
-func (t *tokens) works(used token) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.good = max(t.good, used.made)
+// refused says why a reply, or the error in its place, says that the credential is not good
+// enough; nil: it does not. told: the configuration says that such a reply ends a session.
+func (c *credentials) refused(r reply, err error) (why *Error, told bool) {
+	told = c.request != nil && r.status != http.StatusOK && slices.Contains(c.renewOn, r.status)
+	switch {
+	case err != nil && asError(err).Reason == reasonDenied:
+		return asError(err), told
+	case told:
+		return failure(reasonDenied, "status %d", r.status), true
+	case err == nil && r.status == http.StatusOK && c.renewIf.Any(r.body):
+		return failure(reasonDenied, "the reply meets auth.renew_if"), true
+	}
+	return nil, false
 }
 
-// worked tells whether one was, to this token or a later one.
-func (t *tokens) worked(used token) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.good >= used.made
-}
-
-// renews is true where there is a later token already, or one is asked for, and for the
-// first refusal of one while so many sign-ins may be made. Otherwise the refusal is the
-// answer to this request alone. told: the configuration says that such a reply ends a token.
-// Another refusal of a token that has worked may end it, too, as when the legacy has changed its
-// secret. It may as well be meant for the account: it gets one sign-in.
-func (t *tokens) renews(refused token, account string, told bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if refused.made < t.token.made || refused.made <= t.renewing {
-		return true
+// renews tells whether another credential may be had after this one was refused to a request
+// for the account: where there is a later token already, or one is asked for, and for the first
+// refusal of one while so many sign-ins may be made. Otherwise the refusal is the answer to this
+// request alone. A refusal that the configuration does not tell of may end a token that has
+// worked, too, as when the legacy has changed its secret. As it may be meant for the account,
+// that gets one sign-in.
+func (c *credentials) renews(refused token, account string, told bool) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.request == nil || refused.made < c.token.made || refused.made <= c.renewing {
+		return c.request != nil
 	}
-	now := t.opts.Now()
-	maps.DeleteFunc(t.renewed, func(_ string, at time.Time) bool { return now.Sub(at) >= renewMemory })
-	_, again := t.renewed[account]
-	if !told && (again || t.good < refused.made) {
+	now := c.opts.Now()
+	maps.DeleteFunc(c.renewed, func(_ string, at time.Time) bool { return now.Sub(at) >= renewMemory })
+	_, again := c.renewed[account]
+	if !told && (again || c.good < refused.made) {
 		return false
 	}
-	if again && t.renewal.TokensAt(now) < 2 || !t.renewal.AllowN(now, 1) {
-		t.metrics.held.Inc()
+	if again && c.renewal.TokensAt(now) < 2 || !c.renewal.AllowN(now, 1) {
+		c.held.Inc()
 		return false
 	}
-	t.renewing, t.renewed[account] = refused.made, now
+	c.renewing, c.renewed[account] = refused.made, now
 	return true
+}
+
+// works notes that a reply was given to the credential.
+func (c *credentials) works(used token) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.good = max(c.good, used.made)
+}
+
+// denied is the error of a request whose credential was refused for good.
+func (c *credentials) denied(used token, why *Error) *Error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.request == nil:
+		return failure(reasonDenied, "%w; look at %s", why.Err, c.name)
+	case c.good >= used.made:
+		return failure(reasonDenied, "%w, though the same sign-in has worked for other lists; may its user read this account? %s", why.Err, c.name)
+	}
+	return failure(reasonDenied, "%w right after the sign-in; look at user and password, and at what that user may read: %s", why.Err, c.name)
 }
 
 // tokenLeeway is how long before its end an access token is not used any more.
