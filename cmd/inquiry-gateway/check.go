@@ -34,11 +34,11 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "failures", Usage: "print what callers get while Redis, the legacy system or the key store fails, with the values of the configuration"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
 			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
-			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller, and Redis whether it keeps keys"},
+			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one whole list of each kind, for --buyer and --seller, and Redis whether it keeps keys"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
-			&cli.BoolFlag{Name: "all", Usage: "with --live: read all pages and responses, and fail where a path that hides its mistake matches nothing"},
-			mayMissFlag("with --all: "),
+			&cli.BoolFlag{Name: "all", Usage: "with --live: also ask for the page after the last one, and for the lists of all words of the filters: does a list end where it seems to?"},
+			mayMissFlag("with --live: "),
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
 			tokenFileFlag("with --against: "),
 			jsonFlag(),
@@ -78,6 +78,9 @@ func check(ctx context.Context, c *cli.Command) error {
 	loaded, err := loadChecked(file, c.String("tests") != "")
 	none := config.Problems{} // a list in JSON, not null
 	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, loaded.Warnings...)}
+	if err == nil {
+		found.Warnings = append(found.Warnings, checkAccounts(ctx, loaded.Config, file, c.Bool("live"))...)
+	}
 	if err != nil {
 		problems, ok := errors.AsType[config.Problems](err)
 		if !ok { // it is about the file as a whole
@@ -157,7 +160,7 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 		fmt.Fprintf(out, "%d tests passed\n", passed)
 	}
 	for _, p := range f.Live {
-		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p), p.Took.Round(time.Millisecond), extent(p))
+		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p), p.Took.Round(time.Millisecond), onPages(p))
 		if p.Verdict == probe.Refused {
 			writeViolations(out, p.Violations)
 			writeReply(out, p)
@@ -197,12 +200,40 @@ func checkUse(c *cli.Command) error {
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID, or the one that the configuration has")
 	case !c.Bool("live") && accounts:
 		return usagef("--buyer and --seller are asked for with --live only")
-	case c.Bool("all") && !c.Bool("live") || len(c.StringSlice("may-miss")) > 0 && !c.Bool("all"):
-		return usagef("--all goes with --live, and --may-miss with --all")
+	case (c.Bool("all") || len(c.StringSlice("may-miss")) > 0) && !c.Bool("live"):
+		return usagef("--all and --may-miss go with --live")
 	case c.String("against") == "" && c.String("token-file") != "":
 		return usagef("--token-file is sent with --against only")
 	}
 	return nil
+}
+
+// checkAccounts warns of keys whose account the legacy system cannot be asked for. Keys in Redis
+// are looked at where Redis may be asked.
+func checkAccounts(ctx context.Context, cfg config.Config, file string, live bool) (warnings config.Problems) {
+	if cfg.Auth.Introspection != nil || cfg.Auth.Redis != nil && !live {
+		return nil
+	}
+	store, err := openKeys(cfg)
+	if err != nil {
+		return nil // which is said elsewhere
+	}
+	defer func() { _ = store.close() }()
+	listing, err := store.List(ctx)
+	if err != nil {
+		return nil
+	}
+	client, err := upstream.New(cfg.Upstream, upstream.Options{})
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+	for _, k := range listing.Keys {
+		if why := client.Askable(k.Kind, k.Account); why != nil {
+			warnings = append(warnings, config.Problem{File: file, Key: "upstream." + k.Kind, Message: fmt.Sprintf("key %s of account %q: %v", k.ID, k.Account, why)})
+		}
+	}
+	return warnings
 }
 
 // checkEviction warns of a Redis that would drop the keys of callers, where it says so.
@@ -236,7 +267,7 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*p
 	var errs []error
 	for _, kind := range kinds {
 		seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{Kind: kind, Account: c.String(kind)},
-			probe.Options{Records: 1, Whole: c.Bool("all"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version})
+			probe.Options{Records: 1, Beyond: c.Bool("all"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version})
 		if err != nil {
 			return all, err
 		}

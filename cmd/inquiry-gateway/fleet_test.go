@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func newPair(t *testing.T, redis string, s setup) pair {
 	// Sellers may ask for any inquiry_type, and the legacy is asked for each: as
 	// many lists as a test wants.
 	s.upstream = append(s.upstream, "values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
-		"filtering: gateway", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    filtering: upstream")
+		"items: data.list", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    items: data.list")
 	s.legacy.Inquiries = 200
 	first := start(t, s)
 	s.joins = first
@@ -224,6 +225,50 @@ func TestHintsMakeBothNodesShowAChange(t *testing.T) {
 		for _, node := range nodes {
 			node.eventually("the change shows", func() bool { return current(node) })
 		}
+	}
+}
+
+// What came for a record whose version is the same is asked for again on both nodes after a
+// purge or a hint, and only then.
+func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
+	t.Parallel()
+	var notes atomic.Int64
+	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
+		yaml:     "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 10m}}", // so that each list is fetched
+		upstream: []string{"items: replies #", "items: notes\n        fetch: {path: \"/notes/{id}\", id: uuid, version: opened} #"},
+		backend: func(system http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasPrefix(r.URL.Path, "/notes/") {
+					system.ServeHTTP(w, r)
+					return
+				}
+				notes.Add(1)
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"notes":[]}`)
+			})
+		},
+	})
+	asks := func(node *program) bool {
+		before := notes.Load()
+		node.gets(http.StatusOK, buyerList, "buyer")
+		return notes.Load() > before
+	}
+	for _, node := range nodes {
+		if !asks(node) || asks(node) {
+			t.Error("at first there is nothing, and then it is kept")
+		}
+	}
+	for i, command := range [][]string{{"--account", legacy.BuyerTypical}, {"--kind", "buyer"}, {"--refresh", "--account", legacy.BuyerTypical}, {"--refresh", "--kind", "buyer"}} {
+		commandSays(t, 0, "", append([]string{"purge", "--ops", nodes[i%2].app.OpsURL()}, command...)...)
+		for k, node := range nodes {
+			node.eventually("it is asked for again", func() bool { return asks(node) })
+			if asks(node) {
+				t.Errorf("%v: node %d does not keep what came after it", command, k)
+			}
+		}
+	}
+	if node := nodes[0]; node.metric(`inquiry_gateway_upstream_kept_replies_total{kind="buyer"}`) == 0 {
+		t.Error("what was not asked for is not counted")
 	}
 }
 

@@ -21,7 +21,9 @@ import (
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/upstream"
 )
 
 const (
@@ -228,6 +230,20 @@ func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File)
 	return showKey(c, out, key, record, nil)
 }
 
+// unaskable says that callers with keys of a kind and account would get nothing, as the legacy
+// system cannot be asked for it; empty: it can, or the configuration cannot tell.
+func unaskable(cfg upstream.Config, kind, account string) string {
+	client, err := upstream.New(cfg, upstream.Options{})
+	if err != nil {
+		return ""
+	}
+	defer client.Close()
+	if why := client.Askable(kind, account); why != nil {
+		return why.Error() + "; callers get " + strconv.Itoa(v1.AccountUnsupported.Status) + " " + v1.AccountUnsupported.Code
+	}
+	return ""
+}
+
 // keysRotate replaces a key without a moment in which its owner has none. The store takes
 // the new key and the end of the old one in one change, so that a failure between the two
 // cannot leave both good for ever. That a revoked key has no follower is for the store to
@@ -285,12 +301,19 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 		}
 		key = ""
 	}
+	warning := ""
+	if conf := c.String("config"); conf != "" {
+		if loaded, err := config.Load(conf, mappingOnly()); err == nil {
+			warning = unaskable(loaded.Config.Upstream, record.Kind, record.Account)
+		}
+	}
 	err := show(c, struct {
 		Key  string `json:"key,omitempty"`
 		File string `json:"key_file,omitempty"`
 		auth.KeyRecord
-		Old *auth.KeyRecord `json:"old,omitempty"`
-	}{key, file, record, old}, func(out io.Writer) {
+		Old     *auth.KeyRecord `json:"old,omitempty"`
+		Warning string          `json:"warning,omitempty"`
+	}{key, file, record, old, warning}, func(out io.Writer) {
 		if key != "" {
 			fmt.Fprintln(out, key)
 		}
@@ -301,6 +324,9 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 	fmt.Fprintf(note, "key %s of %s %s. %s: only its hash is kept.\n", record.ID, record.Kind, record.Account, where)
 	if !slices.Contains(record.Scopes, auth.ScopeInquiriesRead) {
 		fmt.Fprintf(note, "It lacks the scope %s, so requests with it are refused with 403.\n", auth.ScopeInquiriesRead)
+	}
+	if warning != "" {
+		fmt.Fprintf(note, "warning: %s\n", printable(warning))
 	}
 	if old != nil {
 		fmt.Fprintf(note, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))

@@ -196,7 +196,7 @@ func (c *cell) fail() {
 		c.backend.CloseClientConnections()
 		c.backend.Close()
 	case stateGarbage:
-		c.fault(legacy.Fault{Name: legacy.FaultHTML})
+		c.fault(legacy.Fault{Name: legacy.FaultGarbage})
 	}
 	switch state := c.s[partKeys]; {
 	case state == "":

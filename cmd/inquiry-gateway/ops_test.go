@@ -74,12 +74,36 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 	if x = foretells("", list...); x.Prediction.Outcome != "miss" || x.Cache.AccountEpoch != 1 {
 		t.Errorf("purged: %+v", x)
 	}
+	// Whose failure it is stays known until a list comes.
+	for i, failing := range []struct {
+		legacy.Fault
+		failure, code string
+	}{
+		{legacy.Fault{Name: legacy.FaultHTML}, "sign_in", "upstream_sign_in_failed"},
+		{legacy.Fault{Name: legacy.FaultWrongOwner}, "mapping", "upstream_invalid_response"},
+	} {
+		commandSays(t, 0, "", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
+		p.fault(failing.Fault)
+		for range i + 1 {
+			p.gets(http.StatusBadGateway, buyerList, "buyer")
+		}
+		x = foretells("", list...)
+		if f := x.Upstream.Failing; x.Prediction.Outcome != "failing" || x.Prediction.Code != failing.code ||
+			len(f) != 1 || f[0].Failure != failing.failure || f[0].Fetches != i+1 || f[0].Accounts != 1 || f[0].Text == "" {
+			t.Errorf("%s: %+v, %+v", failing.Name, x.Prediction, f)
+		}
+		p.system.ClearFaults("")
+		p.gets(http.StatusOK, buyerList, "buyer")
+		if x = p.explained(list...); len(x.Upstream.Failing) != 0 {
+			t.Errorf("%s is over: %+v", failing.Name, x.Upstream.Failing)
+		}
+	}
 	p.fault(legacy.Fault{Name: legacy.FaultStatus})
 	p.eventually("the breaker opens", func() bool {
 		empty, other := p.get(buyerList, "empty-buyer"), p.get(buyerList, "other-buyer")
 		return empty.status == http.StatusServiceUnavailable && other.status == http.StatusServiceUnavailable
 	})
-	commandSays(t, 0, "epoch 2", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
+	commandSays(t, 0, "epoch 4", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
 	if x = foretells("", "--key-id", "buyer"); x.Prediction.Code != "upstream_unavailable" || x.Upstream.Breaker != "open" {
 		t.Errorf("the breaker is open: %+v %+v", x.Prediction, x.Upstream)
 	}

@@ -105,7 +105,7 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	o := probe.Options{Records: c.Int("records"), Whole: true, MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
+	o := probe.Options{Records: c.Int("records"), Beyond: c.String("status") == "" && c.String("inquiry-type") == "", MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
 	if file := c.String("sample"); file != "" {
 		if o.Sample, err = readSample(ctx, file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
 			return err
@@ -191,13 +191,10 @@ func shownOf(p *probe.Probe) string {
 	return fmt.Sprintf("%s, %d shown", plural(p.Items, "record"), len(p.Served))
 }
 
-// extent says how much of a list was read, where that is not plain.
-func extent(p *probe.Probe) string {
-	switch {
-	case p.Whole && p.Replies > 1:
-		return ", on " + plural(p.Replies, "page")
-	case !p.Whole && p.NextPage != "":
-		return "; this is the first page only, give --all for the whole list"
+// onPages says on how many pages a list came, where there were several.
+func onPages(p *probe.Probe) string {
+	if p.Replies < 2 {
+		return ""
 	}
-	return ""
+	return ", on " + plural(p.Replies, "page")
 }

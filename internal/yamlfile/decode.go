@@ -18,6 +18,9 @@ type (
 	Defaulter interface{ SetDefaults() }
 	// Nullable is a single value for which null means something.
 	Nullable interface{ SetNull() }
+	// Hinter is a section that says what to write for keys that it does not have: those that
+	// are gone, and those of a section that is much like it.
+	Hinter interface{ Hints() map[string]string }
 )
 
 // decode puts the value v into a variable that can be set, by its Go type and by the rules of
@@ -115,7 +118,12 @@ func (doc *File) decodeSection(v *Value, into reflect.Value, path string, r Rule
 	for _, e := range v.Keys {
 		known := slices.IndexFunc(fields, func(f Field) bool { return f.Key == e.Key })
 		if known < 0 {
-			doc.unknown(e, fields, path)
+			hints, _ := into.Interface().(Hinter)
+			if hints != nil && hints.Hints()[e.Key] != "" {
+				doc.add(e.at, Join(path, e.Key), "%s", hints.Hints()[e.Key])
+			} else {
+				doc.unknown(e, fields, path)
+			}
 			continue
 		}
 		doc.decode(e.Value, into.FieldByIndex(fields[known].Index), Join(path, e.Key), fields[known].Rules)

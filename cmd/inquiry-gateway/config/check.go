@@ -164,7 +164,7 @@ func (doc document) checkAbsent(kind string, c Config) {
 }
 
 // checkZone warns of times that may be read in the wrong zone.
-func (doc document) checkZone(key string, field mapping.Field) {
+func (doc document) checkZone(key string, field mapping.TimeField) {
 	if field.Zone == "" && !timeparse.NamesZone(field.Format) {
 		doc.Warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
 	}

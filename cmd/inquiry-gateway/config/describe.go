@@ -229,7 +229,13 @@ func (d *describer) scalar(t reflect.Type, r yamlfile.Rules) node {
 	v := reflect.New(t).Elem()
 	switch {
 	case t.Kind() == reflect.String && r.Enum() != nil:
-		return scalarOr(node{"enum": r.Enum()})
+		words := []any{}
+		for _, word := range r.Enum() {
+			if words = append(words, word); word == "true" || word == "false" {
+				words = append(words, word == "true") // as YAML reads it without quotes
+			}
+		}
+		return scalarOr(node{"enum": words})
 	case t.Kind() == reflect.String:
 		if form, _ := r.Form(); form.Pattern != "" {
 			return scalarOr(node{"type": []string{"string", "number", "boolean"}, "pattern": form.Pattern})

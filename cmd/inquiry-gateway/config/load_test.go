@@ -112,7 +112,7 @@ func TestOneListOnly(t *testing.T) {
 
 // A body is a tree of the writer's own: variables are put in, but not shown.
 func TestABodyIsDecodedAsItIsWritten(t *testing.T) {
-	c := good(t, example(t, "    filtering: upstream ", "    method: POST\n    body:\n      tenant: ${SECRET}\n      size: 5\n    filtering: upstream ")).Config
+	c := good(t, example(t, "    items: result.items ", "    method: POST\n    body:\n      tenant: ${SECRET}\n      size: 5\n    items: result.items ")).Config
 	if tree, _ := c.Upstream.Buyer.Body.(map[string]any); tree["tenant"] != "hunter2" || tree["size"] != uint64(5) {
 		t.Errorf("decoded as %#v", tree)
 	}

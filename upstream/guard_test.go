@@ -29,6 +29,27 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
+// One account's list that fails again and again does not use up the repeats of the others.
+func TestTheBudgetIsNotOneAccounts(t *testing.T) {
+	other := 0
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("customer") == "other" {
+			if other++; other > 1 {
+				serveJSON(rows(""))(w, r)
+				return
+			}
+		}
+		status(502)(w, r)
+	}, "{attempts: 4, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
+		for range 200 {
+			_ = buyer(t, f.Client, "acme")
+		}
+		if got := buyer(t, f.Client, "other"); got != "ok" || other != 2 {
+			t.Errorf("another account's list that fails once: %s after %d requests", got, other)
+		}
+	})
+}
+
 // A caller's deadline ends the repeats, too, and who leaves counts for nothing.
 func TestCallersWhoLeave(t *testing.T) {
 	const keys = "{attempts: 50, breaker: {min_requests: 1}}"
@@ -36,7 +57,7 @@ func TestCallersWhoLeave(t *testing.T) {
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			if _, err := f.Fetch(ctx, acme); asError(err).Kind != KindCanceled || !asError(err).Refused() {
+			if _, err := f.Fetch(ctx, acme); asError(err).Reason != "canceled" || !asError(err).Refused() {
 				t.Error(err)
 			}
 		}
@@ -45,7 +66,7 @@ func TestCallersWhoLeave(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := f.Fetch(ctx, acme); asError(err).Kind != KindTimeout {
+		if _, err := f.Fetch(ctx, acme); asError(err).Reason != "timeout" {
 			t.Error(err)
 		}
 	})
@@ -158,7 +179,7 @@ func TestPanics(t *testing.T) {
 			if got := buyer(t, c, "acme"); got != "internal" || c.BreakerState("buyer", "") != "closed" {
 				t.Errorf("%s: %s", in, got)
 			}
-			if p, err := c.Explain(t.Context(), acme, 1, Whole); err != nil || asError(p.Problem).Reason != "internal" {
+			if p, err := c.Explain(t.Context(), acme, 1, false); err != nil || asError(p.Problem).Reason != "internal" {
 				t.Errorf("%s, explained: %v %v", in, p.Problem, err)
 			}
 		})
@@ -376,4 +397,61 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Errorf("%q: %v", text, wait)
 		}
 	})
+}
+
+// What is not over is known by whose failure it is: since when, how often, for how many accounts
+// of how many. An account's is over with a list of it, and being held back does not hide it.
+func TestState(t *testing.T) {
+	replies := map[string]http.HandlerFunc{}
+	virtual(t, func(w http.ResponseWriter, r *http.Request) { replies[r.URL.Query().Get("customer")](w, r) },
+		"{attempts: 1, breaker: {min_requests: 4}, buyer: {query: {customer: \"{account}\", q: \"of:{account}\"}}}", func(t *testing.T, f *fixture) {
+			begin, list := time.Now(), serveJSON(rows(""))
+			state := func() (text string) {
+				s := f.State("buyer")
+				for _, one := range s.Failing {
+					text += fmt.Sprintf("%s %s..%s %d of %d/%d %s %s; ", one.Failure, one.First.Sub(begin), one.Last.Sub(begin), one.Fetches, one.Accounts, one.Of, one.Account, one.Err.Reason)
+				}
+				if s.Worked.IsZero() {
+					return text
+				}
+				return text + fmt.Sprintf("worked %s", s.Worked.Sub(begin))
+			}
+			for _, step := range []struct {
+				account string
+				serve   http.HandlerFunc
+				want    string
+			}{
+				{"acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
+				{"acme", hang, "system 0s..3s 2 of 1/1 acme timeout; "},
+				{"other", list, "system 0s..3s 2 of 1/2 acme timeout; worked 4s"},
+				{"a b", list, "account 5s..5s 1 of 1/1 a b account; system 0s..3s 2 of 1/3 acme timeout; worked 4s"},
+				{"third", status(401), "account 5s..5s 1 of 1/2 a b account; sign_in 6s..6s 1 of 1/1 third denied; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"third", serveJSON("{}"), "account 5s..5s 1 of 1/2 a b account; mapping 7s..7s 1 of 1/1 third items; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"acme", status(429), "account 5s..5s 1 of 1/2 a b account; mapping 7s..7s 1 of 1/1 third items; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"other", status(429), "account 5s..5s 1 of 1/3 a b account; mapping 7s..7s 1 of 1/2 third items; refused 9s..9s 1 of 1/1 other throttled; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"other", list, "account 5s..5s 1 of 1/3 a b account; mapping 7s..7s 1 of 1/2 third items; system 0s..3s 2 of 1/4 acme timeout; worked 10s"},
+				{"acme", list, "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; worked 11s"},
+				{"acme", status(500), "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; system 12s..12s 1 of 1/1 acme status_5xx; worked 11s"},
+			} {
+				replies[step.account] = step.serve
+				_ = buyer(t, f.Client, step.account)
+				if got := state(); got != step.want {
+					t.Errorf("%s:\n%s, want\n%s", step.account, got, step.want)
+				}
+				time.Sleep(begin.Add((time.Since(begin) + time.Second).Truncate(time.Second)).Sub(time.Now()))
+			}
+			if e := f.LastFailure("buyer", "acme"); e == nil || e.Reason != "status_5xx" || f.LastFailure("buyer", "other") != nil || f.LastFailure("buyer", "nobody") != nil {
+				t.Errorf("the last of acme: %v", e)
+			}
+			if e := f.Askable("buyer", "a b"); e == nil || f.Askable("buyer", "acme") != nil || f.Askable("seller", "a b") != nil {
+				t.Errorf("who can be asked for: %v", e)
+			}
+			for i := range 3 * maxOutcomes {
+				replies[fmt.Sprint(i)] = list
+				_ = buyer(t, f.Client, fmt.Sprint(i))
+			}
+			if n := len(f.sources["buyer"].guard.outcomes.accounts); n > maxOutcomes || !strings.Contains(state(), "mapping 7s..7s 1 of 1/") {
+				t.Errorf("of %d accounts %d are remembered: %s", 3*maxOutcomes, n, state())
+			}
+		})
 }

@@ -86,7 +86,7 @@ func TestOneAccountsRefusalSignsNobodyOut(t *testing.T) {
 	signedIn(t, s, "", func(t *testing.T, f *fixture) {
 		locked := func(times int) {
 			for range times {
-				if got := buyer(t, f.Client, "locked"); got != "status_4xx" {
+				if got := buyer(t, f.Client, "locked"); got != "denied" {
 					t.Fatalf("the locked account: %s", got)
 				}
 				if got := buyer(t, f.Client, "acme"); got != "ok" {
@@ -114,7 +114,7 @@ func TestAnAccountRefusedForGood(t *testing.T) {
 			s := &signIns{same: same}
 			signedIn(t, s, "", func(t *testing.T, f *fixture) {
 				for range 600 {
-					if got := buyer(t, f.Client, "locked"); got != "status_4xx" {
+					if got := buyer(t, f.Client, "locked"); got != "denied" {
 						t.Fatalf("the locked account: %s", got)
 					}
 					if !others {
@@ -143,7 +143,7 @@ func TestAFailingSignInIsNoEvidence(t *testing.T) {
 			for _, deadline := range []time.Duration{f.cfg.Timeout / 2, f.cfg.Timeout, 2 * f.cfg.Timeout} {
 				ctx, cancel := context.WithTimeout(t.Context(), deadline)
 				_, err := f.Fetch(ctx, acme)
-				if cancel(); err == nil || asError(err).Kind != KindUnready || asError(err).Reason != "auth" || f.BreakerState("buyer", "") != "closed" {
+				if cancel(); err == nil || asError(err).Failure() != FailureSignIn || asError(err).Reason != "auth" || f.BreakerState("buyer", "") != "closed" {
 					t.Errorf("%s, a deadline of %v: %v, the breaker is %s", how, deadline, err, f.BreakerState("buyer", ""))
 				}
 				time.Sleep(time.Minute)
