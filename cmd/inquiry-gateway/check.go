@@ -178,11 +178,8 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 // loadChecked reads the file, and tries all that serve would build. Where the tests
 // of a mapping run there need not be keys.
 func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
-	if onlyMapping {
-		return config.Load(file, mappingOnly())
-	}
-	loaded, err := config.Load(file, config.Options{})
-	if err == nil {
+	loaded, err := config.Load(file, config.Options{KeysMayMiss: onlyMapping})
+	if err == nil && !onlyMapping {
 		err = app.Check(loaded.Config)
 	}
 	return loaded, err

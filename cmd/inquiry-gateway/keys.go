@@ -104,13 +104,8 @@ type keyStore struct {
 	close  func() error // of the connections; must be called once
 }
 
-// keysOnly is for commands about keys, which must work whatever else is wrong in the file.
-func keysOnly() config.Options {
-	return config.Options{MayMiss: []string{"auth.keys_file"}, Sections: []string{"auth", "redis", "rate_limit"}}
-}
-
-// keySource is the configuration of -c, or what --file and --pepper-file say instead.
-// Flags that name two stores are wrong use: a key in the store that no gateway reads would
+// keySource is the configuration of -c, or what --file and --pepper-file say instead. Whatever is
+// wrong elsewhere in a configuration, a key can be revoked. Flags that name two stores are wrong use: a key in the store that no gateway reads would
 // not be noticed.
 func keySource(c *cli.Command) (cfg config.Config, err error) {
 	file, pepper, conf := c.String("file"), c.String("pepper-file"), c.String("config")
@@ -119,7 +114,7 @@ func keySource(c *cli.Command) (cfg config.Config, err error) {
 		err = usagef("-c has a keys file and a pepper, or none; leave out --file and --pepper-file, or give one of them instead")
 	case conf != "":
 		var loaded config.Loaded
-		loaded, err = config.Load(conf, keysOnly())
+		loaded, err = config.Load(conf, config.Options{KeysMayMiss: true, Sections: []string{"auth", "redis", "rate_limit"}})
 		cfg = loaded.Config
 	default:
 		cfg.Auth.KeysFile = file

@@ -161,7 +161,7 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
 	}
 	policy := cache.DefaultConfig()
 	if file := c.String("config"); file != "" {
-		loaded, err := config.Load(file, mappingOnly())
+		loaded, err := config.Load(file, only("cache"))
 		if err != nil {
 			return ttllab.Report{}, err
 		}
@@ -228,7 +228,7 @@ type opsListener struct{ address, token string }
 // listenerOf is where a program on the same machine reaches ops.listen of a configuration: a
 // listener on all addresses is asked on loopback.
 func listenerOf(file string) (o opsListener, err error) {
-	loaded, err := config.Load(file, mappingOnly())
+	loaded, err := config.Load(file, only("ops"))
 	if err != nil {
 		return o, err
 	}

@@ -16,9 +16,9 @@ import (
 	"inquiry-gateway/upstream/probe"
 )
 
-// mappingOnly is for commands that need no callers: the keys file of a new
-// installation may come later.
-func mappingOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file"}} }
+// only is for commands that use some sections of the configuration: mistakes elsewhere in it do
+// not keep them from working. The first is the one that the command is about.
+func only(sections ...string) config.Options { return config.Options{Sections: sections} }
 
 // probeCommand is for whoever writes a mapping. It shows contents, which no log of
 // the gateway does.
@@ -101,7 +101,7 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 
 // probeOnce shows all that was found before it fails: the reason is in it.
 func probeOnce(ctx context.Context, c *cli.Command) error {
-	loaded, err := config.Load(c.String("config"), mappingOnly())
+	loaded, err := config.Load(c.String("config"), only("upstream"))
 	if err != nil {
 		return err
 	}

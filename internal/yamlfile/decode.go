@@ -68,6 +68,11 @@ func (doc *File) decode(v *Value, into reflect.Value, path string, r Rules) {
 	}
 }
 
+// IsNullable tells whether null means something for a type.
+func IsNullable(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[Nullable]())
+}
+
 // Fresh makes a variable of a type, with its defaults.
 func Fresh(t reflect.Type) reflect.Value {
 	v := reflect.New(t)

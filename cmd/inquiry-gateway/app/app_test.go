@@ -92,7 +92,7 @@ func TestReloadOfTheWriteDeadline(t *testing.T) {
 	if w := get(a, key); w.Code != http.StatusOK || !w.deadline.IsZero() {
 		t.Fatalf("before: status %d, a deadline of its own %s", w.Code, w.deadline)
 	}
-	cfg := a.current.Load().cfg
+	cfg := a.running().cfg
 	cfg.RequestTimeout = time.Minute
 	next, err := a.build(cfg)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 // What a reload has replaced is closed once its last request must be over, and not before.
 func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 	closed, over := 0, time.Now()
-	r := reloader{retired: []retired{{&live{keys: &keyring{close: func() { closed++ }}}, &live{}, over}}}
+	r := reloader{retired: []retired{{&setup{keys: &keyring{close: func() { closed++ }}}, &setup{}, over}}}
 	for after, want := range []int{0, 1, 1} {
 		if r.closeRetired(over.Add(time.Duration(after) * time.Second)); closed != want {
 			t.Errorf("closed %d times %d s after its time", closed, after)

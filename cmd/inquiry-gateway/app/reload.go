@@ -24,12 +24,12 @@ const (
 	retryPolls = 40
 )
 
-// reloader is the loop that has the program run what the files say. A file counts as changed
-// once two polls see the same size, time and inode, and what failed is tried again from time
-// to time. config gives a whole configuration or all that is wrong with it, build makes
-// the parts, apply swaps them; the old ones are closed when their last request must be over.
-// The keys file is read on its own: a mistake elsewhere must not keep a revoked key good,
-// and a key is no reason to replace anything else.
+// reloader polls the files and takes over what changes. A file counts as changed once two polls
+// see the same size, time and inode; what failed is tried again from time to time. config reads
+// the whole file or says all that is wrong with it, build makes the parts, apply swaps them, and
+// the old ones are closed when their last request must be over. The keys file is read on its own:
+// a mistake elsewhere must not keep a revoked key good, and a key is no reason to replace
+// anything else.
 type reloader struct {
 	total *prometheus.CounterVec // result
 	last  prometheus.Gauge
@@ -45,9 +45,9 @@ type reloader struct {
 	retired []retired // in their order
 }
 
-// retired is what was live, and when its last request must be over.
+// retired is a setup that was replaced, and when its last request must be over.
 type retired struct {
-	old, next *live
+	old, next *setup
 	over      time.Time
 }
 
@@ -115,7 +115,7 @@ func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	if r.config != nil {
 		waiting = nil // the mistake comes first
 	}
-	a.failures.reloaded(notInForce, waiting)
+	a.lastErrors.reloaded(notInForce, waiting)
 	r.last.Set(0)
 	if len(notInForce)+len(r.waiting) == 0 {
 		r.last.Set(1)
@@ -123,8 +123,8 @@ func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	r.retryAt = time.Now().Add(retryPolls * r.every)
 }
 
-// reloadConfig makes what the file says live; where that has a mistake, all stays as it is.
-// One that is tried again for the same mistake says nothing.
+// reloadConfig brings the file into force; after a mistake all stays as it is. Another try that
+// finds the same mistake says nothing.
 func (a *App) reloadConfig(ctx context.Context, again bool) {
 	r, old := a.reloads, a.running()
 	if old.cfg.Path() == "" {
@@ -137,7 +137,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
-		a.failures.note("reload", "", time.Time{}, err)
+		a.lastErrors.note("reload", "", time.Time{}, err)
 		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}
@@ -156,9 +156,9 @@ func Warn(logger *slog.Logger, warnings config.Problems) {
 	}
 }
 
-// replace puts what the file says in old's place; waiting are the keys that need a restart.
-// On an error, a panic included, old stays.
-func (a *App) replace(ctx context.Context, old *live) (warnings config.Problems, waiting []string, err error) {
+// replace builds the setup of the file and puts it in old's place; waiting are the keys that need a
+// restart. On an error, a panic included, old stays.
+func (a *App) replace(ctx context.Context, old *setup) (warnings config.Problems, waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
 	loaded, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {

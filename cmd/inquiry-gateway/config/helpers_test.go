@@ -75,7 +75,7 @@ func good(t *testing.T, text string) Loaded {
 
 // parsed loads a text without a folder, for the tests that load thousands.
 func parsed(text string) (Loaded, error) {
-	return load(documentOf(text), Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
+	return load(documentOf(text), Options{Env: fakeEnv, KeysMayMiss: true})
 }
 
 // documentOf parses a text as the file gateway.yaml.

@@ -37,10 +37,10 @@ var Schema []byte
 type Options struct {
 	// Env looks up the variables of ${NAME}; nil is os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// MayMiss lists keys, such as auth.keys_file, whose files need not exist yet, for the
-	// commands that make them.
-	MayMiss []string
-	// Sections are those that are used; mistakes in others are not told. Empty: all.
+	// KeysMayMiss is for commands that make the keys file, or need no callers.
+	KeysMayMiss bool
+	// Sections are those that a command uses, beginning with the one that it is about; mistakes in
+	// others are not told. Empty: all.
 	Sections []string
 }
 
@@ -70,16 +70,16 @@ func load(doc document, o Options) (Loaded, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
 	if doc.Root != nil {
-		if !doc.Has("auth.keys_file") && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
+		if !doc.Has(keysFile) && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
 			doc.refuseEmpty("auth.redis", "write redis: {} for keys in the Redis of redis.addrs")
 			doc.refuseEmpty("auth.introspection", "give its url at least")
 		}
 		doc.Decode(&c)
-		doc.resolveFiles(&c, o.MayMiss)
+		doc.readFiles(&c, o.KeysMayMiss)
 		doc.check(c)
 		if len(o.Sections) > 0 {
-			doc.Keep(func(key string) bool { return o.uses(key) || !doc.Has("auth") && misspelt(key) })
+			doc.Keep(func(key string) bool { return o.uses(key) || !doc.Has(o.Sections[0]) && unknown(key) })
 		}
 	}
 	if err := doc.Err(); err != nil {
@@ -93,8 +93,8 @@ func (o Options) uses(key string) bool {
 	return slices.ContainsFunc(o.Sections, func(s string) bool { return key == s || yamlfile.Under(key, s) })
 }
 
-// misspelt tells whether a key may stand for any section: without auth it may be that one.
-func misspelt(key string) bool {
+// unknown tells whether a key may stand for any section, as it is none.
+func unknown(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	return !slices.ContainsFunc(yamlfile.FieldsOf(reflect.TypeFor[Config]()), func(f yamlfile.Field) bool { return f.Key == section })
 }
@@ -104,7 +104,7 @@ func (doc document) refuseEmpty(key, do string) {
 	_, name, _ := strings.Cut(key, ".")
 	if v := doc.Root.Child("auth").Child(name); v != nil && v.Kind == yamlfile.Null {
 		doc.Wrong(key, "is empty; %s", do)
-		doc.Touch("auth.keys_file") // which is missing for that reason
+		doc.Touch(keysFile) // which is missing for that reason
 	}
 }
 

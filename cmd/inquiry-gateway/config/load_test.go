@@ -152,7 +152,7 @@ func TestFilesThatMayMiss(t *testing.T) {
 	if _, err := Load(path, Options{}); len(lines(err)) != 1 || !strings.HasSuffix(err.Error(), "auth.keys_file: "+want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, err := Load(path, Options{MayMiss: []string{"auth.keys_file"}}); err != nil {
+	if _, err := Load(path, Options{KeysMayMiss: true}); err != nil {
 		t.Error(err)
 	}
 	_, err := Load(write(t, path, "listen: :1\n"), Options{})

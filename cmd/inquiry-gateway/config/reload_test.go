@@ -48,13 +48,13 @@ func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 
 func TestEffectOfAChange(t *testing.T) {
 	for change, want := range map[Change]Effect{
-		{"redis.addrs[0]", "", "h:1"}:         Restart,
-		{"upstream.buyer.fields.x", "a", "b"}: Live,
-		{"tls.cert_file", "a", "b"}:           Live,
-		{"tls.cert_file", "", "b"}:            Restart,
-		{"of.another.version", "a", ""}:       Restart,
-		{"listener", "a", "b"}:                Restart,
-		{"request_timeout", "1s", "2s"}:       Live,
+		{"redis.addrs[0]", "", "h:1"}:         AfterRestart,
+		{"upstream.buyer.fields.x", "a", "b"}: AfterReload,
+		{"tls.cert_file", "a", "b"}:           AfterReload,
+		{"tls.cert_file", "", "b"}:            AfterRestart,
+		{"of.another.version", "a", ""}:       AfterRestart,
+		{"listener", "a", "b"}:                AfterRestart,
+		{"request_timeout", "1s", "2s"}:       AfterReload,
 	} {
 		if got := change.Effect(); got != want {
 			t.Errorf("%+v: %s", change, got)
