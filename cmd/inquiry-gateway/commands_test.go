@@ -160,14 +160,14 @@ func TestShortLog(t *testing.T) {
 		fmt.Fprintf(&lines, record, r[0], r[1], r[2])
 	}
 	lines.WriteString("no record\n")
-	log, size := shortLog{out: &out, colors: true}, lines.Len()
+	log, size := shortLog{out: &out}, lines.Len()
 	if n, err := log.Write(lines.Bytes()); err != nil || n != size {
 		t.Fatalf("%d, %v", n, err)
 	}
 	at := time.Date(2026, 11, 22, 10, 45, 0, 0, time.UTC).Local().Format("15:04:")
-	want := at + "12 \x1b[32m200\x1b[0m miss               20.4ms     1386 B  buyer_inquiries acme\n" +
-		at + "13 \x1b[33m401\x1b[0m                        0s        0 B  buyer_inquiries  missing_api_key\n" +
-		at + "14 \x1b[31m502\x1b[0m error                  0s        0 B   acme upstream_error it is down\n" +
+	want := at + "12 200 miss               20.4ms     1386 B  buyer_inquiries acme\n" +
+		at + "13 401                        0s        0 B  buyer_inquiries  missing_api_key\n" +
+		at + "14 502 error                  0s        0 B   acme upstream_error it is down\n" +
 		at + `15 WARN "breaker","state":"open"` + "\nno record\n"
 	if got := out.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
