@@ -26,14 +26,6 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-func TestTakenPortIsAClearError(t *testing.T) {
-	t.Parallel()
-	p := start(t, setup{})
-	taken := "listen: " + strings.TrimPrefix(p.app.URL(), "http://")
-	p.edit("listen: 127.0.0.1:0", taken)
-	commandSays(t, 1, taken+" is taken by another program", "serve", "-c", p.file())
-}
-
 // Without -c the file of this folder is meant. A key that goes into a file is readable by its
 // owner alone, and one that was not stored leaves no file.
 func TestFilesOfCommands(t *testing.T) {

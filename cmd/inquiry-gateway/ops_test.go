@@ -198,21 +198,3 @@ func TestOneListIsServedAlone(t *testing.T) {
 		})
 	}
 }
-
-// The words of a filter that the mapping has are in the documents. Another word is no
-// mistake: no record can have it, so the list is empty, and the legacy system is not asked.
-func TestWordsOfFilters(t *testing.T) {
-	t.Parallel()
-	p := start(t, setup{})
-	if n := strings.Count(string(p.get("/openapi.json", "").body), `"enum":["answered","closed","pending"]`); n != 2 {
-		t.Errorf("the words of status stand %d times in the document, want 2", n)
-	}
-	if page := string(p.get("/docs/", "").body); strings.Count(page, `data-status="answered closed pending"`) != 2 {
-		t.Error("the page does not offer the words of status")
-	}
-	a := p.get(buyerList+"?status=pendign", "buyer")
-	if status := a.header.Get("Cache-Status"); a.status != http.StatusOK || string(a.body) != `{"data":[],"meta":{},"errors":[]}` ||
-		p.system.Requests().Buyer != 0 || status != "inquiry-gateway; detail=impossible" {
-		t.Errorf("an unknown word: %d %s, %s", a.status, a.body, status)
-	}
-}

@@ -8,20 +8,19 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/testkit"
 )
 
 // Each mistake is told at its place, in words that need no knowledge of YAML's grammar or of
 // Go, and all mistakes of a file at once.
 func TestMistakesAreTold(t *testing.T) {
-	told(t, "testdata/mistakes.txt", func(t *testing.T, text string, want []string) {
+	testkit.Mistakes(t, "testdata/mistakes.txt", func(_ *testing.T, text string) []string {
 		_, err := decodeSection(text)
 		got := lines(err)
 		for i := range got {
 			got[i] = strings.TrimSpace(strings.TrimPrefix(got[i], "gateway.yaml:"))
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		return got
 	})
 }
 
