@@ -60,9 +60,9 @@ type checked struct {
 	Differences []config.Change `json:"differences,omitzero"`
 }
 
-// check reads the file and builds what serve would build. Only --live and
-// --against ask another program, and only when all else is good; one is tried whatever the
-// others find. What is wrong is the command's error, in whichever form it is shown.
+// check reads the file and builds what serve would build. Once that is good it does all that the
+// flags ask for, whatever each of them finds; only --live and --against ask another program.
+// What is wrong is the command's error, with --json too.
 func check(ctx context.Context, c *cli.Command) error {
 	if err := checkUse(c); err != nil {
 		return err
@@ -217,9 +217,8 @@ func checkEviction(ctx context.Context, cfg config.Config) (warning string) {
 	return keysredis.EvictionWarning(ctx, client)
 }
 
-// checkLive probes one list of each kind, for the accounts of the flags. A list that
-// would be refused does not keep it from the other one; an error that is the probe's own
-// does.
+// checkLive probes one list of each kind, for the accounts of the flags. It goes on after a list
+// that would be refused, and stops at an error of the probe itself.
 func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*probe.Probe, err error) {
 	kinds := cfg.Upstream.Kinds()
 	for _, kind := range []string{"buyer", "seller"} {
@@ -242,8 +241,8 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*p
 	return all, errors.Join(errs...)
 }
 
-// checkAgainst gives the keys whose values differ from what runs; never nil without an
-// error of asking. Values that are hidden on either side cannot be compared.
+// checkAgainst gives the keys whose values differ from what runs: an empty list, not nil, where
+// none does. Values that are hidden on either side cannot be compared.
 func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) ([]config.Change, error) {
 	address := c.String("against")
 	token, err := readToken(c)

@@ -40,10 +40,9 @@ const (
 	legacyGrace = 2 * time.Second
 )
 
-// demoCommand shows the whole gateway without any file of the user's own. What it
-// writes is in one temporary folder, which is removed at the end. The flags are for the
-// legacy system alone, so that a fault can be tried by hand against a gateway with a
-// configuration of one's own.
+// demoCommand runs the whole gateway without any file of the user's. It writes into one temporary
+// folder, which it removes at the end. The flags are for the legacy system alone, with which
+// faults can be tried against a configuration of one's own.
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
@@ -158,9 +157,8 @@ type caller struct {
 	account         auth.Account
 }
 
-// demoCallers have one key for each way a request can go, in the order in which the welcome
-// shows them, and those of the canary, for two accounts of each kind that nobody else has a
-// key of.
+// demoCallers have one key for each way a request can go, in the order of the welcome, and the
+// canary's keys, of two accounts of each kind that have no other key.
 func demoCallers() []caller {
 	sample := func(what, kind, id, account string, scopes ...string) caller {
 		return caller{what: what, kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid}, record: auth.KeyRecord{ID: id, Scopes: scopes}}
@@ -183,9 +181,8 @@ func demoCallers() []caller {
 	return callers
 }
 
-// write makes the keys and fills in demo.yaml. It is the file that a person may copy and go
-// on with, so that nothing is set behind its back. The keys are new in each demo: who copies
-// the folder has none that others know.
+// write makes the keys and fills in demo.yaml. All settings are in that file, so that a person can
+// copy it and go on with it. The keys are new in each demo: a copied folder has none that others know.
 func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg config.Config, err error) {
 	put := func(name, text string) error { return os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600) }
 	keys := keysfile.NewEditor(filepath.Join(d.dir, "keys.yaml"), auth.Hasher{})

@@ -21,7 +21,7 @@ import (
 	"inquiry-gateway/gateway/ops"
 )
 
-// Bounds of one question to a running gateway.
+// Bounds of one request to a running gateway.
 const (
 	opsTimeout  = 10 * time.Second
 	maxOpsReply = 4 << 20
@@ -76,10 +76,9 @@ func explainCommand() *cli.Command {
 	}
 }
 
-// purgeCommand reaches all nodes by asking one of them: a purge is written to Redis,
-// where the others see it. Once it has ended well, no node serves what it had before for
-// longer than a second. With --refresh the old lists may be served for a moment, so that it
-// may be called for each change.
+// purgeCommand asks one node, which writes the purge to Redis for all others: a second after it
+// has ended well no node serves what it had before. With --refresh the old lists may be served for a
+// moment, so that it may be called for each change.
 func purgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "purge",
@@ -126,9 +125,8 @@ func purgeCommand() *cli.Command {
 	}
 }
 
-// ttlCommand answers from what was measured: by a running gateway, or from its log
-// where the question comes later. From a log the answer is for the policy of -c, which
-// need not be the one that ran.
+// ttlCommand answers from what a running gateway has measured, or from a log. From a log the
+// answer is for the policy of -c, which need not be the one that ran.
 func ttlCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ttl",
@@ -180,9 +178,8 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
 	return report, err
 }
 
-// askOps asks the ops listener that the flags mean: it sends want as JSON, or with nil nothing
-// but a GET, and reads the answer into reply. With -c the address and the token are those of the
-// file, whether or not the gateway that runs has read it since.
+// askOps asks the ops listener that the flags name: it POSTs want as JSON, or GETs where that is nil,
+// and reads the answer into reply. With -c address and token are those of the file.
 func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
 	file, listener := c.String("config"), opsListener{address: c.String("ops")}
 	var err error
@@ -250,8 +247,7 @@ func listenerOf(file string) (o opsListener, err error) {
 	return o, nil
 }
 
-// opsHTTP sends the token to the listener alone, over a connection of its own for each question,
-// and has opsTimeout from the dialling to the last byte.
+// opsHTTP follows no redirect, so that the token goes to the listener alone.
 var opsHTTP = &http.Client{
 	Timeout:       opsTimeout,
 	Transport:     &http.Transport{DisableKeepAlives: true},

@@ -17,8 +17,7 @@ import (
 )
 
 // File is one file on its way into Go values. Everything it finds wrong goes into its
-// report; callers go on after a problem, so that the writer of the file hears of all of
-// them at once.
+// report, and callers go on, so that all problems are told at once.
 type File struct {
 	*report
 	Path string      // absolute
@@ -84,7 +83,7 @@ func (doc *File) Wrong(key, format string, args ...any) {
 	doc.problems = append(doc.problems, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
-// Warn notes what may be meant and is doubtful.
+// Warn reports what is doubtful.
 func (doc *File) Warn(key, format string, args ...any) {
 	at, _ := doc.Root.locate(key)
 	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
@@ -108,7 +107,7 @@ func (doc *File) Invalid(section string, err error) {
 	}
 }
 
-// Has tells whether the file itself says something at key, a default aside.
+// Has tells whether the file itself has the key.
 func (doc *File) Has(key string) bool {
 	_, found := doc.Root.locate(key)
 	return found != nil

@@ -86,7 +86,7 @@ func (r Rules) Short() string { return r.Tags.Get("short") }
 // Required is the tag of that name.
 func (r Rules) Required() string { return r.Tags.Get("required") }
 
-// Form is the one of the tag form.
+// Form is that of the tag form.
 func (r Rules) Form() (form Form, ok bool) {
 	form, ok = forms[r.Tags.Get("form")]
 	return form, ok
@@ -129,7 +129,7 @@ func (r Rules) Refuses(v reflect.Value) string {
 	return r.Bounds()
 }
 
-// Bound reads a tag in the form of the value; NaN: there is none.
+// Bound reads one of the tags min, max and above for a value of type t; NaN: there is none.
 func (r Rules) Bound(tag string, t reflect.Type) float64 {
 	text := r.Tags.Get(tag)
 	if d, err := time.ParseDuration(text); err == nil && t == reflect.TypeFor[time.Duration]() {
@@ -216,7 +216,7 @@ type Form struct {
 	wants func(text string) string
 }
 
-// forms are those that the tag form names. Nothing changes them.
+// forms has the values of the tag form. It is not changed.
 var forms = map[string]Form{
 	"listen": {"host:port", `^[^ /@]*:[0-9]+$`, wants("host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", func(text string) bool {
 		host, port, err := net.SplitHostPort(text)
@@ -249,7 +249,7 @@ var forms = map[string]Form{
 	"gjson": {"GJSON path", "", nil},
 }
 
-// wants makes what a Form wants of a question that has a yes or a no.
+// wants makes the function of a Form from a test.
 func wants(what string, good func(text string) bool) func(string) string {
 	return func(text string) string {
 		if good(text) {

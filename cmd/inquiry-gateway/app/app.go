@@ -34,7 +34,7 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// topAccounts is how many accounts the console can tell apart by their load.
+// topAccounts is how many accounts the console counts.
 const topAccounts = 256
 
 // maxOpsConnections is far more than probes, Prometheus and people need.
@@ -75,11 +75,11 @@ type App struct {
 type Options struct {
 	Logger   *slog.Logger
 	Requests io.Writer // of one line per request; the same log as Logger's
-	// LostRecords counts the lines that there was no room for in the log; nil: none is lost.
+	// LostRecords is how many lines the log had no room for; nil: none is lost.
 	LostRecords func() uint64
 	// Traces sends spans where the variables OTEL_* of the environment say so.
 	Traces bool
-	// Hangup has all files read again with each signal; nil: there are none.
+	// Each signal of Hangup has all files read again; nil: there are none.
 	Hangup <-chan os.Signal
 	// Now is the clock of this node; nil: the system's.
 	Now func() time.Time
@@ -179,7 +179,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	return a.buildServers(cfg, l)
 }
 
-// fetch asks the legacy through the client that runs now: a fill that begins after a
+// fetch asks the legacy through the client of the running setup: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
 	list, err := a.running().client.Fetch(ctx, r)
@@ -267,7 +267,7 @@ func (a *App) Run(asked context.Context) error {
 	return group.Wait()
 }
 
-// drain is not ready but serves for the delay, so that a balancer has noticed
+// drain serves for shutdown_delay without being ready, so that a balancer notices
 // before anything is closed. Another SIGTERM or Ctrl-C ends it.
 func (a *App) drain(ctx context.Context) {
 	again := make(chan os.Signal, 1)
@@ -299,8 +299,7 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
-// stop ends the parts within shutdown_grace, which is counted from here and not from
-// the signal: the delay before it is for balancers.
+// stop ends the parts within shutdown_grace, which begins here, after shutdown_delay.
 func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.running().cfg.ShutdownGrace
@@ -311,7 +310,7 @@ func (a *App) stop() error {
 	return errors.Join(err, a.closeParts(ctx), a.ops.shutdown(ctx))
 }
 
-// closeParts ends what the parts own: refreshes first, then what they use.
+// closeParts closes the parts: the lists with their refreshes first, then what these use.
 func (a *App) closeParts(ctx context.Context) error {
 	var errs []error
 	if a.lists != nil {

@@ -13,8 +13,8 @@ import (
 	"inquiry-gateway/gateway/ops/canary"
 )
 
-// canarySlack is how much longer the canary waits than a request may take, so
-// that it gets the error that says so.
+// canarySlack is how much longer than request_timeout the canary waits: so it gets
+// the gateway's own answer.
 const canarySlack = time.Second
 
 // canaryRun is a canary with its series, which are there while it is on. A nil one does

@@ -47,8 +47,8 @@ func (e *lastErrors) note(what, account string, at time.Time, err error) {
 	e.facts.Last[what] = console.Failure{Text: strings.ToValidUTF8(text, "?"), Account: strings.Clone(account), At: at}
 }
 
-// fetched notes why the legacy system gave no list. That the gateway did not ask, and that
-// the caller left, is no failure of it.
+// fetched notes why the legacy system gave no list. A fetch that the gateway refused, or whose
+// caller left, is no failure of the legacy system.
 func (e *lastErrors) fetched(r upstream.Request, err error) {
 	failed, ok := errors.AsType[*upstream.Error](err)
 	if !ok || failed.Refused() || errors.Is(err, context.Canceled) {

@@ -22,8 +22,8 @@ import (
 // asked for.
 const opsWriteTimeout = 10 * time.Second
 
-// buildOps builds what people and Prometheus ask. It gets functions, as what they
-// read may be replaced by a reload.
+// buildOps builds the ops listener's server. It is given functions, because a reload may replace
+// what they read.
 func (a *App) buildOps(l *front.Listener) error {
 	err := a.registry.Register(replaced{a})
 	if err != nil {
@@ -92,8 +92,8 @@ func (a *App) facts() console.Facts {
 	return facts
 }
 
-// readiness is ready or degraded as long as requests are welcome: with Redis or
-// the legacy system away there are still lists to serve, and errors that say so.
+// readiness is degraded, but ready, while Redis or the legacy system is away: there are
+// still lists to serve.
 func (a *App) readiness() ops.Readiness {
 	client := a.running().client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{"redis": a.lists.RedisState()}}
@@ -112,7 +112,7 @@ func (a *App) readiness() ops.Readiness {
 	return state
 }
 
-// legacyHealthy says whether the legacy can bear a question of ours.
+// legacyHealthy tells whether all breakers are closed.
 func (a *App) legacyHealthy() bool {
 	client := a.running().client
 	for kind := range client.Fingerprints() {

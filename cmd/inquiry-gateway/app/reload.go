@@ -51,8 +51,8 @@ type retired struct {
 	over      time.Time
 }
 
-// newReloader begins with the files as they were before cfg was read from them, so that no
-// change falls between.
+// newReloader compares the files with how they were just before cfg was read: a change since
+// then is noticed.
 func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
 	all := telemetry.Series(reg, "config")
 	r := &reloader{
@@ -94,8 +94,7 @@ func (a *App) watch(ctx context.Context) error {
 	}
 }
 
-// reload reads again what has changed, and what failed before; all files where somebody asks
-// for it.
+// reload reads what has changed and what failed before, or all files.
 func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	r, running := a.reloads, a.running()
 	file, again := running.cfg.Auth.KeysFile, !all && len(changed) == 0

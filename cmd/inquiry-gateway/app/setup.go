@@ -15,9 +15,9 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// refusalRecords is how many records of refused requests, or failed connections, one client
-// address or account gets for each reason within 10 s; one more counts the others. Nobody
-// who is refused must fill the log.
+// refusalRecords is how many records of refused requests or failed connections one client
+// address or account gets for each reason within 10 s, so that it cannot fill the log; one
+// more counts the others.
 const refusalRecords = 10
 
 // setup is all that is built from one configuration. A reload replaces it as a whole, by
@@ -33,8 +33,8 @@ type setup struct {
 	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
-// keyring is a source of keys with what judges them. All that it remembers and
-// counts lasts until a reload changes the source.
+// keyring is the authenticator over one source of keys. What it remembers and counts lasts
+// until a reload changes the source.
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
@@ -125,9 +125,9 @@ func (a *App) apply(next *setup) {
 	a.current.Store(next)
 }
 
-// newKeyring opens the store of keys. What is known of keys and counted lasts while their source
-// does: a reload while that is away, or a keys file has a mistake, must not take good keys away.
-// With another source the series begin anew, so they have a registry of their own.
+// newKeyring opens the store of keys. What is known of keys is kept where their source stays the
+// same: a reload while that is away, or while a keys file has a mistake, must not take good keys
+// away. The series have a registry of their own, as they begin anew with another source.
 func (a *App) newKeyring(cfg config.Config, old *setup) (*keyring, error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {

@@ -98,8 +98,8 @@ func (doc document) checkGateway(c Config) {
 	}
 }
 
-// checkUpstream looks at the section, at each of the two lists, and at what others say of the
-// time and the rate of its requests.
+// checkUpstream looks at the section, at each of the two lists, and at the keys elsewhere that bound
+// the time and the rate of its requests.
 func (doc document) checkUpstream(c Config) {
 	if part := quota.Usable(c.Redis.Timeout); part < 0.75 && len(c.Redis.Addrs) > 0 && c.Upstream.MaxRequestsPerSecond > 0 {
 		doc.Warn("redis.timeout", "of %s leaves %.0f %% of upstream.max_requests_per_second to be used: what a node may send can be on its way from Redis for that long; lower it to a few times what a call of Redis takes",
@@ -137,8 +137,8 @@ func (doc document) checkUpstream(c Config) {
 	}
 }
 
-// checkAbsent says that one of the two lists is not served, and finds what cannot be meant
-// then.
+// checkAbsent warns that one of the two lists is not served, and finds what is written for it all
+// the same.
 func (doc document) checkAbsent(key, kind string, c Config) {
 	if doc.Has(key) {
 		doc.Wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)

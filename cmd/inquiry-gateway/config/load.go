@@ -50,9 +50,8 @@ type Loaded struct {
 	Warnings Problems // may be empty; nothing here keeps the gateway from working
 }
 
-// Load reads and checks the file at path. Variables are put in, paths made
-// absolute from the file's folder, and the files they name looked at. The
-// error is a Problems with everything found; the Loaded is then of no use.
+// Load reads and checks the file at path and the files that it names, from its folder. The
+// error is a Problems with everything found; the Config is then of no use.
 func Load(path string, o Options) (Loaded, error) {
 	return load(newDocument(yamlfile.Open(path, o.env())), o)
 }
@@ -93,13 +92,13 @@ func (o Options) uses(key string) bool {
 	return slices.ContainsFunc(o.Sections, func(s string) bool { return key == s || yamlfile.Under(key, s) })
 }
 
-// unknown tells whether a key may stand for any section, as it is none.
+// unknown tells whether a key is in no section, and so may be meant for any.
 func unknown(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	return !slices.ContainsFunc(yamlfile.FieldsOf(reflect.TypeFor[Config]()), func(f yamlfile.Field) bool { return f.Key == section })
 }
 
-// refuseEmpty reports a source of keys of which the file has the name only.
+// refuseEmpty reports a source of keys without a value.
 func (doc document) refuseEmpty(key, do string) {
 	_, name, _ := strings.Cut(key, ".")
 	if v := doc.Root.Child("auth").Child(name); v != nil && v.Kind == yamlfile.Null {

@@ -16,10 +16,9 @@ import (
 const hidden = "[hidden]"
 
 // Redacted gives the effective configuration as YAML, defaults included, for a
-// person to read or a log to keep. Values of headers and users in URLs are hidden; a
+// person or a log. Values of headers and users in URLs are hidden; a
 // value that comes from a variable is shown as ${NAME}; maps and what has several forms
-// (queries, mappings) are shown as they stand in the file. Files are named, their
-// content is not read.
+// (queries, mappings) are shown as they stand in the file. Of files the names are shown.
 func (c Config) Redacted() string {
 	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.file, yamlfile.Field{}), yaml.IndentSequence(true))
 	if err != nil {
@@ -87,8 +86,7 @@ func hideValues(headers reflect.Value) any {
 	return shown
 }
 
-// asWritten shows a part of the file; nil: it says nothing. A variable is shown as a text,
-// which is what it is.
+// asWritten shows a part of the file; nil: it says nothing.
 func asWritten(v *yamlfile.Value) any {
 	switch {
 	case v == nil || v.Kind == yamlfile.Null:
@@ -112,7 +110,7 @@ func asWritten(v *yamlfile.Value) any {
 	return v.Plain()
 }
 
-// redactURL hides the user in a URL, who must not be there and may be all the same.
+// redactURL hides the user in a URL.
 func redactURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {

@@ -48,8 +48,8 @@ func EffectOf(key string) Effect {
 	return cmp.Or(needRestart[key], needRestart[section], AfterReload)
 }
 
-// Effect is that of a change of its key; a key that this version does not know
-// needs a restart, with another version.
+// Effect is after what the change counts. A key that this version does not know needs a restart,
+// with another version.
 func (c Change) Effect() Effect {
 	for _, key := range keysOf() {
 		if c.Key != key && !yamlfile.Under(c.Key, key) {
@@ -64,11 +64,10 @@ func (c Change) Effect() Effect {
 	return AfterRestart
 }
 
-// Reload reads the file of c, which runs, again. What a reload can change is in
-// next as the file says it; the keys that need a restart have the values that
-// run, and those that differ in the file are in waiting. The error is that of
-// Load, or says that the rest of the file cannot work without them. That the keys file is
-// missing is none: the old keys stay in force, and a change elsewhere counts.
+// Reload reads the file of c, which runs, again. next has what the file says, but for the keys
+// that need a restart: they keep the values that run, and waiting has those that differ in the
+// file. The error is that of Load, or says that the rest of the file cannot work without
+// them. A missing keys file is no error: the old keys stay in force.
 func (c Config) Reload(o Options) (next Loaded, waiting []string, err error) {
 	o.KeysMayMiss = true
 	doc := newDocument(yamlfile.Open(c.path, o.env()))
