@@ -93,14 +93,10 @@ func TestDemo(t *testing.T) {
 					t.Fatalf("not a line to paste: %s", line)
 				}
 				r, err := http.NewRequest(http.MethodGet, m[2], nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				r.Header.Set("Authorization", m[1])
 				resp, err := client.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				_ = resp.Body.Close()
 				got = append(got, resp.StatusCode)
 			}
@@ -127,9 +123,7 @@ func TestDemoHidesThePassword(t *testing.T) {
 func TestDemoEndsWithItsTerminal(t *testing.T) {
 	d := startDemo(t)
 	defer d.stop()
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	if code := <-d.code; code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -185,9 +179,7 @@ func TestStuckReaderOfTheLog(t *testing.T) {
 	defer client.CloseIdleConnections()
 	ask := func(url string) string {
 		r, err := http.NewRequest(http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Authorization", "Bearer "+p.keys["buyer"])
 		res, err := client.Do(r)
 		if err != nil {
@@ -294,9 +286,7 @@ func TestDocumentedPrograms(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal(p.get("/openapi.json", "").body, &document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(p.get("/openapi.json", "").body, &document))
 	runners := map[string]struct{ needs, run, file string }{
 		"Shell": {"curl", "sh", "list.sh"}, "Go": {"go", "go run", "list.go"},
 		"Python": {"python3", "python3", "list.py"}, "JavaScript": {"node", "node", "list.mjs"},

@@ -92,9 +92,7 @@ func documented(t *testing.T, checker *contract.Checker, r *http.Request, a answ
 func TestEveryRefusal(t *testing.T) {
 	t.Parallel()
 	checker, err := contract.New(v1.OpenAPIYAML())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// What goes wrong for one row is forgotten before the next: nothing is cached,
 	// and no breaker opens.
 	shared := start(t, setup{

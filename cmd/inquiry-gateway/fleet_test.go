@@ -101,9 +101,7 @@ func (p *program) load() (stop func()) {
 func restricted(t *testing.T, servers ...*redistest.Server) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, found := strings.Cut(string(doc), "redis-cli ACL SETUSER")
 	line, _, ended := strings.Cut(rest, "\n```")
 	if !found || !ended {

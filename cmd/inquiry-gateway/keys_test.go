@@ -188,9 +188,7 @@ func TestWhatWaitsForInputEnds(t *testing.T) {
 	testkit.Slow(t)
 	config := keysConfig(t, "127.0.0.1:1", "1s")
 	in, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	standard := os.Stdin
 	os.Stdin = in
 	t.Cleanup(func() { os.Stdin = standard; _ = out.Close(); _ = in.Close() })
@@ -227,9 +225,7 @@ func TestKeysHash(t *testing.T) {
 	} {
 		writeFile(t, file, input)
 		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		os.Stdin = f
 		out, errOut, code := command(t, "keys", "hash")
 		_ = f.Close()
@@ -278,9 +274,7 @@ const (
 // the command goes on, n from 1 on over all connections; it may wait, and says what is lost.
 func newCable(t *testing.T, target string, at func(n int) loss) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var group sync.WaitGroup
 	var writes atomic.Int32
 	var cut atomic.Bool
@@ -407,9 +401,7 @@ func TestAccountsSetTwiceAtOnce(t *testing.T) {
 	}
 	direct := keysConfig(t, server.Addr, "2s")
 	for n, met := 1, true; met; n++ {
-		if err := set(direct, "--api-access", "paid", "--plan", ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, set(direct, "--api-access", "paid", "--plan", ""))
 		met = false
 		var between error
 		address := newCable(t, server.Addr, func(i int) loss {
@@ -418,9 +410,7 @@ func TestAccountsSetTwiceAtOnce(t *testing.T) {
 			}
 			return nothing
 		})
-		if err := errors.Join(set(keysConfig(t, address, "5s"), "--plan", "pro"), between); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(set(keysConfig(t, address, "5s"), "--plan", "pro"), between))
 		want := auth.Account{ID: "acme", APIAccess: auth.AccessNone, Plan: "pro"}
 		if !met {
 			want.APIAccess = auth.AccessPaid

@@ -65,9 +65,7 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 	}
 	for page, want := range pages {
 		r, err := http.NewRequest(page.method, p.app.OpsURL()+page.path, strings.NewReader(`{"kind":"buyer"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Host = page.host
 		r.Header.Set("Sec-Fetch-Site", "same-origin")
 		if page.origin != "" {

@@ -129,9 +129,7 @@ func TestDraftIsToBeCompleted(t *testing.T) {
 	commandSays(t, 0, "has upstream.seller now",
 		"draft", "--sample", samples+"hal.json", "--account", "hanriver", "--kind", "seller", "--into", file)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	said := commandSays(t, 1, "COMPLETE_ME stands where", "check", "-c", file)
 	for i, line := range strings.Split(string(text), "\n") {
 		if strings.Contains(line, "COMPLETE_ME") && !strings.Contains(said, fmt.Sprintf("gateway.yaml:%d:", i+1)) {
@@ -151,9 +149,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{legacy: legacy.Options{Seed: 1}})
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	guide := string(text)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(guide, -1)
 	if len(blocks) < 3 {

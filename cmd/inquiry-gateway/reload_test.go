@@ -34,9 +34,7 @@ func TestHangupReloads(t *testing.T) {
 	hangup := hangups()
 	defer signal.Stop(hangup)
 	p := start(t, setup{onlyWhenTold: true, prepare: func(p *program) { p.hangup = hangup }})
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	p.logsEventually("configuration reloaded")
 	p.gets(http.StatusOK, buyerList, "buyer")
 }
@@ -169,9 +167,7 @@ func TestTLSWithReload(t *testing.T) {
 	shown := func() string {
 		anything := &tls.Config{InsecureSkipVerify: true} //nolint:gosec // the test looks at the certificate itself
 		c, err := tls.Dial("tcp", strings.TrimPrefix(p.app.URL(), "https://"), anything)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer c.Close()
 		return c.ConnectionState().PeerCertificates[0].Subject.CommonName
 	}
@@ -452,9 +448,7 @@ func within(key, other string) bool { return key == other || yamlfile.Under(key,
 
 func parsed[T any](t *testing.T, text string) (tree T) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), &tree); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &tree))
 	return tree
 }
 
@@ -463,9 +457,7 @@ func parsed[T any](t *testing.T, text string) (tree T) {
 func (p *program) put(tree map[string]any) (logged, runs string) {
 	p.t.Helper()
 	text, err := yaml.Marshal(tree)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	p.write("gateway.yaml", string(text))
 	logged = p.reload()
 	return logged, string(p.opsAs("token", http.MethodGet, "/ops/config", "").body) // a reload takes over ops.token_file
@@ -486,9 +478,7 @@ func TestEveryKeyIsReloaded(t *testing.T) {
 		p.write("peppered.yaml", "accounts: []\nkeys: []\n")
 	}})
 	text, err := os.ReadFile("testdata/key-changes.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	base := parsed[map[string]any](t, p.read("gateway.yaml"))
 	_, runs := p.put(base)
 	var reached []string

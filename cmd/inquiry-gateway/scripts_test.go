@@ -57,9 +57,7 @@ func commandSays(t *testing.T, code int, text string, args ...string) (all strin
 // $NAME and $(NAME) stand for variables: the program's folder, where its listeners are, and more.
 func (p *program) script(t *testing.T, name string, variables map[string]string) {
 	text, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	variables["DIR"], variables["OPS"], variables["ESC"] = p.dir, p.app.OpsURL(), "\x1b"
 	variables["OPSADDR"], variables["ADDR"] = strings.TrimPrefix(p.app.OpsURL(), "http://"), strings.TrimPrefix(p.app.URL(), "http://")
 	variables["BUYERS"], variables["SELLERS"] = buyerList, sellerList

@@ -15,6 +15,13 @@ var environment = map[string]string{
 	"SLOW": "6s", "QUICK": "5s", "NULL": "null", "TILDE": "~", "EMPTY": "",
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func fakeEnv(name string) (string, bool) {
 	v, ok := environment[name]
 	return v, ok
@@ -24,9 +31,7 @@ func fakeEnv(name string) (string, bool) {
 func example(t testing.TB, pairs ...string) string {
 	t.Helper()
 	data, err := os.ReadFile("testdata/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := string(data)
 	for ; len(pairs) > 0; pairs = pairs[2:] {
 		if !strings.Contains(text, pairs[0]) {
@@ -96,8 +101,6 @@ func lines(err error) []string {
 // write makes a file of a test and gives its path.
 func write(t *testing.T, path, content string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

@@ -164,9 +164,7 @@ func TestFilesThatMayMiss(t *testing.T) {
 func TestSecretsOpenToEverybodyAreAWarning(t *testing.T) {
 	path := folder(t, example(t, `pepper_file: ""`, "pepper_file: token", `tls: {ca_file: ""`, "tls: {ca_file: legacy.ca"))
 	for _, name := range []string{"token", "keys.yaml", "legacy.ca"} { // of which one is secret
-		if err := os.Chmod(filepath.Join(filepath.Dir(path), name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(filepath.Dir(path), name), 0o644))
 	}
 	loaded, err := Load(path, Options{})
 	if want := "auth.pepper_file: " + filepath.Dir(path) + "/token can be read by every user of this machine; chmod 640 or 600 it"; len(loaded.Warnings) != 1 ||

@@ -62,9 +62,7 @@ func TestMistakesInTheExample(t *testing.T) {
 // bears a mark.
 func TestAllMistakesAreTold(t *testing.T) {
 	text, err := os.ReadFile("testdata/many.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = parsed(string(text))
 	told, marked := "\n"+strings.Join(lines(err), "\n"), 0
 	for i, line := range strings.Split(string(text), "\n") {

@@ -14,18 +14,12 @@ import (
 func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 	path := folder(t, example(t, `pepper_file: ""`, "pepper_file: token"))
 	authority, err := testkit.NewAuthority("gateway")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, key, err := authority.Issue("gateway")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, filepath.Join(filepath.Dir(path), "pair.pem"), string(cert)+string(key))
 	loaded, err := Load(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	running := loaded.Config
 	write(t, path, example(t, "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8081", "prefix: iq", "prefix: other", "request_timeout: 5s", "request_timeout: 6s",
 		`pepper_file: ""`, "pepper_file: token", `tls: {cert_file: "", key_file: ""`, "tls: {cert_file: pair.pem, key_file: pair.pem"))
