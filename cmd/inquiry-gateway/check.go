@@ -75,9 +75,9 @@ func check(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := loadChecked(file, c.String("tests") != "")
+	cfg, err := loadChecked(file, c.String("tests") != "")
 	none := config.Problems{} // a list in JSON, not null
-	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, loaded.Warnings...)}
+	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, cfg.Warnings()...)}
 	if err != nil {
 		problems, ok := errors.AsType[config.Problems](err)
 		if !ok { // it is about the file as a whole
@@ -89,28 +89,28 @@ func check(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("print") {
-		found.Printed = loaded.Config.Redacted()
+		found.Printed = cfg.Redacted()
 	}
 	if c.Bool("failures") {
-		found.Failures = failuresOf(loaded.Config)
+		found.Failures = failuresOf(cfg)
 	}
 	var errs []error
 	if name := c.String("tests"); name != "" {
-		found.Tests, err = runTests(ctx, loaded.Config.Upstream, name)
+		found.Tests, err = runTests(ctx, cfg.Upstream, name)
 		errs = append(errs, err)
 	}
 	if c.Bool("live") {
-		found.Live, err = checkLive(ctx, c, loaded.Config)
+		found.Live, err = checkLive(ctx, c, cfg)
 		errs = append(errs, err)
-		if warning := checkEviction(ctx, loaded.Config); warning != "" {
+		if warning := checkEviction(ctx, cfg); warning != "" {
 			found.Warnings = append(found.Warnings, config.Problem{File: file, Key: "auth.redis", Message: warning})
 		}
 	}
 	if c.String("against") != "" {
-		found.Differences, err = checkAgainst(ctx, c, loaded.Config)
+		found.Differences, err = checkAgainst(ctx, c, cfg)
 		errs = append(errs, err)
 	}
-	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, loaded.Config, c.String("against")) }))
+	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, cfg, c.String("against")) }))
 	return errors.Join(errs...)
 }
 
@@ -177,12 +177,12 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 
 // loadChecked reads the file, and tries all that serve would build. Where the tests
 // of a mapping run there need not be keys.
-func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
-	loaded, err := config.Load(file, config.Options{KeysMayMiss: onlyMapping})
+func loadChecked(file string, onlyMapping bool) (config.Config, error) {
+	cfg, err := config.Load(file, config.Options{KeysMayMiss: onlyMapping})
 	if err == nil && !onlyMapping {
-		err = app.Check(loaded.Config)
+		err = app.Check(cfg)
 	}
-	return loaded, err
+	return cfg, err
 }
 
 // checkUse refuses flags that cannot be meant, before anything is done: a flag that is

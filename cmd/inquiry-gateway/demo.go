@@ -222,8 +222,8 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 	if err = errors.Join(put("gateway.yaml", text), put("config.schema.json", string(config.Schema))); err != nil { // the schema is for editors
 		return nil, cfg, err
 	}
-	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
-	return callers, loaded.Config, err
+	cfg, err = config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
+	return callers, cfg, err
 }
 
 // welcome prints what runs where, and a line to paste for each caller.

@@ -113,9 +113,7 @@ func keySource(c *cli.Command) (cfg config.Config, err error) {
 	case conf != "" && (file != "" || pepper != ""):
 		err = usagef("-c has a keys file and a pepper, or none; leave out --file and --pepper-file, or give one of them instead")
 	case conf != "":
-		var loaded config.Loaded
-		loaded, err = config.Load(conf, config.Options{KeysMayMiss: true, Sections: []string{"auth", "redis", "rate_limit"}})
-		cfg = loaded.Config
+		cfg, err = config.Load(conf, config.Options{KeysMayMiss: true, Sections: []string{"auth", "redis", "rate_limit"}})
 	default:
 		cfg.Auth.KeysFile = file
 		cfg.Auth.PepperFile, err = config.ReadFile("pepper-file", pepper)

@@ -107,9 +107,9 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 	if source == "redis" {
 		c.addKeys()
 	}
-	loaded, err := config.Load(c.file(), config.Options{})
+	cfg, err := config.Load(c.file(), config.Options{})
 	must(t, err)
-	c.rows = failuresOf(loaded.Config)
+	c.rows = failuresOf(cfg)
 	return c
 }
 

@@ -159,11 +159,11 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
 	}
 	policy := cache.DefaultConfig()
 	if file := c.String("config"); file != "" {
-		loaded, err := config.Load(file, only("cache"))
+		cfg, err := config.Load(file, only("cache"))
 		if err != nil {
 			return ttllab.Report{}, err
 		}
-		policy = loaded.Config.Cache
+		policy = cfg.Cache
 	}
 	policy.Buyer.ByStatus, policy.Seller.ByStatus = nil, nil
 	in, err := openInput(ctx, c.String("log"))
@@ -225,11 +225,11 @@ type opsListener struct{ address, token string }
 // listenerOf is where a program on the same machine reaches ops.listen of a configuration: a
 // listener on all addresses is asked on loopback.
 func listenerOf(file string) (o opsListener, err error) {
-	loaded, err := config.Load(file, only("ops"))
+	cfg, err := config.Load(file, only("ops"))
 	if err != nil {
 		return o, err
 	}
-	listen := loaded.Config.Ops.Listen
+	listen := cfg.Ops.Listen
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return o, err
@@ -243,7 +243,7 @@ func listenerOf(file string) (o opsListener, err error) {
 		host = "::1"
 	}
 	o.address = "http://" + net.JoinHostPort(host, port)
-	o.token, _ = loaded.Config.Ops.Tokens()
+	o.token, _ = cfg.Ops.Tokens()
 	return o, nil
 }
 
@@ -261,11 +261,11 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", o.address)
 	}
-	base, method := strings.TrimRight(o.address, "/"), http.MethodGet
+	address, method := strings.TrimRight(o.address, "/"), http.MethodGet
 	if body != nil {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -280,15 +280,15 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
 	switch text := printable(cutAt(strings.TrimSpace(string(reply)), 500)); {
 	case err != nil:
-		return nil, fmt.Errorf("%s%s: %w", base, path, err)
+		return nil, fmt.Errorf("%s%s: %w", address, path, err)
 	case res.StatusCode == http.StatusBadRequest:
 		return nil, usageError{errors.New(text)}
 	case res.StatusCode == http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", base)
+		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", address)
 	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %s: %s", base, res.Status, text)
+		return nil, fmt.Errorf("%s answers %s: %s", address, res.Status, text)
 	case len(reply) > maxOpsReply:
-		return nil, fmt.Errorf("%s%s answers more than %d bytes", base, path, maxOpsReply)
+		return nil, fmt.Errorf("%s%s answers more than %d bytes", address, path, maxOpsReply)
 	}
 	return reply, nil
 }

@@ -101,17 +101,17 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 
 // probeOnce shows all that was found before it fails: the reason is in it.
 func probeOnce(ctx context.Context, c *cli.Command) error {
-	loaded, err := config.Load(c.String("config"), only("upstream"))
+	cfg, err := config.Load(c.String("config"), only("upstream"))
 	if err != nil {
 		return err
 	}
 	o := probe.Options{Records: c.Int("records"), Whole: true, MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
 	if file := c.String("sample"); file != "" {
-		if o.Sample, err = readSample(ctx, file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
+		if o.Sample, err = readSample(ctx, file, cfg.Upstream.MaxResponseBytes); err != nil {
 			return err
 		}
 	}
-	seen, err := probe.Run(ctx, loaded.Config.Upstream, upstream.Request{
+	seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{
 		Kind: c.String("kind"), Account: c.String("account"), Status: c.String("status"), InquiryType: c.String("inquiry-type"),
 	}, o)
 	if err != nil {

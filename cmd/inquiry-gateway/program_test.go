@@ -179,11 +179,11 @@ func (p *program) serveLegacy(s setup) {
 
 func (p *program) run() {
 	p.t.Helper()
-	loaded, err := config.Load(p.file(), config.Options{})
+	cfg, err := config.Load(p.file(), config.Options{})
 	must(p.t, err)
-	l, err := app.OpenListeners(loaded.Config)
+	l, err := app.OpenListeners(cfg)
 	must(p.t, err)
-	p.app, err = app.New(loaded.Config, l, app.Options{
+	p.app, err = app.New(cfg, l, app.Options{
 		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: p.hangup,
 		PollFiles: p.poll, Now: p.now, Version: version, Revision: revision,
 	})

@@ -51,14 +51,14 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			loaded, err := config.Load(file, config.Options{})
+			cfg, err := config.Load(file, config.Options{})
 			if err != nil {
 				return err
 			}
 			out := app.NewLogWriter(c.Root().ErrWriter)
 			defer out.Close()
-			cfg, logger := loaded.Config, app.NewLogger(out)
-			app.Warn(logger, loaded.Warnings)
+			logger := app.NewLogger(out)
+			app.Warn(logger, cfg.Warnings())
 			l, err := app.OpenListeners(cfg)
 			if err != nil {
 				return err

@@ -50,11 +50,11 @@ func build(t *testing.T, section string) (a *App, key string) {
 	text := "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n" + section + "\n" +
 		strings.Replace(string(legacy.Mapping()), "http://127.0.0.1:9300", system.URL, 1)
 	must(t, os.WriteFile(file, []byte(text), 0o600))
-	loaded, err := config.Load(file, config.Options{})
+	cfg, err := config.Load(file, config.Options{})
 	must(t, err)
-	l, err := OpenListeners(loaded.Config)
+	l, err := OpenListeners(cfg)
 	must(t, err)
-	a, err = New(loaded.Config, l, Options{Logger: slog.New(slog.DiscardHandler)})
+	a, err = New(cfg, l, Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() { must(t, a.stop()) })
 	return a, key

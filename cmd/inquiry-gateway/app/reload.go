@@ -159,11 +159,11 @@ func Warn(logger *slog.Logger, warnings config.Problems) {
 // restart. On an error, a panic included, old stays.
 func (a *App) replace(ctx context.Context, old *setup) (warnings config.Problems, waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
-	loaded, waiting, err := old.cfg.Reload(config.Options{})
+	cfg, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
 		return nil, waiting, err
 	}
-	next, err := a.build(loaded.Config)
+	next, err := a.build(cfg)
 	if err != nil {
 		return nil, waiting, err
 	}
@@ -173,12 +173,12 @@ func (a *App) replace(ctx context.Context, old *setup) (warnings config.Problems
 	a.apply(next)
 	a.startCanary(ctx, next)
 	r := a.reloads
-	r.watcher.SetFiles(loaded.Config.Files())
+	r.watcher.SetFiles(cfg.Files())
 	if next.keys.file != old.keys.file {
 		r.keys = nil
 	}
 	r.retired = append(r.retired, retired{old, next, time.Now().Add(old.cfg.RequestTimeout + writeSlack)})
-	return loaded.Warnings, waiting, nil
+	return cfg.Warnings(), waiting, nil
 }
 
 // closeRetired closes what is over at a moment; the zero time is the end of all.

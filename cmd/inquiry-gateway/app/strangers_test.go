@@ -135,12 +135,12 @@ func startProgram(t *testing.T, secure bool) *program {
 	for name, content := range map[string]string{"gateway.yaml": text + string(legacy.Mapping()), "token": opsToken} {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	loaded, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
+	cfg, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
 	must(t, err)
 	system := newPipes()
 	server := &http.Server{Handler: legacy.New(legacy.Options{})}
 	go func() { _ = server.Serve(system) }()
-	p.App, err = New(loaded.Config, Listeners{p.public, p.ops}, Options{Logger: slog.New(slog.NewJSONHandler(&p.logs, nil)), Dial: system.dial, PollFiles: time.Hour})
+	p.App, err = New(cfg, Listeners{p.public, p.ops}, Options{Logger: slog.New(slog.NewJSONHandler(&p.logs, nil)), Dial: system.dial, PollFiles: time.Hour})
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)

@@ -58,9 +58,10 @@ type Config struct {
 	// Canary is callers of the operator's own, who look all the time whether anybody gets another's list.
 	Canary Canary `yaml:"canary"`
 
-	path  string                 // the configuration file itself, absolute; "" without one
-	files map[string]fs.FileInfo // see Files
-	file  *yamlfile.Value        // what it says; nil without one
+	path     string                 // the configuration file itself, absolute; "" without one
+	files    map[string]fs.FileInfo // see Files
+	file     *yamlfile.Value        // what it says; nil without one
+	warnings Problems
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.
@@ -171,6 +172,9 @@ func Default() Config {
 // by absolute path: each as it was just before it was read; nil: it was not there. They are
 // what a watcher must watch. The map must not be changed.
 func (c Config) Files() map[string]fs.FileInfo { return c.files }
+
+// Warnings are what is doubtful, and keeps nothing from working.
+func (c Config) Warnings() Problems { return c.warnings }
 
 // Path is the configuration file, absolute; empty where there is none.
 func (c Config) Path() string { return c.path }

@@ -56,30 +56,30 @@ func folder(t *testing.T, gatewayYAML string) string {
 }
 
 // loadText loads a text as the file gateway.yaml of a folder, and gives the mistakes found.
-func loadText(t *testing.T, text string) (Loaded, []string) {
+func loadText(t *testing.T, text string) (Config, []string) {
 	t.Helper()
 	path := folder(t, text)
-	loaded, err := Load(path, Options{Env: fakeEnv})
+	c, err := Load(path, Options{Env: fakeEnv})
 	got := lines(err)
 	for i := range got {
 		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path)+"/", "")
 		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path), "FOLDER")
 	}
-	return loaded, got
+	return c, got
 }
 
 // good loads a text that has no mistakes.
-func good(t *testing.T, text string) Loaded {
+func good(t *testing.T, text string) Config {
 	t.Helper()
-	loaded, problems := loadText(t, text)
+	c, problems := loadText(t, text)
 	if problems != nil {
 		t.Fatalf("got\n%s", strings.Join(problems, "\n"))
 	}
-	return loaded
+	return c
 }
 
 // parsed loads a text without a folder, for the tests that load thousands.
-func parsed(text string) (Loaded, error) {
+func parsed(text string) (Config, error) {
 	return load(documentOf(text), Options{Env: fakeEnv, KeysMayMiss: true})
 }
 

@@ -44,15 +44,9 @@ type Options struct {
 	Sections []string
 }
 
-// Loaded is a valid configuration with what was doubtful on the way.
-type Loaded struct {
-	Config   Config
-	Warnings Problems // may be empty; nothing here keeps the gateway from working
-}
-
 // Load reads and checks the file at path and the files that it names, from its folder. The
-// error is a Problems with everything found; the Config is then of no use.
-func Load(path string, o Options) (Loaded, error) {
+// error is a Problems with everything found; of the Config only the Warnings are of use then.
+func Load(path string, o Options) (Config, error) {
 	return load(newDocument(yamlfile.Open(path, o.env())), o)
 }
 
@@ -65,7 +59,7 @@ func (o Options) env() func(string) (string, bool) {
 }
 
 // load goes on after each problem, so that one run shows all.
-func load(doc document, o Options) (Loaded, error) {
+func load(doc document, o Options) (Config, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
 	if doc.Root != nil {
@@ -82,9 +76,10 @@ func load(doc document, o Options) (Loaded, error) {
 		}
 	}
 	if err := doc.Err(); err != nil {
-		return Loaded{Warnings: doc.Warnings()}, err
+		return Config{warnings: doc.Warnings()}, err
 	}
-	return Loaded{Config: c, Warnings: doc.Warnings()}, nil
+	c.warnings = doc.Warnings()
+	return c, nil
 }
 
 // uses tells whether a key is in one of the sections that are used.

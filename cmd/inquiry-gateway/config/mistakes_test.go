@@ -16,12 +16,12 @@ import (
 func TestMistakesAreTold(t *testing.T) {
 	const noUpstream = "1:1: upstream: missing; add the section with base_url, and buyer or seller or both"
 	testkit.Mistakes(t, "testdata/mistakes.txt", func(t *testing.T, text string) []string {
-		loaded, got := loadText(t, text)
+		c, got := loadText(t, text)
 		for i := range got {
 			got[i] = strings.TrimPrefix(got[i], "gateway.yaml:")
 		}
-		if loaded.Config.Listen != "" || !slices.Contains(got, noUpstream) { // which no text has
-			t.Errorf("loaded %s: %q", loaded.Config, got)
+		if c.Listen != "" || !slices.Contains(got, noUpstream) { // which no text has
+			t.Errorf("loaded %s: %q", c, got)
 		}
 		return slices.DeleteFunc(got, func(line string) bool { return line == noUpstream })
 	})

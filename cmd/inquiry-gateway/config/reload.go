@@ -68,17 +68,17 @@ func (c Change) Effect() Effect {
 // that need a restart: they keep the values that run, and waiting has those that differ in the
 // file. The error is that of Load, or says that the rest of the file cannot work without
 // them. A missing keys file is no error: the old keys stay in force.
-func (c Config) Reload(o Options) (next Loaded, waiting []string, err error) {
+func (c Config) Reload(o Options) (next Config, waiting []string, err error) {
 	o.KeysMayMiss = true
 	doc := newDocument(yamlfile.Open(c.path, o.env()))
 	if next, err = load(doc, o); err != nil {
-		return Loaded{}, nil, err
+		return Config{}, nil, err
 	}
-	if next.Config, waiting = c.keep(next.Config); len(waiting) == 0 {
+	if next, waiting = c.keep(next); len(waiting) == 0 {
 		return next, nil, nil
 	}
-	if doc.check(next.Config); doc.Err() != nil {
-		return Loaded{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.Err(), strings.Join(waiting, ", "))
+	if doc.check(next); doc.Err() != nil {
+		return Config{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.Err(), strings.Join(waiting, ", "))
 	}
 	return next, waiting, nil
 }

@@ -18,22 +18,21 @@ func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 	cert, key, err := authority.Issue("gateway")
 	must(t, err)
 	write(t, filepath.Join(filepath.Dir(path), "pair.pem"), string(cert)+string(key))
-	loaded, err := Load(path, Options{})
+	running, err := Load(path, Options{})
 	must(t, err)
-	running := loaded.Config
+	first := running
 	write(t, path, example(t, "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8081", "prefix: iq", "prefix: other", "request_timeout: 5s", "request_timeout: 6s",
 		`pepper_file: ""`, "pepper_file: token", `tls: {cert_file: "", key_file: ""`, "tls: {cert_file: pair.pem, key_file: pair.pem"))
 	write(t, filepath.Join(filepath.Dir(path), "token"), "another one of 16 bytes\n")
 	for range 2 {
-		reloaded, waiting, err := running.Reload(Options{})
-		next := reloaded.Config
+		next, waiting, err := running.Reload(Options{})
 		if err != nil || !slices.Equal(waiting, []string{"listen", "tls.cert_file", "tls.key_file", "redis.prefix"}) {
 			t.Errorf("%q wait, %v", waiting, err)
 		}
 		if next.Listen != running.Listen || next.Redis.Prefix != "iq" || next.TLS.CertFile.Set() || next.RequestTimeout != 6*time.Second {
 			t.Errorf("runs %s", next)
 		}
-		if next.Same(loaded.Config, "auth") || !next.Same(loaded.Config, "redis", "cache", "listen", "upstream") {
+		if next.Same(first, "auth") || !next.Same(first, "redis", "cache", "listen", "upstream") {
 			t.Error("another pepper is the same, or what has not changed is another")
 		}
 		running = next
