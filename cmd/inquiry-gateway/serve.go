@@ -58,7 +58,7 @@ func serveCommand() *cli.Command {
 			out := app.NewLogWriter(c.Root().ErrWriter)
 			defer out.Close()
 			logger := app.NewLogger(out)
-			app.Warn(logger, cfg.Warnings())
+			app.Warn(logger, cfg)
 			l, err := app.OpenListeners(cfg)
 			if err != nil {
 				return err

@@ -273,9 +273,9 @@ func cutIndex(path string) (index int, rest string, ok bool) {
 	return index, rest, ok && closed && err == nil && index >= 0
 }
 
-// Join puts a key, a path of keys, or an index in brackets under a path; either may be empty.
+// Join puts a key, or a path of keys, under a path; either may be empty.
 func Join(path, key string) string {
-	if path == "" || key == "" || key[0] == '[' {
+	if path == "" || key == "" {
 		return path + key
 	}
 	return path + "." + key

@@ -129,7 +129,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	if old.cfg.Path() == "" {
 		return
 	}
-	warnings, waiting, err := a.replace(ctx, old)
+	waiting, err := a.replace(ctx, old)
 	repeated := again && err != nil && r.config != nil && err.Error() == r.config.Error()
 	if r.config = err; repeated {
 		return
@@ -141,7 +141,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 		return
 	}
 	r.total.WithLabelValues("ok").Inc()
-	Warn(a.opts.Logger, warnings)
+	Warn(a.opts.Logger, a.running().cfg)
 	if r.waiting = waiting; len(waiting) > 0 {
 		a.opts.Logger.Warn("these keys take effect at the next start only", "keys", waiting)
 	}
@@ -149,23 +149,23 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 }
 
 // Warn logs what is doubtful in a configuration.
-func Warn(logger *slog.Logger, warnings config.Problems) {
-	for _, warning := range warnings {
+func Warn(logger *slog.Logger, cfg config.Config) {
+	for _, warning := range cfg.Warnings() {
 		logger.Warn("configuration", "warning", warning.Error())
 	}
 }
 
 // replace builds the setup of the file and puts it in old's place; waiting are the keys that need a
 // restart. On an error, a panic included, old stays.
-func (a *App) replace(ctx context.Context, old *setup) (warnings config.Problems, waiting []string, err error) {
+func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
 	cfg, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
-		return nil, waiting, err
+		return waiting, err
 	}
 	next, err := a.build(cfg)
 	if err != nil {
-		return nil, waiting, err
+		return waiting, err
 	}
 	if next.canary != old.canary {
 		old.canary.stop()
@@ -178,7 +178,7 @@ func (a *App) replace(ctx context.Context, old *setup) (warnings config.Problems
 		r.keys = nil
 	}
 	r.retired = append(r.retired, retired{old, next, time.Now().Add(old.cfg.RequestTimeout + writeSlack)})
-	return cfg.Warnings(), waiting, nil
+	return waiting, nil
 }
 
 // closeRetired closes what is over at a moment; the zero time is the end of all.
