@@ -133,13 +133,16 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// What a reload has replaced is closed once its last request must be over, and not before.
+// What a reload has replaced is closed once its last request must be over, and not before; what the
+// next one shares is not.
 func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 	closed, over := 0, time.Now()
-	r := reloader{retired: []retired{{&setup{keys: &keyring{close: func() { closed++ }}}, &setup{}, over}}}
-	for after, want := range []int{0, 1, 1} {
+	keys := &keyring{close: func() { closed++ }}
+	first, second := &setup{keys: keys}, &setup{keys: keys}
+	r := reloader{retired: []retired{{first, second, over}, {second, &setup{}, over.Add(time.Second)}}}
+	for after, want := range []int{0, 0, 1, 1} {
 		if r.closeRetired(over.Add(time.Duration(after) * time.Second)); closed != want {
-			t.Errorf("closed %d times %d s after its time", closed, after)
+			t.Errorf("closed %d times %d s after the first reload's time", closed, after)
 		}
 	}
 }
