@@ -158,6 +158,10 @@ func TestKeysInRedis(t *testing.T) {
 	}
 	server.Kill()
 	commandSays(t, 1, "refused", "keys", "-c", p.file(), "list")
+	if a := p.guess(0); a.status != http.StatusServiceUnavailable {
+		t.Errorf("an unknown key: %d", a.status)
+	}
+	p.consoleSays("keystore", "refused")
 }
 
 // An empty prefix is the default one, for all that the gateway has in Redis.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -222,27 +221,17 @@ func readToken(c *cli.Command) (string, error) {
 // opsListener is where a gateway is asked, and the token for it; without one none is sent.
 type opsListener struct{ address, token string }
 
-// listenerOf is where a program on the same machine reaches ops.listen of a configuration: a
-// listener on all addresses is asked on loopback.
+// listenerOf is where a program on the same machine reaches ops.listen of a configuration. A
+// listener on all addresses is dialled by them, which is the machine itself.
 func listenerOf(file string) (o opsListener, err error) {
 	cfg, err := config.Load(file, only("ops"))
 	if err != nil {
 		return o, err
 	}
-	listen := cfg.Ops.Listen
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return o, err
+	if strings.HasSuffix(cfg.Ops.Listen, ":0") {
+		return o, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", cfg.Ops.Listen)
 	}
-	switch {
-	case port == "0":
-		return o, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", listen)
-	case host == "" || host == "0.0.0.0":
-		host = "127.0.0.1"
-	case host == "::":
-		host = "::1"
-	}
-	o.address = "http://" + net.JoinHostPort(host, port)
+	o.address = "http://" + cfg.Ops.Listen
 	o.token, _ = cfg.Ops.Tokens()
 	return o, nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"inquiry-gateway/gateway/ops"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -74,6 +77,22 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 		if a := p.do(r); a.status != want {
 			t.Errorf("%+v: %d %.80s", page, a.status, a.body)
 		}
+	}
+}
+
+// The token goes to the listener alone, whatever that answers.
+func TestTheTokenFollowsNoRedirect(t *testing.T) {
+	testkit.Slow(t)
+	var elsewhere atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	listener := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer listener.Close()
+	file := filepath.Join(t.TempDir(), "token")
+	writeFile(t, file, "s3cret\n")
+	commandSays(t, 1, "answers 307", "purge", "--ops", listener.URL, "--token-file", file, "--kind", "buyer")
+	if elsewhere.Load() > 0 {
+		t.Error("another server was asked")
 	}
 }
 

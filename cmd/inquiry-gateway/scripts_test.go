@@ -60,6 +60,7 @@ func (p *program) script(t *testing.T, name string, variables map[string]string)
 	must(t, err)
 	variables["DIR"], variables["OPS"], variables["ESC"] = p.dir, p.app.OpsURL(), "\x1b"
 	variables["OPSADDR"], variables["ADDR"] = strings.TrimPrefix(p.app.OpsURL(), "http://"), strings.TrimPrefix(p.app.URL(), "http://")
+	variables["OPSPORT"] = variables["OPSADDR"][strings.LastIndex(variables["OPSADDR"], ":")+1:]
 	variables["BUYERS"], variables["SELLERS"] = buyerList, sellerList
 	known := regexp.MustCompile(`\$[A-Z]+|\$\([A-Z]+\)`)
 	var args []string
