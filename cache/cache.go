@@ -164,7 +164,7 @@ type Options struct {
 	// are served at once then. nil: never. It must be quick.
 	Failing    func(kind, account string) bool
 	Redis      *redisclient.Client  // nil: in-process tier only; closed by its owner
-	Prefix     string               // of every Redis key; empty: "iq"
+	Prefix     string               // of every Redis key
 	Derivation Derivation           // zero: each key is asked for by itself
 	Observer   Observer             // told of look-ups and fills; nil: none
 	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody

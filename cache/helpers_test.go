@@ -86,7 +86,7 @@ type setup struct {
 // node is a cache in front of the legacy.
 func (g *legacy) node(t testing.TB, rdb *redisclient.Client, change ...func(*setup)) *Lists {
 	t.Helper()
-	s := setup{testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Redis: rdb}}
+	s := setup{testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Redis: rdb, Prefix: "iq"}}
 	for _, c := range change {
 		c(&s)
 	}

@@ -60,9 +60,9 @@ type checked struct {
 	Differences []config.Change `json:"differences,omitzero"`
 }
 
-// check reads the file and builds what serve would build. Only --live and
-// --against ask another program, and only when all else is good; one is tried whatever the
-// others find. What is wrong is the command's error, in whichever form it is shown.
+// check reads the file and builds what serve would build. Once that is good it does all that the
+// flags ask for, whatever each of them finds; only --live and --against ask another program.
+// What is wrong is the command's error, with --json too.
 func check(ctx context.Context, c *cli.Command) error {
 	if err := checkUse(c); err != nil {
 		return err
@@ -75,11 +75,11 @@ func check(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := loadChecked(file, c.String("tests") != "")
+	cfg, err := loadChecked(file, c.String("tests") != "")
 	none := config.Problems{} // a list in JSON, not null
-	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, loaded.Warnings...)}
+	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, cfg.Warnings()...)}
 	if err == nil {
-		found.Warnings = append(found.Warnings, checkAccounts(ctx, loaded.Config, file, c.Bool("live"))...)
+		found.Warnings = append(found.Warnings, checkAccounts(ctx, cfg, file, c.Bool("live"))...)
 	}
 	if err != nil {
 		problems, ok := errors.AsType[config.Problems](err)
@@ -92,28 +92,28 @@ func check(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("print") {
-		found.Printed = loaded.Config.Redacted()
+		found.Printed = cfg.Redacted()
 	}
 	if c.Bool("failures") {
-		found.Failures = failuresOf(loaded.Config)
+		found.Failures = failuresOf(cfg)
 	}
 	var errs []error
 	if name := c.String("tests"); name != "" {
-		found.Tests, err = runTests(ctx, loaded.Config.Upstream, name)
+		found.Tests, err = runTests(ctx, cfg.Upstream, name)
 		errs = append(errs, err)
 	}
 	if c.Bool("live") {
-		found.Live, err = checkLive(ctx, c, loaded.Config)
+		found.Live, err = checkLive(ctx, c, cfg)
 		errs = append(errs, err)
-		if warning := checkEviction(ctx, loaded.Config); warning != "" {
+		if warning := checkEviction(ctx, cfg); warning != "" {
 			found.Warnings = append(found.Warnings, config.Problem{File: file, Key: "auth.redis", Message: warning})
 		}
 	}
 	if c.String("against") != "" {
-		found.Differences, err = checkAgainst(ctx, c, loaded.Config)
+		found.Differences, err = checkAgainst(ctx, c, cfg)
 		errs = append(errs, err)
 	}
-	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, loaded.Config, c.String("against")) }))
+	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, cfg, c.String("against")) }))
 	return errors.Join(errs...)
 }
 
@@ -180,15 +180,12 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 
 // loadChecked reads the file, and tries all that serve would build. Where the tests
 // of a mapping run there need not be keys.
-func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
-	if onlyMapping {
-		return config.Load(file, mappingOnly())
+func loadChecked(file string, onlyMapping bool) (config.Config, error) {
+	cfg, err := config.Load(file, config.Options{KeysMayMiss: onlyMapping})
+	if err == nil && !onlyMapping {
+		err = app.Check(cfg)
 	}
-	loaded, err := config.Load(file, config.Options{})
-	if err == nil {
-		err = app.Check(loaded.Config)
-	}
-	return loaded, err
+	return cfg, err
 }
 
 // checkUse refuses flags that cannot be meant, before anything is done: a flag that is
@@ -251,9 +248,8 @@ func checkEviction(ctx context.Context, cfg config.Config) (warning string) {
 	return keysredis.EvictionWarning(ctx, client)
 }
 
-// checkLive probes one list of each kind, for the accounts of the flags. A list that
-// would be refused does not keep it from the other one; an error that is the probe's own
-// does.
+// checkLive probes one list of each kind, for the accounts of the flags. It goes on after a list
+// that would be refused, and stops at an error of the probe itself.
 func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*probe.Probe, err error) {
 	kinds := cfg.Upstream.Kinds()
 	for _, kind := range []string{"buyer", "seller"} {
@@ -276,8 +272,8 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*p
 	return all, errors.Join(errs...)
 }
 
-// checkAgainst gives the keys whose values differ from what runs; never nil without an
-// error of asking. Values that are hidden on either side cannot be compared.
+// checkAgainst gives the keys whose values differ from what runs: an empty list, not nil, where
+// none does. Values that are hidden on either side cannot be compared.
 func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) ([]config.Change, error) {
 	address := c.String("against")
 	token, err := readToken(c)

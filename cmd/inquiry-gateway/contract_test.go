@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/auth"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/testkit/contract"
 	"inquiry-gateway/upstream/legacy"
@@ -97,9 +96,7 @@ func documented(t *testing.T, checker *contract.Checker, r *http.Request, a answ
 func TestEveryRefusal(t *testing.T) {
 	t.Parallel()
 	checker, err := contract.New(v1.OpenAPIYAML())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// What goes wrong for one row is forgotten before the next: nothing is cached,
 	// and no breaker opens.
 	shared := start(t, setup{
@@ -171,28 +168,5 @@ func checkRefusal(t *testing.T, p *program, row refusal, a answer) {
 	}
 	if key := p.keys[row.key]; key != "" && strings.Contains(string(a.body)+p.logs.String(), key) {
 		t.Error("the key is in the reply or in the log")
-	}
-}
-
-// A failing request is refused by the first check it fails, whatever else is
-// wrong with it.
-func TestOrderOfChecks(t *testing.T) {
-	t.Parallel()
-	p := start(t, setup{onlyWhenTold: true})
-	unpaid := auth.Account{ID: "unpaid", APIAccess: auth.AccessNone}
-	p.writeKeys(caller{kind: "seller", account: unpaid, record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
-		caller{kind: "buyer", account: unpaid, record: auth.KeyRecord{ID: "no-scope-unpaid"}})
-	p.reload()
-	for _, step := range []struct{ key, code string }{
-		{"", "missing_api_key"},
-		{"expired", "invalid_api_key"},
-		{"wrong-kind-no-scope-unpaid", "wrong_key_kind"},
-		{"no-scope-unpaid", "insufficient_scope"},
-		{"unpaid", "api_access_required"},
-		{"buyer", "invalid_parameter"},
-	} {
-		if a := p.get(buyerList+"?page=%zz", step.key); !strings.Contains(string(a.body), `"code":"`+step.code+`"`) {
-			t.Errorf("key %q: got %s, want %s", step.key, a.body, step.code)
-		}
 	}
 }

@@ -76,9 +76,9 @@ func (nodes pair) purgesReach(scope ...string) {
 	nodes[1].eventually("the other node has dropped its list", func() bool { return !nodes[1].get(buyerList, "buyer").isHit() })
 }
 
-// load asks the node for ever new lists, and for one that is cached. stop fails where there was
+// keepAsking asks the node for ever new lists, and for one that is cached. stop fails where there was
 // an answer that was not a 200 with the right list.
-func (p *program) load() (stop func()) {
+func (p *program) keepAsking() (stop func()) {
 	end := p.background(4, func(w, i int) error {
 		target, key := buyerList, "buyer"
 		if i%2 == 0 {
@@ -102,9 +102,7 @@ func (p *program) load() (stop func()) {
 func restricted(t *testing.T, servers ...*redistest.Server) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, found := strings.Cut(string(doc), "redis-cli ACL SETUSER")
 	line, _, ended := strings.Cut(rest, "\n```")
 	if !found || !ended {

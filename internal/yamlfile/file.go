@@ -12,11 +12,12 @@ import (
 	"path/filepath"
 	"reflect"
 	"unicode/utf8"
+
+	"inquiry-gateway/internal/setting"
 )
 
 // File is one file on its way into Go values. Everything it finds wrong goes into its
-// report; callers go on after a problem, so that the writer of the file hears of all of
-// them at once.
+// report, and callers go on, so that all problems are told at once.
 type File struct {
 	*report
 	Path string      // absolute
@@ -82,53 +83,31 @@ func (doc *File) Wrong(key, format string, args ...any) {
 	doc.problems = append(doc.problems, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
-// Warn notes what may be meant and is doubtful.
+// Warn reports what is doubtful.
 func (doc *File) Warn(key, format string, args ...any) {
 	at, _ := doc.Root.locate(key)
 	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
-// Invalid reports the errors that a section's own Validate gave. Each names
-// its key, relative to the section, by a method Field.
+// Invalid reports the mistakes that a section's own Validate has found, as [setting.Problems]
+// joins them.
 func (doc *File) Invalid(section string, err error) {
-	for _, one := range flatten(err) {
+	var mistakes []error
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		mistakes = joined.Unwrap()
+	} else if err != nil {
+		mistakes = []error{err}
+	}
+	for _, mistake := range mistakes {
 		key := section
-		if named, ok := errors.AsType[interface {
-			error
-			Field() string
-		}](one); ok {
-			key = joinField(section, named.Field())
+		if at, ok := errors.AsType[*setting.Error](mistake); ok {
+			key = Join(section, at.Field())
 		}
-		doc.Wrong(key, "%v", one)
+		doc.Wrong(key, "%v", mistake)
 	}
 }
 
-// joinField puts a field of an error under its section; either may be empty, and a field
-// may begin with an index.
-func joinField(section, field string) string {
-	if field == "" || section == "" || field[0] == '[' {
-		return section + field
-	}
-	return section + "." + field
-}
-
-// flatten takes joined errors apart.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, one := range joined.Unwrap() {
-		all = append(all, flatten(one)...)
-	}
-	return all
-}
-
-// Has tells whether the file itself says something at key, a default aside.
+// Has tells whether the file itself has the key.
 func (doc *File) Has(key string) bool {
 	_, found := doc.Root.locate(key)
 	return found != nil

@@ -6,20 +6,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/testkit"
 )
 
 // Each mistake is told at its place, in words that need no knowledge of YAML's grammar or of
 // Go, and all mistakes of a file at once.
 func TestMistakesAreTold(t *testing.T) {
-	told(t, "testdata/mistakes.txt", func(t *testing.T, text string, want []string) {
+	testkit.Mistakes(t, "testdata/mistakes.txt", func(_ *testing.T, text string) []string {
 		_, err := decodeSection(text)
 		got := lines(err)
 		for i := range got {
 			got[i] = strings.TrimSpace(strings.TrimPrefix(got[i], "gateway.yaml:"))
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		return got
 	})
 }
 
@@ -55,12 +56,6 @@ func TestAProblemStaysOnOneLine(t *testing.T) {
 	}
 }
 
-// sectionError is an error as the packages' Validate gives it.
-type sectionError struct{ field, msg string }
-
-func (e *sectionError) Error() string { return e.msg }
-func (e *sectionError) Field() string { return e.field }
-
 func TestErrorsOfSectionsGetTheirPlace(t *testing.T) {
 	doc := Parse("f", `
 up:
@@ -71,15 +66,21 @@ up:
   headers: {X.Y: 1, X.Y.Z: 2}
   empty: {}
 `, nil)
-	bad := func(key string) error { return &sectionError{key, "bad"} }
-	doc.Invalid("up", errors.Join(bad("base"), fmt.Errorf("wrapped: %w", bad("keys[1].sha")),
-		errors.Join(bad("keys[0]"), bad("keys[7].sha")), bad("headers.X.Y"), bad("headers.X.Y.Z"),
-		bad("empty.title"), bad("nowhere.at.all"), bad(""), errors.New("no field")))
+	bad := func(keys ...string) error {
+		var p setting.Problems
+		for _, key := range keys {
+			p.Add(key, "bad")
+		}
+		return p.Err()
+	}
+	doc.Invalid("up", bad("base", "keys[1].sha", "keys[0]", "keys[7].sha", "headers.X.Y", "headers.X.Y.Z", "empty.title", "nowhere.at.all", ""))
+	doc.Invalid("up", errors.New("no field"))
 	doc.Invalid("absent", bad("a.b"))
+	doc.Invalid("", bad("up.base"))
 	doc.Invalid("fine", nil)
 	want := []string{
 		"f:1:1: absent.a.b: bad", "f:2:1: up.nowhere.at.all: bad", "f:2:1: up: bad", "f:2:1: up: no field",
-		"f:3:9: up.base: bad", "f:4:3: up.keys[7].sha: bad", "f:5:7: up.keys[0]: bad", "f:6:12: up.keys[1].sha: wrapped: bad",
+		"f:3:9: up.base: bad", "f:3:9: up.base: bad", "f:4:3: up.keys[7].sha: bad", "f:5:7: up.keys[0]: bad", "f:6:12: up.keys[1].sha: bad",
 		"f:7:18: up.headers.X.Y: bad", "f:7:28: up.headers.X.Y.Z: bad", "f:8:3: up.empty.title: bad",
 	}
 	if got := lines(doc.Err()); !slices.Equal(got, want) {

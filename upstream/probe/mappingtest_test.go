@@ -17,11 +17,11 @@ const examples = "../../examples"
 // upstreamOf is the upstream section of an example.
 func upstreamOf(t *testing.T, name string) upstream.Config {
 	t.Helper()
-	loaded, err := config.Load(filepath.Join(examples, name), config.Options{})
+	cfg, err := config.Load(filepath.Join(examples, name), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return loaded.Config.Upstream
+	return cfg.Upstream
 }
 
 // runFile runs the tests in a file.

@@ -4,8 +4,12 @@ import (
 	"errors"
 	"math"
 	"math/bits"
+	"reflect"
 	"strconv"
 	"strings"
+	"time"
+
+	"inquiry-gateway/internal/setting"
 )
 
 var (
@@ -51,12 +55,26 @@ func parseBytes(text string) (int64, error) {
 	return int64(size), nil
 }
 
-// FormatBytes writes a size with the largest binary unit that leaves no rest.
-func FormatBytes(size int64) string {
+// formatBytes writes a size with the largest binary unit that leaves no rest.
+func formatBytes(size int64) any {
 	for _, u := range units[:3] {
 		if rest := uint64(size) % u.size; size > 0 && rest == 0 {
 			return strconv.FormatUint(uint64(size)/u.size, 10) + u.name
 		}
 	}
-	return strconv.FormatInt(size, 10)
+	return size
+}
+
+// Format gives a single value as the file would hold it. Others are given as they are.
+func Format(v reflect.Value) any {
+	switch x := v.Interface().(type) {
+	case int64:
+		return formatBytes(x)
+	case time.Duration: // 10m where Go writes 10m0s
+		text := strings.Replace(x.String(), "m0s", "m", 1)
+		return strings.Replace(text, "h0m", "h", 1)
+	case setting.File:
+		return x.Path()
+	}
+	return v.Interface()
 }

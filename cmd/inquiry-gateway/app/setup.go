@@ -2,7 +2,6 @@ package app
 
 import (
 	"crypto/tls"
-	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,15 +16,15 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// refusalRecords is how many records of refused requests, or failed connections, one client
-// address or account gets for each reason within 10 s; one more counts the others. Nobody
-// who is refused must fill the log.
+// refusalRecords is how many records of refused requests or failed connections one client
+// address or account gets for each reason within 10 s, so that it cannot fill the log; one
+// more counts the others.
 const refusalRecords = 10
 
-// live is all that is built from one configuration; a reload replaces it as a whole, by
-// another one that goes on with the parts which do not change. It is not changed once it
+// setup is all that is built from one configuration. A reload replaces it as a whole, by
+// another one that shares the parts which do not change. It is not changed once it
 // is made. The zero value is what runs before the first.
-type live struct {
+type setup struct {
 	cfg         config.Config
 	keys        *keyring
 	client      *upstream.Client
@@ -35,8 +34,8 @@ type live struct {
 	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
-// keyring is a source of keys with what judges them. All that it remembers and
-// counts lasts until a reload changes the source.
+// keyring is the authenticator over one source of keys. What it remembers and counts lasts
+// until a reload changes the source.
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
@@ -45,20 +44,20 @@ type keyring struct {
 	close    func()          // ends what the store runs; nil: nothing
 }
 
-// running is what is live. What must not change in the middle of its use is taken from one
+// running is the setup in force. What must not change in the middle of its use is taken from one
 // call.
-func (a *App) running() *live {
-	if l := a.current.Load(); l != nil {
-		return l
+func (a *App) running() *setup {
+	if s := a.current.Load(); s != nil {
+		return s
 	}
-	return &live{}
+	return &setup{}
 }
 
-// build makes what cfg describes and what runs does not have already. All that can fail
-// fails here; then nothing new is left running.
-func (a *App) build(cfg config.Config) (next *live, err error) {
+// build makes the setup of a configuration, with the parts of the running one that do not change.
+// All that can fail fails here; then nothing new is left running.
+func (a *App) build(cfg config.Config) (next *setup, err error) {
 	old := a.running()
-	next = &live{cfg: cfg}
+	next = &setup{cfg: cfg}
 	defer func() {
 		if err != nil {
 			next.close(old)
@@ -85,12 +84,9 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 			return next, err
 		}
 	}
-	proxies, err1 := cfg.Gateway.Proxies()
-	certificate, err2 := cfg.Certificate()
-	if err = errors.Join(err1, err2); err != nil {
+	if next.certificate, err = cfg.Certificate(); err != nil {
 		return next, err
 	}
-	next.certificate = certificate
 	next.public = gateway.New(gateway.Options{
 		Auth:                    next.keys,
 		Kinds:                   gateway.Kinds(next.client),
@@ -101,7 +97,7 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 		HitLane:                 cfg.Gateway.HitLane == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
-		TrustedProxies:          proxies,
+		TrustedProxies:          cfg.Gateway.Proxies(),
 		RequestLog:              a.opts.Requests,
 		SampleHits:              cfg.Log.SampleHits,
 		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
@@ -113,9 +109,9 @@ func (a *App) build(cfg config.Config) (next *live, err error) {
 	return next, nil
 }
 
-// apply makes next live. Cache, limiter, lab and ceiling keep what they know and change
+// apply puts next in force. Cache, limiter, lab and ceiling keep what they know and change
 // their policies. Nothing here can fail.
-func (a *App) apply(next *live) {
+func (a *App) apply(next *setup) {
 	cfg := next.cfg
 	a.lab.SetConfig(labGroups(cfg), cfg.Cache)
 	a.rate.SetConfig(cfg.RateLimit)
@@ -131,10 +127,10 @@ func (a *App) apply(next *live) {
 	a.current.Store(next)
 }
 
-// newKeyring opens the store of keys. What is known of keys and counted lasts while their source
-// does: a reload while that is away, or a keys file has a mistake, must not take good keys away.
-// With another source the series begin anew, so they have a registry of their own.
-func (a *App) newKeyring(cfg config.Config, old *live) (*keyring, error) {
+// newKeyring opens the store of keys. What is known of keys is kept where their source stays the
+// same: a reload while that is away, or while a keys file has a mistake, must not take good keys
+// away. The series have a registry of their own, as they begin anew with another source.
+func (a *App) newKeyring(cfg config.Config, old *setup) (*keyring, error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
@@ -167,16 +163,16 @@ func (a *App) newKeyring(cfg config.Config, old *live) (*keyring, error) {
 	return keys, nil
 }
 
-// close ends what the parts run by themselves and next does not go on with.
-// Requests that still use them finish with what they have.
-func (l *live) close(next *live) {
-	if l.keys != nil && l.keys != next.keys && l.keys.close != nil {
-		l.keys.close()
+// close stops the goroutines of parts that next does not share. Requests that still use the
+// parts finish with what they have.
+func (s *setup) close(next *setup) {
+	if s.keys != nil && s.keys != next.keys && s.keys.close != nil {
+		s.keys.close()
 	}
-	if l.client != nil && !l.client.GoesOnIn(next.client) {
-		l.client.Close()
+	if s.client != nil && !s.client.GoesOnIn(next.client) {
+		s.client.Close()
 	}
-	if l.public != nil && l.public != next.public {
-		l.public.Close()
+	if s.public != nil && s.public != next.public {
+		s.public.Close()
 	}
 }
