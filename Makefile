@@ -29,7 +29,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test race simulate nightly simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
+.PHONY: help tags build demo quick test race simulate nightly real simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,10 +58,15 @@ race: ## run all tests under the race detector, as .ci/run does: three times as 
 simulate: ## simulate a fleet with faults in virtual time: new seeds FOR=10m, SEED=n again, or SEEDS=1000 from SEED on, each RUNS=5 times
 	go test ./internal/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args -from $(or $(SEED),0) -seeds $(or $(SEEDS),$(if $(SEED),1,0)) -runs $(or $(RUNS),1) -for $(or $(FOR),30s)
 
-nightly: ## new seeds of the simulation for half an hour, each five times, the fuzz targets for a minute each, conformance with h2spec
+nightly: ## new seeds of the simulation for half an hour, each five times, the fuzz targets for a minute each, conformance with h2spec, real systems
 	$(MAKE) simulate FOR=30m RUNS=5
 	$(MAKE) fuzz FUZZTIME=1m
 	$(MAKE) conformance
+	$(MAKE) real
+
+real: ## install real ticket systems, fill them, and compare what callers get with what was put in: half an hour (ONLY=redmine)
+	@.ci/packages
+	go test -tags real,$(TAGS) ./internal/real -run '(?i)^Test$(ONLY)' -count=1 -v -timeout 60m
 
 simulate-mutants: ## plant known bugs and have each found: a quarter of an hour (BUG=regexp)
 	go test ./internal/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'
@@ -93,6 +98,7 @@ fmt: ## fail where gofmt would change a file
 
 vet: ## run go vet
 	go vet $(PKG)
+	go vet -tags real,$(TAGS) ./internal/real
 
 staticcheck: ## run staticcheck
 	go run $(STATICCHECK) $(PKG)

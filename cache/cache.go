@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -101,6 +102,18 @@ func InBackground(ctx context.Context) context.Context {
 // backgroundKey is where a context says that nobody waits.
 type backgroundKey struct{}
 
+// Changes is another text after each purge or hint of the list that a fill is for, as far as this
+// node knew of them when the fill began. It is empty outside of a fill.
+func Changes(ctx context.Context) string {
+	if t, ok := ctx.Value(changesKey{}).(tag); ok {
+		return fmt.Sprintf("%d.%d", t.kind, t.account)
+	}
+	return ""
+}
+
+// changesKey is where the context of a fill has its tag.
+type changesKey struct{}
+
 // FillError is what the error of a fill may say about itself, for the back-off.
 type FillError interface {
 	error
@@ -151,7 +164,7 @@ type Options struct {
 	// are served at once then. nil: never. It must be quick.
 	Failing    func(kind, account string) bool
 	Redis      *redisclient.Client  // nil: in-process tier only; closed by its owner
-	Prefix     string               // of every Redis key; empty: "iq"
+	Prefix     string               // of every Redis key
 	Derivation Derivation           // zero: each key is asked for by itself
 	Observer   Observer             // told of look-ups and fills; nil: none
 	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody

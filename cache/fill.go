@@ -59,6 +59,7 @@ func (l *Lists) fetch(ctx context.Context, f *flight, t tag) (e *Entry, stored b
 	if l.unwanted(f) {
 		ctx = InBackground(ctx)
 	}
+	ctx = context.WithValue(ctx, changesKey{}, t)
 	c, err := l.opts.Fill(ctx, f.key)
 	if err != nil {
 		span.Fail(reasonOf(err))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -221,8 +222,16 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 }
 
 func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
-	f := newFleet(t, 1)
-	f.warm(t, aKey, otherKey)
+	var log testkit.Log
+	f := newFleet(t, 1, func(s *setup) { s.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	purged := Key{Kind: KindBuyer, Account: "initech"}
+	f.warm(t, aKey, otherKey, purged)
+	purge(t, f.nodes[0], Scope{Account: "initech"})
+	want(t, mustGet(t, f.nodes[0], purged), Miss, "#4")
+	settled(f.nodes...)
+	if n := refused(t, f.nodes[0])["purged"+TierRedis]; n != 1 || log.Take() != "" {
+		t.Errorf("%v lists of before a purge are refused, and the log tells of it", n)
+	}
 	key := f.namesOf(aKey).Entry
 	good := f.rdb.Get(t.Context(), key).Val()
 	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour)}, []byte("x"), 1).encode()
@@ -247,6 +256,9 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 		settled(l)
 		if r.Outcome != Miss || r.Entry.Account != "acme" || l.RedisState() != "ok" {
 			t.Errorf("%q: %s of %s, Redis is %s", value[:5], r.Outcome, r.Entry.Account, l.RedisState())
+		}
+		if reason != "" && !strings.Contains(log.Take(), "reason="+reason) {
+			t.Errorf("%q: the log does not tell of it", value[:5])
 		}
 		for name, n := range refused(t, l) {
 			if grown := n - before[name]; grown != 0 && name != reason+TierRedis || name == reason+TierRedis && grown != 1 {

@@ -367,7 +367,9 @@ func (l *Lists) accept(f *flight, raw []byte, sent redisMoment) *Entry {
 	if !f.reported {
 		f.reported = true
 		l.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
-		l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
+		if !errors.Is(err, errPurged) { // else a purge of a kind is a warning for each account
+			l.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
+		}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(redistest.Silence{})
+	_ = flag.Set("test.parallel", "4") // what runs beside others waits for Redis most of the time
 	goleak.VerifyTestMain(m)
 }
 
@@ -84,7 +86,7 @@ type setup struct {
 // node is a cache in front of the legacy.
 func (g *legacy) node(t testing.TB, rdb *redisclient.Client, change ...func(*setup)) *Lists {
 	t.Helper()
-	s := setup{testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Redis: rdb}}
+	s := setup{testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Redis: rdb, Prefix: "iq"}}
 	for _, c := range change {
 		c(&s)
 	}
@@ -198,10 +200,16 @@ func newFleet(t testing.TB, size int, change ...func(*setup)) *fleet {
 // add starts a further node.
 func (f *fleet) add(t testing.TB, addr string, timeout time.Duration, change ...func(*setup)) *Lists {
 	t.Helper()
+	return f.join(t, []string{addr}, nil, timeout, change...)
+}
+
+// join starts a further node that dials Redis in its own way, or in the usual one.
+func (f *fleet) join(t testing.TB, addrs []string, dial redisclient.Dial, timeout time.Duration, change ...func(*setup)) *Lists {
+	t.Helper()
 	c := redisclient.DefaultConfig()
-	c.Addrs, c.Timeout = []string{addr}, timeout
+	c.Addrs, c.Timeout = addrs, timeout
 	reg := prometheus.NewRegistry()
-	rdb, err := redisclient.Open(c, redisclient.Options{Registerer: reg})
+	rdb, err := redisclient.Open(c, redisclient.Options{Registerer: reg, Dial: dial})
 	if err != nil {
 		t.Fatal(err)
 	}

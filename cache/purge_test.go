@@ -1,10 +1,10 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strconv"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -19,98 +19,108 @@ import (
 // node itself serves nothing of before from that moment on, and no node does once Redis is back
 // and a poll has passed.
 func TestAPurgeIsNeverLost(t *testing.T) {
-	type step func(f *fleet, cable *redistest.Proxy)
-	do := func(args ...string) step { return func(f *fleet, _ *redistest.Proxy) { f.srv.Do(args...) } }
-	nothing := func(*fleet, *redistest.Proxy) {}
-	knows := map[string]struct{ join, learn step }{
-		"no epoch": {func(_ *fleet, cable *redistest.Proxy) { cable.Cut() }, nothing},
-		"an older epoch": {nothing, func(f *fleet, cable *redistest.Proxy) {
-			cable.Cut()
-			f.purgeAll(t)
+	nothing := func(*purging) {}
+	cut := func(p *purging) { p.cables.each((*redistest.Proxy).Cut) }
+	mend := func(p *purging) { p.cables.each((*redistest.Proxy).Mend) }
+	do := func(args ...string) func(*purging) { return func(p *purging) { p.servers[0].Do(args...) } }
+	slow := func(d time.Duration) func(*purging) {
+		return func(p *purging) { p.cables.each(func(c *redistest.Proxy) { c.Delay(d) }) }
+	}
+	noNumber := func(p *purging) { // of notices: none can be announced
+		p.servers[0].Do("RENAME", "iq:3:purges", "kept")
+		p.servers[0].Do("LPUSH", "iq:3:purges", "no number")
+	}
+	pause := func(master int) func(*purging) { return func(p *purging) { p.servers[master].Pause() } }
+	resume := func(master int) func(*purging) { return func(p *purging) { p.servers[master].Resume() } }
+	knows := map[string]struct{ join, learn func(*purging) }{
+		"nothing": {cut, nothing},
+		"an older epoch": {nothing, func(p *purging) {
+			cut(p)
+			p.purgeAll(t)
 		}},
-		"a newer epoch": {nothing, func(f *fleet, _ *redistest.Proxy) {
-			for _, p := range onePurgeEach {
-				f.srv.Do("SET", p.epoch, "1 1 1", "PX", "60000")
+		"the newest epoch": {nothing, nothing},
+		"one that Redis has lost": {nothing, func(p *purging) {
+			for _, one := range onePurgeEach {
+				p.rdb.Set(t.Context(), p.prefix+one.epoch, "1 1 1", time.Minute)
 			}
 		}},
 	}
+	// The servers of a Cluster have the account and nothing else that a purge needs; the hint and
+	// the number of notices; and the kind.
+	const ofCluster = "p0"
 	answers := map[string]struct {
-		begin, end       step
-		cancelled        bool
-		reached, unknown bool // Redis has the purge, but the nodes are not told
+		prefix     string // of a Cluster; empty: one server
+		timeout    time.Duration
+		begin, end func(*purging)
+		left       bool   // who asked has left
+		reached    string // the purges that Redis has taken
+		untold     bool   // the nodes are not told of any
 	}{
-		"ok":          {begin: nothing, end: nothing, reached: true},
-		"cancelled":   {begin: nothing, end: nothing, reached: true, cancelled: true},
-		"unreachable": {begin: func(_ *fleet, cable *redistest.Proxy) { cable.Cut() }, end: nothing},
-		"full":        {begin: do("CONFIG", "SET", "maxmemory", "1"), end: do("CONFIG", "SET", "maxmemory", "0")},
-		"dies before it is announced": {begin: func(f *fleet, _ *redistest.Proxy) {
-			f.srv.Do("DEL", "iq:3:purges")
-			f.srv.Do("LPUSH", "iq:3:purges", "no number")
-		}, end: func(f *fleet, _ *redistest.Proxy) {
-			f.srv.Kill()
-			f.srv.Restart()
-		}, reached: true, unknown: true},
+		"well":                      {begin: nothing, end: nothing, reached: "account hint kind"},
+		"well, but who asked left":  {begin: nothing, end: nothing, left: true, reached: "account hint kind"},
+		"away":                      {begin: cut, end: mend},
+		"slow":                      {timeout: 200 * time.Millisecond, begin: slow(time.Second), end: slow(0)},
+		"full":                      {begin: do("CONFIG", "SET", "maxmemory", "1"), end: do("CONFIG", "SET", "maxmemory", "0")},
+		"takes it, tells nobody":    {begin: noNumber, end: do("RENAME", "kept", "iq:3:purges"), reached: "account hint kind", untold: true},
+		"dies before it tells":      {begin: noNumber, end: func(p *purging) { p.servers[0].Kill(); p.servers[0].Restart() }, reached: "account hint kind", untold: true},
+		"a Cluster without account": {prefix: ofCluster, timeout: 150 * time.Millisecond, begin: pause(0), end: resume(0), reached: "hint kind"},
+		"a Cluster without number":  {prefix: ofCluster, timeout: 150 * time.Millisecond, begin: pause(1), end: resume(1), reached: "account kind", untold: true},
 	}
 	for known, k := range knows {
 		for answer, a := range answers {
 			t.Run(known+"/"+answer, func(t *testing.T) {
 				t.Parallel()
-				f := newFleet(t, 1)
-				f.purgeAll(t) // so that Redis has epochs
-				cable := redistest.NewProxy(t, f.srv.Addr)
-				k.join(f, cable)
-				node := f.add(t, cable.Addr, 4*time.Second)
-				for _, p := range onePurgeEach {
-					mustGet(t, node, p.list)
+				p := newPurging(t, cmp.Or(a.prefix, "iq"))
+				p.purgeAll(t) // so that Redis has epochs
+				k.join(p)
+				node := p.node(t, p.cables.dial, cmp.Or(a.timeout, 4*time.Second))
+				for _, one := range onePurgeEach {
+					mustGet(t, node, one.list)
 				}
 				settled(node)
-				k.learn(f, cable)
-				old := map[Key]string{}
-				for _, p := range onePurgeEach {
-					old[p.list] = body(mustGet(t, f.nodes[0], p.list))
+				k.learn(p)
+				old := map[string]bool{}
+				for _, one := range onePurgeEach {
+					old[body(mustGet(t, p.nodes[0], one.list))] = true
 				}
-				settled(f.nodes...)
-				cable.Mend()
-				a.begin(f, cable)
-				ctx, cancel := context.WithCancel(t.Context())
-				if a.cancelled {
-					cancel()
+				settled(p.nodes...)
+				mend(p)
+				a.begin(p)
+				ctx, leave := context.WithCancel(t.Context())
+				if a.left {
+					leave()
 				}
-				defer cancel()
+				defer leave()
 				var asked sync.WaitGroup
-				for _, p := range onePurgeEach {
+				for _, one := range onePurgeEach {
 					asked.Go(func() {
-						reached, err := p.purge(ctx, node)
-						if reached != a.reached || (err == nil) != (a.reached && !a.unknown) {
-							t.Errorf("%s: reached Redis %t, %v", p.name, reached, err)
+						reached, err := one.purge(ctx, node)
+						if want := strings.Contains(a.reached, one.name); reached != want || (err == nil) != (want && !a.untold) {
+							t.Errorf("%s: reached Redis %t, %v", one.name, reached, err)
 						}
 						for range 2 {
-							if now := body(mustGet(t, node, p.list)); now == old[p.list] {
-								t.Errorf("%s: the node that was asked serves %q", p.name, now)
+							if now := body(mustGet(t, node, one.list)); old[now] {
+								t.Errorf("%s: the node that was asked serves %q", one.name, now)
 							}
-							node.tier.Invalidate(p.list) // asks Redis, if it can
+							node.tier.Invalidate(one.list) // asks Redis, if it can
 						}
 					})
 				}
 				asked.Wait()
-				a.end(f, cable)
-				cable.Mend()
-				f.add(t, f.srv.Addr, 4*time.Second) // one that knows nothing
-				for _, p := range onePurgeEach {
-					for i, l := range []*Lists{node, f.nodes[0]} {
-						redistest.Eventually(t, p.name+": the list of before is not served", func() bool {
-							now := body(mustGet(t, l, p.list))
-							if now == old[p.list] && i == 0 {
-								t.Fatalf("%s: the node that was asked serves %q", p.name, now)
-							}
-							return now != old[p.list]
-						})
-					}
-					settled(f.nodes...)
-					for i, l := range f.nodes {
+				a.end(p)
+				p.node(t, nil, 4*time.Second) // one that knows nothing
+				for _, one := range onePurgeEach {
+					redistest.Eventually(t, one.name+": the list of before is not served", func() bool {
+						if now := body(mustGet(t, node, one.list)); old[now] {
+							t.Fatalf("%s: the node that was asked serves %q", one.name, now)
+						}
+						return !old[body(mustGet(t, p.nodes[0], one.list))]
+					})
+					settled(p.nodes...)
+					for i, l := range p.nodes {
 						l.tier.InvalidateAll()
-						if now := body(mustGet(t, l, p.list)); now == old[p.list] {
-							t.Errorf("%s: node %d serves %q out of Redis", p.name, i, now)
+						if now := body(mustGet(t, l, one.list)); old[now] {
+							t.Errorf("%s: node %d serves %q out of Redis", one.name, i, now)
 						}
 					}
 				}
@@ -123,29 +133,71 @@ func TestAPurgeIsNeverLost(t *testing.T) {
 var onePurgeEach = []struct {
 	name  string
 	list  Key
-	epoch string // key in Redis
+	epoch string // key in Redis, after the prefix
 	purge func(context.Context, *Lists) (reached bool, err error)
 }{
-	{"account", aKey, "iq:3:{" + redistier.Hash("acme") + "}:epoch", func(ctx context.Context, l *Lists) (bool, error) {
+	{"account", aKey, ":3:{" + redistier.Hash("acme") + "}:epoch", func(ctx context.Context, l *Lists) (bool, error) {
 		epoch, err := l.Purge(ctx, Scope{Account: "acme"})
 		return epoch > 0, err
 	}},
-	{"hard hint", otherKey, "iq:3:{" + redistier.Hash("globex") + "}:epoch", func(ctx context.Context, l *Lists) (bool, error) {
+	{"hint", otherKey, ":3:{" + redistier.Hash("globex") + "}:epoch", func(ctx context.Context, l *Lists) (bool, error) {
 		n, err := l.Changed(ctx, Hint{Accounts: []string{"globex"}, Hard: true})
 		return n == 1, err
 	}},
-	{"kind", Key{Kind: KindSeller, Account: "initech"}, "iq:3:epoch:seller", func(ctx context.Context, l *Lists) (bool, error) {
+	{"kind", Key{Kind: KindSeller, Account: "initech"}, ":3:epoch:seller", func(ctx context.Context, l *Lists) (bool, error) {
 		epoch, err := l.Purge(ctx, Scope{Kind: KindSeller})
 		return epoch > 0, err
 	}},
 }
 
+// purging is a fleet, of which the second node reaches Redis by cables.
+type purging struct {
+	*fleet
+	prefix  string
+	servers []*redistest.Server // one, or the masters of a Cluster
+	addrs   []string
+	cables  cables
+}
+
+// cables have one to each server.
+type cables map[string]*redistest.Proxy
+
+func (c cables) each(do func(*redistest.Proxy)) {
+	for _, one := range c {
+		do(one)
+	}
+}
+
+func (c cables) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, network, c[addr].Addr)
+}
+
+// newPurging has one node. Any prefix but the usual one is that of a Cluster.
+func newPurging(t *testing.T, prefix string) *purging {
+	p := &purging{fleet: &fleet{legacy: newLegacy()}, prefix: prefix, cables: cables{}}
+	if prefix == "iq" {
+		p.servers = []*redistest.Server{redistest.Start(t)}
+	} else {
+		p.servers = redistest.StartCluster(t, 3).Masters
+	}
+	for _, s := range p.servers {
+		p.addrs = append(p.addrs, s.Addr)
+		p.cables[s.Addr] = redistest.NewProxy(t, s.Addr)
+	}
+	p.node(t, nil, 4*time.Second)
+	return p
+}
+
+func (p *purging) node(t *testing.T, dial redisclient.Dial, timeout time.Duration) *Lists {
+	return p.join(t, p.addrs, dial, timeout, func(s *setup) { s.Prefix = p.prefix })
+}
+
 // purgeAll purges on the first node.
-func (f *fleet) purgeAll(t *testing.T) {
+func (p *purging) purgeAll(t *testing.T) {
 	t.Helper()
-	for _, p := range onePurgeEach {
-		if reached, err := p.purge(t.Context(), f.nodes[0]); err != nil || !reached {
-			t.Fatal(fmt.Errorf("%s: %w", p.name, err))
+	for _, one := range onePurgeEach {
+		if reached, err := one.purge(t.Context(), p.nodes[0]); err != nil || !reached {
+			t.Fatal(fmt.Errorf("%s: %w", one.name, err))
 		}
 	}
 }
@@ -196,78 +248,4 @@ func TestMorePurgesThanANodeKeeps(t *testing.T) {
 		pending, untold := node.changes.unfinished()
 		return len(pending)+len(untold) == 0
 	})
-}
-
-// Of a Cluster one master is away. Accounts of the others are purged on all nodes at once, and
-// those of that one when it is back.
-func TestAPurgeWithAPartOfAClusterAway(t *testing.T) {
-	t.Parallel()
-	cluster := redistest.StartCluster(t, 3)
-	slot := func(key string) int {
-		n, err := strconv.Atoi(strings.TrimPrefix(cluster.Masters[0].Do("CLUSTER", "KEYSLOT", key), ":"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n * 3 / 16384 // the master that has it
-	}
-	prefix := ""
-	for n := 0; ; n++ { // the last master has nothing that all purges need
-		prefix = fmt.Sprint("p", n)
-		if slot(prefix+":3:purges") < 2 && slot(prefix+":3:epoch:buyer") < 2 && slot(prefix+":3:epoch:seller") < 2 {
-			break
-		}
-	}
-	g, accounts := newLegacy(), [3]string{}
-	for n := 0; slices.Contains(accounts[:], ""); n++ {
-		account := fmt.Sprint("account-", n)
-		accounts[slot("{"+redistier.Hash(account)+"}")] = account
-	}
-	var nodes []*Lists
-	for range 2 {
-		c := redisclient.DefaultConfig()
-		c.Addrs, c.Timeout = cluster.Addrs(), 200*time.Millisecond
-		rdb, err := redisclient.Open(c, redisclient.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = rdb.Close() })
-		nodes = append(nodes, g.node(t, rdb, func(s *setup) { s.Prefix = prefix }))
-	}
-	old := map[string]string{}
-	for _, l := range nodes {
-		redistest.Eventually(t, "the node listens", func() bool { return l.changes.polledOnce() && l.redis.Connected() })
-		for _, account := range accounts {
-			old[account] = body(mustGet(t, l, Key{Kind: KindBuyer, Account: account}))
-			settled(l)
-		}
-	}
-	served := func(l *Lists, account string) bool {
-		r, ok := l.Lookup(Key{Kind: KindBuyer, Account: account})
-		return ok && body(r) == old[account]
-	}
-	cluster.Masters[2].Pause()
-	n, err := nodes[0].Changed(t.Context(), Hint{Accounts: accounts[:], Hard: true})
-	if n != 2 || err == nil || !strings.Contains(err.Error(), "2 of 3 are marked") {
-		t.Errorf("%d are marked, %v", n, err)
-	}
-	for i, account := range accounts {
-		if served(nodes[0], account) {
-			t.Errorf("the node that was asked serves the list of master %d", i)
-		}
-		if i < 2 {
-			redistest.Eventually(t, "what Redis has taken is announced", func() bool { return !served(nodes[1], account) })
-		} else if !served(nodes[1], account) {
-			t.Error("nothing has told the other node, but it does not serve the list")
-		}
-	}
-	cluster.Masters[2].Resume()
-	redistest.Eventually(t, "the rest is announced", func() bool { return !served(nodes[1], accounts[2]) })
-	for i, l := range nodes {
-		for _, account := range accounts {
-			l.tier.InvalidateAll()
-			if now := body(mustGet(t, l, Key{Kind: KindBuyer, Account: account})); now == old[account] {
-				t.Errorf("node %d serves %q", i, now)
-			}
-		}
-	}
 }

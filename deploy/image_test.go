@@ -52,7 +52,20 @@ func TestImage(t *testing.T) {
 	t.Run("licences", func(t *testing.T) { licences(t, binary) })
 	t.Run("compose commands", func(t *testing.T) { composeCommands(t, binary) })
 	t.Run("compose configuration", func(t *testing.T) { run(t, "", nil, binary, "check", "-c", "compose/gateway.yaml") })
-	t.Run("unit commands", func(t *testing.T) { unitCommands(t, binary) })
+	t.Run("unit command", func(t *testing.T) { unitCommand(t, binary) })
+}
+
+// The image that the documents say to build is the one that the chart of a checkout runs.
+func TestTheDocumentedImageIsTheCharts(t *testing.T) {
+	values, chart := read(t, "helm/inquiry-gateway/values.yaml"), read(t, "helm/inquiry-gateway/Chart.yaml")
+	repository := regexp.MustCompile(`\n  repository: (\S+)\n`).FindStringSubmatch(values)[1]
+	tag := regexp.MustCompile(`\nappVersion: (\S+)\n`).FindStringSubmatch(chart)[1]
+	build := "docker build -f deploy/Dockerfile -t " + repository + ":" + tag + " ."
+	for _, file := range []string{"../README.md", "../docs/guide.md", "Dockerfile"} {
+		if !strings.Contains(read(t, file), build) {
+			t.Errorf("%s does not say %s", file, build)
+		}
+	}
 }
 
 // buildImage runs the Dockerfile's build instruction in a copy of the build

@@ -26,7 +26,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 	tracer := telemetry.NewTracer(traces, scope)
 	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
 		list, err := fetch(ctx, upstream.Request{
-			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, RequestID: requestIDOf(ctx), Background: cache.Background(ctx),
+			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, RequestID: requestIDOf(ctx), Background: cache.Background(ctx), Changes: cache.Changes(ctx),
 		})
 		if err != nil {
 			describeFailure(ctx, err)
@@ -44,7 +44,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 func describeFailure(ctx context.Context, err error) {
 	var e *upstream.Error
 	if s := telemetry.CurrentSpan(ctx); s.Recording() && errors.As(err, &e) {
-		s.Set(attribute.String("upstream.failure", e.Kind.String()), attribute.String("upstream.reason", e.Reason))
+		s.Set(attribute.String("upstream.failure", string(e.Failure())), attribute.String("upstream.reason", e.Reason))
 	}
 }
 

@@ -65,14 +65,14 @@ func busyReply(t testing.TB, n int) []byte {
 	var reply struct {
 		Result struct {
 			Code  string            `json:"code"`
-			Total int               `json:"total"`
+			Total float64           `json:"total"`
 			Items []json.RawMessage `json:"items"`
 		} `json:"result"`
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), &reply); err != nil || len(reply.Result.Items) < n {
 		t.Fatal(len(reply.Result.Items), err)
 	}
-	reply.Result.Items, reply.Result.Total = reply.Result.Items[:n], n
+	reply.Result.Items, reply.Result.Total = reply.Result.Items[:n], float64(n)
 	body, err := json.Marshal(reply)
 	if err != nil {
 		t.Fatal(err)

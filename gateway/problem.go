@@ -10,6 +10,7 @@ import (
 	"inquiry-gateway/auth"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
+	"inquiry-gateway/upstream/mapping"
 )
 
 var (
@@ -24,6 +25,10 @@ const authRetryAfter = 2 * time.Second
 // upstreamRetryAfter is what a caller is asked to wait after a failure of the legacy: it is
 // asked again for this list sooner than that, by whoever comes then.
 const upstreamRetryAfter = 5 * time.Second
+
+// signInRetryAfter is what a caller is asked to wait where the legacy does not let the gateway
+// in: a sign-in is tried again after a minute at the latest.
+const signInRetryAfter = time.Minute
 
 // problem is an error as the caller sees it, with the header that goes with it.
 type problem struct {
@@ -80,19 +85,33 @@ func problemOf(err error) problem {
 	return problem{Problem: v1.InternalError}
 }
 
-// upstreamProblem translates the failures of the legacy. One that has no code of its
-// own is a bug of the gateway.
+// upstreamProblem says whose failure it is that there is no list, as far as a caller is told.
+// Retry-After stands where waiting may help.
 func upstreamProblem(e *upstream.Error) problem {
-	switch e.Kind {
-	case upstream.KindTimeout:
-		return problem{Problem: v1.UpstreamTimeout, header: retryAfter(upstreamRetryAfter)}
-	case upstream.KindNotAsked, upstream.KindThrottled, upstream.KindOverloaded:
-		return problem{Problem: v1.UpstreamUnavailable, header: retryAfter(e.Wait)}
-	case upstream.KindInvalid:
-		return problem{Problem: v1.UpstreamInvalidResponse, header: retryAfter(upstreamRetryAfter)}
-	case upstream.KindFailed, upstream.KindRejected, upstream.KindUnready:
-		return problem{Problem: v1.UpstreamError, header: retryAfter(upstreamRetryAfter)}
-	case upstream.KindBug, upstream.KindCanceled:
+	switch e.Failure() {
+	case upstream.FailureAccount:
+		return problem{Problem: v1.AccountUnsupported}
+	case upstream.FailureSignIn:
+		return problem{Problem: v1.UpstreamSignInFailed, header: retryAfter(signInRetryAfter)}
+	case upstream.FailureMapping:
+		p := problem{Problem: v1.UpstreamInvalidResponse}
+		if e.Reason == mapping.ReasonChanged {
+			p.header = retryAfter(upstreamRetryAfter)
+		}
+		return p
+	case upstream.FailureSystem, upstream.FailureRefused:
+		switch e.Result() {
+		case upstream.ResultTimeout:
+			return problem{Problem: v1.UpstreamTimeout, header: retryAfter(upstreamRetryAfter)}
+		case upstream.ResultUnavailable:
+			return problem{Problem: v1.UpstreamUnavailable, header: retryAfter(e.Wait)}
+		case upstream.ResultInvalid:
+			return problem{Problem: v1.UpstreamInvalidResponse, header: retryAfter(upstreamRetryAfter)}
+		case upstream.ResultFailed:
+			return problem{Problem: v1.UpstreamError, header: retryAfter(upstreamRetryAfter)}
+		case upstream.ResultOK, upstream.ResultCanceled:
+		}
+	case upstream.FailureCanceled, upstream.FailureBug:
 	}
 	return problem{Problem: v1.InternalError}
 }

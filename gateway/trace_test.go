@@ -108,7 +108,7 @@ func TestForeignTraces(t *testing.T) {
 func TestRecordAndSpanNameEachOther(t *testing.T) {
 	s, spans := newTraced(t, sdktrace.AlwaysSample(), func(o *Options) {
 		o.Lists = scripted{Lists: o.Lists, get: func(context.Context, cache.Key) (cache.Result, error) {
-			return cache.Result{}, &upstream.Error{Kind: upstream.KindFailed, Reason: "status_5xx", Err: fmt.Errorf("secret")}
+			return cache.Result{}, &upstream.Error{Reason: "status_5xx", Err: fmt.Errorf("secret")}
 		}}
 	})
 	s.ask("GET", buyersList)

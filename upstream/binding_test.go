@@ -49,7 +49,7 @@ func (b binding) section() string {
 	}
 	return `
 base_url: http://legacy
-buyer: {` + list + `, filtering: ` + map[bool]string{true: "upstream", false: "gateway"}[b.other == "status" || b.other == "inquiry_type"] + `, items: rows, owner: owner,
+buyer: {` + list + `, items: rows, owner: owner,
   fields: {title: t, content: {const: c}, status: s, inquiry_type: {path: k, default: null}, created_at: at,
     responses: {items: rows` + fetch + `, fields: {content: t, responder_type: {const: null}, created_at: at}}}}
 `

@@ -34,8 +34,8 @@ var waysToFail = []struct {
 	{"truncated", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, true},
 	{"json", serveJSON("<html>"), false},
 	{"owner", serveJSON(`{"rows":[{"of":"stranger","t":"a",` + good + `}]}`), false},
-	{"status_4xx", status(401), false}, // a sign-in is refused by this, or has ended
-	{"status_4xx", status(403), false},
+	{"denied", status(401), false}, // a sign-in is refused by this, or has ended
+	{"denied", status(403), false},
 }
 
 // seen collects what the accounts of a test are told.

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -11,6 +13,7 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -111,7 +114,6 @@ type BreakerConfig struct {
 // defaultEndpoint is a list of which nothing is written.
 func defaultEndpoint() mapping.EndpointConfig {
 	return mapping.EndpointConfig{
-		Filtering:       mapping.FilterUpstream,
 		RepliesConfig:   mapping.RepliesConfig{Paging: mapping.PagingConfig{Style: mapping.PageNone}},
 		OnInvalidRecord: "fail",
 		OnForeignRecord: "fail",
@@ -217,4 +219,206 @@ func reserved(name string) bool {
 		return true
 	}
 	return false
+}
+
+// AuthConfig says how the gateway identifies itself to the legacy system.
+// Secrets are in files of one line each.
+type AuthConfig struct {
+	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, oauth2_client_credentials and session get one first. none is the default.
+	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"`
+
+	setting.User `yaml:",inline" with:"type=basic,session"`
+	// TokenFile holds the bearer token, or the value of the header.
+	TokenFile setting.File `yaml:"token_file" with:"type=bearer!,header!"`
+	// Name is that of the header with the credential; of a session that of the header or cookie that the token is sent in, default the one that it came in.
+	Name string `yaml:"name" with:"type=header!,session"`
+
+	// TokenURL is the token endpoint of the authorization server (RFC 6749, 4.4).
+	TokenURL       string `yaml:"token_url" with:"type=oauth2_client_credentials!"`
+	setting.Client `yaml:",inline" with:"type=oauth2_client_credentials!"`
+	// Params are further parameters of the token request, such as scope or audience.
+	Params map[string]string `yaml:"params" with:"type=oauth2_client_credentials"`
+
+	// Login opens a session: one sign-in for all callers, and again when the legacy
+	// says that the session has ended.
+	Login LoginConfig `yaml:"login" with:"type=session!"`
+	// Token is the GJSON path of the token in the reply to the login.
+	Token string `yaml:"token" form:"gjson" with:"type=session"`
+	// TokenHeader is the response header that has the token; instead of token.
+	TokenHeader string `yaml:"token_header" with:"type=session"`
+	// TokenCookie is the cookie that has the token; instead of token. No other cookie is kept.
+	TokenCookie string `yaml:"token_cookie" with:"type=session"`
+	// SendAs says how the token is sent: bearer, header or cookie. Default: as it came, bearer for token.
+	SendAs string `yaml:"send_as" enum:",bearer,header,cookie" with:"type=session"`
+	// RenewOn are statuses that say that the session has ended; default 401. For a 200 see renew_if.
+	RenewOn []int `yaml:"renew_on" min:"300" max:"499" with:"type=session"`
+	// RenewIf is for a legacy that says with status 200 that the session has ended: a
+	// reply that meets one of these conditions.
+	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
+	// TTL is how long a session is used before the next sign-in. 0s: until the legacy says that it has ended.
+	TTL time.Duration `yaml:"ttl" with:"type=session"`
+}
+
+// Values of auth.type.
+const (
+	authNone    = "none"
+	authBasic   = "basic"
+	authBearer  = "bearer"
+	authHeader  = "header"
+	authOAuth2  = "oauth2_client_credentials"
+	authSession = "session"
+)
+
+// LoginConfig is the request that opens a session: a POST.
+type LoginConfig struct {
+	// BaseURL is the server that the login is sent to; default upstream.base_url.
+	BaseURL string `yaml:"base_url" form:"url"`
+	// Basic sends username and password as HTTP Basic credentials. Else {username} and {password} in the body's texts stand for them.
+	Basic                 bool `yaml:"basic"`
+	mapping.RequestConfig `yaml:",inline"`
+}
+
+// The placeholders of a login.
+const (
+	loginUser     = "username"
+	loginPassword = "password"
+)
+
+// The values of send_as.
+const (
+	sendBearer = "bearer"
+	sendHeader = "header"
+	sendCookie = "cookie"
+)
+
+// spec is the login as a request with two placeholders.
+func (l LoginConfig) spec() address.Spec {
+	sending := l.Sending
+	sending.Method = http.MethodPost
+	return address.Spec{Path: l.Path, Query: l.Query, InQuery: []string{loginUser, loginPassword}, Sending: sending}
+}
+
+// secret is the one secret that the type has, with its key; without a key it has none.
+func (a AuthConfig) secret() (key string, file setting.File) {
+	switch a.Type {
+	case authBasic, authSession:
+		return "password_file", a.PasswordFile
+	case authBearer, authHeader:
+		return "token_file", a.TokenFile
+	case authOAuth2:
+		return "client_secret_file", a.ClientSecretFile
+	}
+	return "", setting.File{}
+}
+
+// oneLine is what a file of one line holds.
+func oneLine(f setting.File) string { return strings.TrimSpace(f.Text()) }
+
+// user is the user's name, which stands in the configuration or in a file.
+func (a AuthConfig) user() string { return cmp.Or(a.Username, oneLine(a.UsernameFile)) }
+
+// String names what the legacy may refuse, for an error: type, user and file.
+func (a AuthConfig) String() string {
+	text := "auth.type " + cmp.Or(a.Type, authNone)
+	if user := cmp.Or(a.user(), a.ClientID); user != "" {
+		text += fmt.Sprintf(", user %q", user)
+	}
+	if key, file := a.secret(); file.Set() {
+		text += ", auth." + key + " " + file.Path()
+	}
+	return text
+}
+
+// sendAs is how the token is sent, and under which name.
+func (a AuthConfig) sendAs() (as, name string) {
+	as = a.SendAs
+	switch {
+	case as != "":
+	case a.TokenCookie != "":
+		as = sendCookie
+	case a.TokenHeader != "":
+		as = sendHeader
+	default:
+		as = sendBearer
+	}
+	if as == sendCookie {
+		return as, cmp.Or(a.Name, a.TokenCookie)
+	}
+	return as, cmp.Or(a.Name, a.TokenHeader)
+}
+
+// headerName is the header that the credential is sent in, where the configuration names it.
+func (a AuthConfig) headerName() string {
+	if a.Type == authSession {
+		if as, name := a.sendAs(); as == sendHeader {
+			return name
+		}
+		return ""
+	}
+	return a.Name
+}
+
+// check reports what contradicts in the credentials. Keys that a type needs and lacks, or
+// that it would ignore, are told by their tags.
+func (a AuthConfig) check(base string, p *setting.Problems) {
+	key, secret := a.secret()
+	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
+	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
+	p.AddIf(strings.ContainsAny(oneLine(secret), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
+	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header or cookie")
+	switch a.Type {
+	case authBasic:
+		p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
+	case authOAuth2:
+		u, err := url.Parse(a.TokenURL)
+		absolute := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+		p.AddIf(a.TokenURL != "" && !absolute, "auth.token_url", "must be an absolute http or https URL")
+	case authSession:
+		a.checkSession(base, p)
+	}
+}
+
+func (a AuthConfig) checkSession(base string, p *setting.Problems) {
+	if !setting.Says(a.Login) {
+		return // which is said already
+	}
+	if a.Login.BaseURL != "" {
+		base = a.Login.BaseURL
+	}
+	for name, value := range a.Login.Query {
+		p.AddIf(strings.Contains(value, "{"), "auth.login.query."+name, "an address is logged on its way: put {username} and {password} into the body")
+	}
+	p.AddIf(a.Login.Method == http.MethodGet, "auth.login.method", "has no meaning for a login, which is a POST; remove it")
+	plan := a.Login.spec().Compile(base, "auth.login", p)
+	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
+	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
+	p.AddIf(!a.PasswordFile.Set(), "auth.password_file", "missing: type session needs it")
+	p.AddIf(a.Username == "" && !a.UsernameFile.Set() && (a.Login.Basic || plan.Has(loginUser)), "auth.username", "missing: the login sends it; set it or username_file")
+	places := 0
+	for _, set := range []bool{a.Token != "", a.TokenHeader != "", a.TokenCookie != ""} {
+		if set {
+			places++
+		}
+	}
+	p.AddIf(places != 1, "auth.token", "say where the reply to the login has the token: token (a GJSON path), token_header or token_cookie; one of them")
+	if a.Token != "" {
+		if err := jsonwalk.CheckPath(a.Token); err != nil {
+			p.Add("auth.token", "%v", err)
+		}
+	}
+	as, name := a.sendAs()
+	p.AddIf(as != sendBearer && name == "", "auth.name", "missing: the name of the %s that the token is sent in", as)
+	p.AddIf(as == sendBearer && a.Name != "", "auth.name", "has no meaning unless send_as is header or cookie; remove it")
+	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
+	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
+}
+
+// checkFiles reports what the files of the secrets lack, which may change with each reload.
+func (a AuthConfig) checkFiles() error {
+	var p setting.Problems
+	key, secret := a.secret()
+	p.AddIf(key != "" && oneLine(secret) == "" && (secret.Set() || a.Type != authBasic), "auth."+key,
+		"the file of the secret is empty; with type basic leave the key out for an empty password")
+	p.AddIf(a.UsernameFile.Set() && a.user() == "", "auth.username_file", "the file is empty")
+	return p.Err()
 }

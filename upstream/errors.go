@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,35 +17,43 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// Error is the only error that Fetch returns.
-type Error struct {
-	Kind Kind
-	// Reason is one of a small fixed set of words, fit for a metric label: breaker_open,
-	// bulkhead_full, account_bulkhead_full, held_back, ceiling, throttled, connect, tls,
-	// truncated, read, timeout, canceled, status_2xx to status_5xx, media_type, encoding,
-	// charset, json, xml, fault, expect, items, record, owner, too_large, too_many,
-	// account, auth, paging, changed, internal.
-	Reason string
-	Wait   time.Duration // after which the list may be asked for again; 0: nobody knows
-	Err    error         // for logs: without content, ids and query values
+// Failure says whose failure it is that there is no list. It is the same word in metrics,
+// log, spans, explain and console.
+type Failure string
+
+// The failures.
+const (
+	FailureSystem   Failure = "system"   // the legacy system fails
+	FailureSignIn   Failure = "sign_in"  // it does not let us in, or there is no sign-in
+	FailureMapping  Failure = "mapping"  // its reply does not fit the mapping, or it does not take our request
+	FailureAccount  Failure = "account"  // the account cannot be named in a request: for good
+	FailureRefused  Failure = "refused"  // we do not ask now: breaker, bulkhead, ceiling, or it told us to wait
+	FailureCanceled Failure = "canceled" // nobody wants the list any more
+	FailureBug      Failure = "bug"      // of the gateway
+)
+
+// sentences begin the texts of errors.
+var sentences = map[Failure]string{
+	FailureSystem:   "the legacy system fails",
+	FailureSignIn:   "the legacy system does not let us in",
+	FailureMapping:  "the mapping does not fit",
+	FailureAccount:  "this account cannot be asked for",
+	FailureRefused:  "requests are held back",
+	FailureCanceled: "nobody waits any more",
+	FailureBug:      "a bug of the gateway",
 }
 
-// Kind alone says what a failure means: for the breaker and the back-off, whether the
-// legacy system is at fault; for the gateway, what the caller is answered.
-type Kind int
+// Result is how a fetch counts in requests_total, and what its caller is told by.
+type Result string
 
-// The kinds of failures.
+// The results.
 const (
-	KindBug        Kind = iota // of the gateway, and whatever it does not know
-	KindNotAsked               // held back here: by breaker, bulkhead or ceiling, or because the legacy told us to wait
-	KindUnready                // cannot be asked for: there is no sign-in, or the account cannot be sent
-	KindCanceled               // nobody wants the list any more
-	KindThrottled              // a 429
-	KindRejected               // another status that is no failure, such as a 404, or a SOAP fault
-	KindInvalid                // a 200 that the mapping cannot accept, or too much of it
-	KindTimeout                // slower than the deadline
-	KindOverloaded             // a 503 with Retry-After
-	KindFailed                 // refused, cut off, or another 5xx
+	ResultOK          Result = "ok"
+	ResultTimeout     Result = "timeout"
+	ResultUnavailable Result = "unavailable" // now; it may be later
+	ResultFailed      Result = "upstream"
+	ResultInvalid     Result = "invalid" // the reply cannot be accepted
+	ResultCanceled    Result = "canceled"
 )
 
 // verdict is what a call says of the legacy system.
@@ -54,48 +63,43 @@ type verdict int
 const (
 	unknown verdict = iota
 	well
-	atFault
+	atFault // evidence for the breaker
 )
 
-// about gives the verdict of a kind, and its word in metrics and logs. A 429 is the word
-// of a system that is well. So is bad content: one account's bad record must not shut
-// out all the others.
-func (k Kind) about() (v verdict, word string) {
-	switch k {
-	case KindNotAsked:
-		return unknown, "unavailable"
-	case KindCanceled:
-		return unknown, "canceled"
-	case KindThrottled:
-		return well, "unavailable"
-	case KindRejected:
-		return well, "upstream"
-	case KindInvalid:
-		return well, "invalid"
-	case KindTimeout:
-		return atFault, "timeout"
-	case KindOverloaded:
-		return atFault, "unavailable"
-	case KindFailed:
-		return atFault, "upstream"
-	case KindBug, KindUnready:
-	}
-	return unknown, "upstream"
+// meaning is what a reason stands for.
+type meaning struct {
+	failure Failure
+	result  Result
+	says    verdict
 }
 
-// String is one of timeout, unavailable, upstream, invalid and canceled.
-func (k Kind) String() string {
-	_, word := k.about()
-	return word
-}
+// reasons has each reason once. It is the only judge of failures. A reply with status 200 is
+// no evidence: one account's bad record must not shut out all the others, and the cache rests
+// for that list alone.
+var reasons = meaningsOf(map[meaning]string{
+	{FailureSystem, ResultFailed, atFault}:       "connect tls truncated read status_5xx",
+	{FailureSystem, ResultTimeout, atFault}:      "timeout",
+	{FailureSystem, ResultUnavailable, atFault}:  "overloaded",                                  // a 503 that tells us to wait
+	{FailureSystem, ResultFailed, well}:          "fault",                                       // of SOAP, which says itself that the call failed
+	{FailureSystem, ResultInvalid, well}:         "media_type encoding charset json xml expect", // what no mapping could read, or says itself that it failed
+	{FailureSignIn, ResultFailed, well}:          "denied",                                      // a 401 or 403, a page that asks for a password, a session that has ended
+	{FailureSignIn, ResultFailed, unknown}:       "auth",                                        // there is no sign-in, so that the list was not asked for
+	{FailureMapping, ResultInvalid, well}:        "status_2xx status_3xx status_4xx items record owner paging changed too_many too_large",
+	{FailureAccount, ResultFailed, unknown}:      "account",
+	{FailureRefused, ResultUnavailable, unknown}: "breaker_open bulkhead_full account_bulkhead_full held_back ceiling",
+	{FailureRefused, ResultUnavailable, well}:    "throttled", // a 429
+	{FailureCanceled, ResultCanceled, unknown}:   "canceled",
+	{FailureBug, ResultFailed, unknown}:          "internal",
+})
 
-// verdictOf is what the error of a call, or nil, says of the legacy system.
-func verdictOf(err error) verdict {
-	if err == nil {
-		return well
+func meaningsOf(words map[meaning]string) map[string]meaning {
+	all := map[string]meaning{}
+	for m, list := range words {
+		for reason := range strings.FieldsSeq(list) {
+			all[reason] = m
+		}
 	}
-	v, _ := asError(err).Kind.about()
-	return v
+	return all
 }
 
 // Reasons that more than one place needs.
@@ -105,17 +109,45 @@ const (
 	reasonAccountFull = "account_bulkhead_full"
 	reasonHeld        = "held_back" // the legacy has told us to wait
 	reasonCeiling     = "ceiling"   // the fleet has made all the requests that it may
-	reasonThrottled   = "throttled" // this is the reply that tells it
+	reasonThrottled   = "throttled" // a reply that tells us to wait
+	reasonOverloaded  = "overloaded"
 	reasonConnect     = "connect"
-	reasonFault       = "fault" // of SOAP, which says itself that the call failed
+	reason5xx         = "status_5xx"
+	reasonTimeout     = "timeout"
+	reasonCanceled    = "canceled"
+	reasonDenied      = "denied"
+	reasonNoSignIn    = "auth"
+	reasonBug         = "internal"
 )
+
+// Error is the only error that Fetch returns.
+type Error struct {
+	Reason string        // a word of a small fixed set, see [reasons], fit for a metric label
+	Wait   time.Duration // after which the list may be asked for again; 0: nobody knows
+	Err    error         // for logs: without content, ids and query values
+}
+
+// Failure says whose failure it is.
+func (e *Error) Failure() Failure { return e.meaning().failure }
+
+// Result says what the caller is told by.
+func (e *Error) Result() Result { return e.meaning().result }
+
+// meaning is that of the reason. One that is not known is a bug.
+func (e *Error) meaning() meaning {
+	if m, known := reasons[e.Reason]; known {
+		return m
+	}
+	return reasons[reasonBug]
+}
 
 // Error implements error. The text is for logs, never for callers.
 func (e *Error) Error() string {
-	if e.Err == nil {
-		return fmt.Sprintf("legacy system: %s (%s)", e.Kind, e.Reason)
+	text := sentences[e.Failure()] + " (" + e.Reason + ")"
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
 	}
-	return fmt.Sprintf("legacy system: %s (%s): %v", e.Kind, e.Reason, e.Err)
+	return text
 }
 
 // Unwrap gives the cause, for instance context.DeadlineExceeded.
@@ -123,25 +155,31 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Refused tells that the gateway did not ask, or that nobody wants the list any more:
 // that says nothing about the list.
-func (e *Error) Refused() bool { return e.Kind == KindNotAsked || e.Kind == KindCanceled }
+func (e *Error) Refused() bool {
+	m := e.meaning()
+	return m.says == unknown && (m.failure == FailureRefused || m.failure == FailureCanceled)
+}
 
-// failure makes an error with a text.
-func failure(kind Kind, reason, format string, args ...any) *Error {
-	return &Error{Kind: kind, Reason: reason, Err: fmt.Errorf(format, args...)}
+// verdictOf is what the error of a call, or nil, says of the legacy system.
+func verdictOf(err error) verdict {
+	if err == nil {
+		return well
+	}
+	return asError(err).meaning().says
+}
+
+// failure makes an error with a text, which must hold nothing of the content.
+func failure(reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
 // notAsked makes the error of a list that is not asked for now.
 func notAsked(reason string, wait time.Duration, format string, args ...any) *Error {
-	return &Error{Kind: KindNotAsked, Reason: reason, Wait: wholeSeconds(wait), Err: fmt.Errorf(format, args...)}
-}
-
-// invalidReply makes the error for a reply that came but cannot be accepted.
-func invalidReply(reason, format string, args ...any) *Error {
-	return failure(KindInvalid, reason, format, args...)
+	return &Error{Reason: reason, Wait: wholeSeconds(wait), Err: fmt.Errorf(format, args...)}
 }
 
 // bug is the error of a request during which a goroutine panicked.
-func bug(thrown any) *Error { return failure(KindBug, "internal", "panic: %v", thrown) }
+func bug(thrown any) *Error { return failure(reasonBug, "panic: %v", thrown) }
 
 // asError makes sure that nothing but *Error leaves this package.
 func asError(err error) *Error {
@@ -152,17 +190,15 @@ func asError(err error) *Error {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &refused):
-		return &Error{Kind: KindInvalid, Reason: refused.Reason, Err: refused}
-	case errors.As(err, &undecoded) && undecoded.Reason == reasonFault:
-		return &Error{Kind: KindRejected, Reason: reasonFault, Err: err}
+		return &Error{Reason: refused.Reason, Err: refused}
 	case errors.As(err, &undecoded):
-		return &Error{Kind: KindInvalid, Reason: undecoded.Reason, Err: err}
+		return &Error{Reason: undecoded.Reason, Err: err}
 	case errors.Is(err, context.Canceled):
-		return &Error{Kind: KindCanceled, Reason: "canceled", Err: err}
+		return &Error{Reason: reasonCanceled, Err: err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Error{Kind: KindTimeout, Reason: "timeout", Err: err}
+		return &Error{Reason: reasonTimeout, Err: err}
 	}
-	return &Error{Kind: KindBug, Reason: "internal", Err: err}
+	return &Error{Reason: reasonBug, Err: err}
 }
 
 // classify names what went wrong with a request made with ctx. A context that
@@ -179,21 +215,21 @@ func classify(ctx context.Context, err error) *Error {
 	// First, because net/http gives the cause of the cancellation as the error
 	// of the request, and that is the failure of another page.
 	case errors.Is(ctx.Err(), context.Canceled):
-		return &Error{Kind: KindCanceled, Reason: "canceled", Err: context.Canceled}
+		return &Error{Reason: reasonCanceled, Err: context.Canceled}
 	case errors.As(err, &e):
 		return e
 	case ctx.Err() != nil:
-		return &Error{Kind: KindTimeout, Reason: "timeout", Err: ctx.Err()}
+		return &Error{Reason: reasonTimeout, Err: ctx.Err()}
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return &Error{Kind: KindTimeout, Reason: "timeout", Err: cause}
+		return &Error{Reason: reasonTimeout, Err: cause}
 	case errors.As(err, &cert) || errors.As(err, &alert) || errors.Is(err, http.ErrSchemeMismatch):
-		return &Error{Kind: KindFailed, Reason: "tls", Err: cause}
+		return &Error{Reason: "tls", Err: cause}
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return &Error{Kind: KindFailed, Reason: reasonConnect, Err: cause}
+		return &Error{Reason: reasonConnect, Err: cause}
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE):
-		return &Error{Kind: KindFailed, Reason: "truncated", Err: cause}
+		return &Error{Reason: "truncated", Err: cause}
 	}
-	return &Error{Kind: KindFailed, Reason: "read", Err: cause}
+	return &Error{Reason: "read", Err: cause}
 }
 
 // withoutAddress takes the address out of a client's error: it holds the account and

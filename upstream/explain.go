@@ -1,9 +1,10 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"math"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -34,142 +35,201 @@ type Further struct {
 	address.Request
 }
 
-// Depth is how much of a list is explained.
-type Depth int
+// Explain reads a whole list for a person who writes a mapping. Filters are sent but not
+// applied. The breaker does not come into it. So many records are shown field by field. beyond:
+// it asks for what a fetch does not, to see whether a list ends where it seems to. The error is
+// for a kind or account that makes no request; everything that is wrong with the replies is in
+// the result.
+func (c *Client) Explain(ctx context.Context, want Request, show int, beyond bool) (*Explained, error) {
+	e, err := c.newExplanation(want, show)
+	if err != nil {
+		return nil, err
+	}
+	err = e.readAll(ctx)
+	if e.finish(err); err == nil && beyond {
+		e.askBeyond(ctx)
+	}
+	return &e.Explained, nil
+}
 
-// The depths.
-const (
-	FirstReply  Depth = iota // this alone: it is a saved one
-	FirstOfEach              // the first page, and the details and responses of some records
-	Whole                    // all that a fetch reads
-)
+// ExplainReply is Explain of a saved reply, the first of a list. Nothing is asked for: where
+// details come by further requests none of them is there.
+func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained, error) {
+	e, err := c.newExplanation(want, show)
+	if err != nil {
+		return nil, err
+	}
+	e.finish(e.readSaved(saved))
+	return &e.Explained, nil
+}
 
-// Explain reads a list for a person who writes a mapping. Filters are sent but not
-// applied. The breaker does not come into it, and the first request is made once.
-// So many records are shown field by field. The error is for a kind or account that makes
-// no request; everything that is wrong with the replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int, depth Depth) (e *Explained, err error) {
+// explanation is an Explained that is being made.
+type explanation struct {
+	fetch *fetch
+	pages *pages
+	into  *mapping.Explainer
+	Explained
+}
+
+func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	s, ok := c.sources[want.Kind]
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
-	ask, impossible := s.plan.Ask(want)
-	f, x := s.newFetch(want), s.plan.Explainer(want, show)
-	x.Allow, f.keepResponses = f.allow, math.MaxInt
-	pages := f.newPager(s.plan, ask, x)
-	first, err := ask.Page(pages.values(0, 0))
-	if err != nil {
-		return nil, err
-	}
-	if err = s.bulkhead.enter(f.place(), s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
-		return nil, err
-	}
-	defer s.bulkhead.leave(f.place())
-	e = &Explained{First: first, Unasked: impossible}
-	defer f.opts.Panics.Catch(func(p any) { e.Problem = bug(p) })
-	if err = f.explain(ctx, pages, x, e, depth); err != nil {
-		e.Problem = asError(err)
-	}
-	x.Finish()
-	e.Explanation = x.Explanation
-	if e.Refused = e.Problem; x.Refusal != nil { // which comes first
-		e.Refused = asError(x.Refusal)
-	}
-	if err == nil {
-		e.Served = x.List
-	}
-	return e, nil
+	ask, impossible := s.plan.Ask(want.mapped())
+	f, x := s.newFetch(want), s.plan.Explainer(want.mapped(), show)
+	x.Allow = f.allow
+	p := f.newPages(&s.plan.Replies, ask, x)
+	first, err := page(ask, p.paging.values(0, 0))
+	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 
-// explain makes the requests of a fetch, or the first of each sort.
-func (f *fetch) explain(ctx context.Context, pages *pager, x *mapping.Explainer, e *Explained, depth Depth) error {
-	start := time.Now()
-	r, err := f.once()(ctx, &call{fetch: f, asked: e.First, format: &pages.plan.Format})
-	e.Took = time.Since(start)
+// readAll makes the requests of a fetch.
+func (e *explanation) readAll(ctx context.Context) (err error) {
+	s := e.fetch.src
+	defer s.opts.Panics.Catch(func(p any) { err = bug(p) })
+	if err = s.bulkhead.enter(e.fetch.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
+		return err
+	}
+	defer s.bulkhead.leave(e.fetch.permits.who)
+	begin := s.opts.Now()
+	err = e.pages.read(ctx)
+	if e.Took = e.pages.answered.Sub(begin); e.pages.answered.IsZero() { // none came
+		e.Took = s.opts.Now().Sub(begin)
+	}
 	if err != nil {
 		return err
 	}
-	if !r.empty() {
-		e.NextPage, e.Reply = pages.following(r, pages.ask, e.First), r.body
-	}
-	if depth == Whole || pages.Style == mapping.PageNone {
-		err = pages.readFrom(ctx, e.First, r)
-	} else if !r.empty() {
-		err = pages.firstOnly(r)
-	}
-	if err != nil {
-		return err
-	}
-	if depth == FirstReply {
-		if len(x.DetailBatches(explainedDetails)) > 0 {
-			return x.AddDetails(nil)
+	for second, batches := e.into.Next(); second != nil; second, batches = e.into.Next() {
+		replies, err := e.further(ctx, second, batches)
+		if err == nil {
+			err = e.into.Attach(replies)
 		}
-		return nil
+		if err != nil {
+			e.into.Failed = asError(err)
+			return err
+		}
 	}
-	return f.explainFurther(ctx, x, e, depth == Whole)
+	return nil
 }
 
-// firstOnly maps the first page of a list. One without records may tell that there are some.
-func (l *pager) firstOnly(r reply) error {
-	n, err := l.Take(r.body)
-	if err != nil || n > 0 || !l.tellsLength() {
+// further makes the requests for the batches, and notes the first of them if it can be made.
+func (e *explanation) further(ctx context.Context, s *mapping.Second, batches []mapping.Batch) ([]*mapping.Attachment, error) {
+	ask, _ := s.Request(e.fetch.want.Account, batches[0])
+	if first, err := ask.Page(paging{s.Paging}.values(0, 0)); err == nil {
+		e.Further = append(e.Further, Further{s.Name, len(batches), first})
+	}
+	return e.fetch.batches(ctx, s, batches)
+}
+
+// readSaved reads a saved reply. Its media type is lost, and is the configuration's.
+func (e *explanation) readSaved(saved []byte) error {
+	p, media := e.pages, "application/json"
+	p.paging.TotalHeader = "" // headers are not saved
+	if p.replies.Format.XML {
+		media = "application/xml"
+	}
+	body, err := readBody(&http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {media}}, Body: io.NopCloser(bytes.NewReader(saved)), ContentLength: int64(len(saved)),
+	}, &p.replies.Format, e.fetch.allowed, time.Time{})
+	if err != nil {
 		return err
 	}
-	length, err := l.told(r)
-	if err == nil && length > 0 {
-		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", length)
+	p.first = reply{status: http.StatusOK, body: body}
+	n, err := p.add(context.Background(), &p.first, "")
+	switch {
+	case err != nil:
+	case p.paging.Style == mapping.PageNone:
+		err = p.checkEnd()
+	case n == 0 && p.length > 0:
+		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", p.length)
 	}
 	return err
 }
 
-// The records that details and responses are asked for where not all are.
-const (
-	explainedDetails   = 10
-	explainedResponses = 1
-)
-
-// explainFurther asks for details and responses, if the list needs any.
-func (f *fetch) explainFurther(ctx context.Context, x *mapping.Explainer, e *Explained, whole bool) error {
-	details, responses := explainedDetails, explainedResponses
-	if whole {
-		details, responses = math.MaxInt, math.MaxInt
-	}
-	if batches := x.DetailBatches(details); len(batches) > 0 {
-		e.further("details", f, f.plan.Details, batches)
-		replies, err := f.batches(ctx, f.plan.Details, batches)
-		if err == nil {
-			err = x.AddDetails(replies)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	batches := x.Batches(responses)
-	if len(batches) == 0 {
-		return nil
-	}
-	e.further("responses", f, f.plan.Second, batches)
-	replies, err := f.batches(ctx, f.plan.Second, batches)
-	if err != nil {
-		err = asError(err)
-	}
-	return x.AddResponses(replies, err)
+// doubt adds a reason to look again.
+func (e *explanation) doubt(path, format string, args ...any) {
+	e.Doubts = append(e.Doubts, mapping.Doubt{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// further notes the first request for the batches, if it can be made.
-func (e *Explained) further(what string, f *fetch, s *mapping.Second, batches [][]string) {
-	ask, _, err := s.Request(f.want.Account, batches[0])
-	if err != nil {
-		return
+// askBeyond asks for the page after the last one where a number tells the length, which may be
+// that of something else; and for the lists of the words of each filter, which together have no
+// more records than the one without: some systems have a filter where none is set.
+func (e *explanation) askBeyond(ctx context.Context) {
+	s, p, want := e.fetch.src, e.pages, e.fetch.want
+	if p.paging.numbers() && p.paging.tellsLength() && p.end.Pages > 0 {
+		if asked, err := page(p.ask, p.paging.values(p.end.Pages, p.end.Records)); err == nil {
+			if more, items := e.count(ctx, asked); more > 0 && !p.items[items] { // else it is the last page again
+				e.doubt("paging", "the page after the last one has %s: does the length count something else?", records(more))
+			}
+		}
 	}
-	if first, err := ask.Page(paging{s.Paging}.values(0, 0)); err == nil {
-		e.Further = append(e.Further, Further{what, len(batches), first})
+	words := s.plan.Words()
+	for _, name := range []string{"status", "inquiry_type"} {
+		all := 0
+		for _, word := range words[name] {
+			filtered := mapping.Want{Account: want.Account, Status: word}
+			if name != "status" {
+				filtered.Status, filtered.InquiryType = "", word
+			}
+			ask, _ := s.plan.Ask(filtered)
+			e.fetch.allowed = newAllowance(s.cfg.MaxResponseBytes)
+			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Want{Account: want.Account}))
+			if err := list.read(ctx); err != nil {
+				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
+				return
+			}
+			all += list.end.Records
+		}
+		if all > p.end.Records && want.Status == "" && want.InquiryType == "" {
+			e.doubt(name, "without a filter there are %s, with each %s together %s: what does the legacy system leave out where none is set? {%s|*} says what is sent then",
+				records(p.end.Records), name, records(all), name)
+		}
+	}
+}
+
+// count gives how many records a page has, and what holds them.
+func (e *explanation) count(ctx context.Context, asked address.Request) (n int, items string) {
+	p := e.pages
+	r, err := e.fetch.request(ctx, asked, &p.replies.Format)
+	if err != nil || r.empty() {
+		return 0, ""
+	}
+	scratch := e.fetch.src.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
+	n, _ = scratch.Take(r.body)
+	return n, scratch.ItemsText()
+}
+
+// records counts them for a person.
+func records(n int) string {
+	if n == 1 {
+		return "1 record"
+	}
+	return strconv.Itoa(n) + " records"
+}
+
+// finish says what was read, which ended with err.
+func (e *explanation) finish(err error) {
+	if err != nil {
+		e.Problem = asError(err)
+	}
+	if first := e.pages.first; !first.empty() {
+		e.NextPage, e.Reply = e.pages.paging.following(first, e.pages.ask, e.First), first.body
+	}
+	e.into.Finish()
+	e.Explanation = e.into.Explanation
+	if e.Refused = e.Problem; e.into.Refusal != nil { // which comes first
+		e.Refused = asError(e.into.Refusal)
+	}
+	if err == nil {
+		e.Served = e.into.List
 	}
 }
 
 // following says for a person where the list goes on, or why it cannot.
 func (p paging) following(r reply, ask mapping.Asking, first address.Request) (next string) {
-	err := jsonwalk.Check(r.body)
+	var err error
+	r.json, err = jsonwalk.Parse(r.body)
 	switch {
 	case err != nil:
 	case p.tellsLength() && (p.numbers() || p.Style == mapping.PageNone):
@@ -194,19 +254,12 @@ func (p paging) following(r reply, ask mapping.Asking, first address.Request) (n
 	return next
 }
 
-// ForList tells whether a request that came to [Options].Transport is for a list. A
-// sign-in is not: its reply is a secret.
-func ForList(r *http.Request) bool {
-	_, ok := r.Context().Value(callKey{}).(*call)
-	return ok
-}
-
 // Hider makes the function that hides the credentials of a configuration in a text for a
 // person: the secret of auth, and what requests send under the name of a secret.
 func (c Config) Hider() func(string) string {
 	secrets := c.Auth.Login.spec().Secrets()
-	if m, known := c.Auth.method(); known {
-		secrets = append(secrets, oneLine(m.secret))
+	if _, file := c.Auth.secret(); file.Set() {
+		secrets = append(secrets, oneLine(file))
 	}
 	for _, ec := range c.endpoints() {
 		for _, spec := range []address.Spec{

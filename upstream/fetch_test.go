@@ -47,8 +47,9 @@ func TestWrongReplies(t *testing.T) {
 	titles := make([]string, 31)
 	blanks := strings.Repeat(" ", 100_000)
 	for name, tc := range map[string]struct {
-		serve        http.HandlerFunc
-		kind, reason string
+		serve  http.HandlerFunc
+		result string
+		reason string
 	}{
 		"a login page":           {serveAs(200, "text/html", "<html>s3cr3t"), "invalid", "media_type"},
 		"XML":                    {serveAs(200, "text/xml", "<a/>"), "invalid", "media_type"},
@@ -72,11 +73,11 @@ func TestWrongReplies(t *testing.T) {
 		virtual(t, tc.serve, "{max_response_bytes: 50000, max_records: 30}", func(t *testing.T, f *fixture) {
 			list, err := f.Fetch(t.Context(), acme)
 			e := asError(err)
-			if err == nil || e.Kind.String() != tc.kind || e.Reason != tc.reason || list.Inquiries != nil {
+			if err == nil || string(e.Result()) != tc.result || e.Reason != tc.reason || list.Inquiries != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 			told := err.Error() + f.log.String()
-			if f.calls.Load() != 1 || f.metric(t, "requests_total", "buyer", tc.kind) != 1 || strings.Contains(told, "s3cr3t") {
+			if f.calls.Load() != 1 || f.metric(t, "requests_total", "buyer", tc.result) != 1 || strings.Contains(told, "s3cr3t") {
 				t.Errorf("%s: %d requests, %s", name, f.calls.Load(), told)
 			}
 		})
@@ -178,7 +179,7 @@ func TestMalformedReplies(t *testing.T) {
 	const page = "buyer: {paging: {style: page, param: p, %s: v}}"
 	reads := map[string]string{
 		"expect":      "buyer: {expect: [{path: v, equals: 0, missing: include}]}",
-		"a look-up":   "buyer: {fields: {title: {path: [], lookup: {in: table, key: v, by: s, take: t}}}}",
+		"a look-up":   "buyer: {fields: {title: {path: t, lookup: {in: table, key: v, by: s}}}}",
 		"look-ups":    "buyer: {fields: {responses: {lookup: {in: table, key: [s, v], by: [s, v]}}}}",
 		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, equals: 1}]}}`,
 		"total":       fmt.Sprintf(page, "total"),
@@ -201,10 +202,11 @@ func TestMalformedReplies(t *testing.T) {
 					if got := buyer(t, f.Client, "acme"); got != "json" {
 						t.Errorf("%s, %s: %s", read, short, got)
 					}
-					for _, depth := range []Depth{FirstReply, FirstOfEach, Whole} {
-						if p, err := f.Explain(t.Context(), acme, 3, depth); err != nil || asError(p.Problem).Reason != "json" {
-							t.Errorf("%s, %s, explained: %v %v", read, short, p.Problem, err)
-						}
+					if p, err := f.Explain(t.Context(), acme, 3, false); err != nil || asError(p.Problem).Reason != "json" {
+						t.Errorf("%s, %s, explained: %v %v", read, short, p.Problem, err)
+					}
+					if p, err := f.ExplainReply(acme, 3, []byte(body)); err != nil || asError(p.Problem).Reason != "json" {
+						t.Errorf("%s, %s, saved: %v %v", read, short, p.Problem, err)
 					}
 				})
 			}
@@ -220,7 +222,7 @@ func TestLookupsAreBounded(t *testing.T) {
 	}
 	for what, keys := range map[string]string{
 		"responses": "responses: {items: by, lookup: {in: table, key: k, by: k}}",
-		"a text":    "content: {path: [], lookup: {in: table, key: k, by: by.0.k, take: c}}",
+		"a text":    "content: {path: c, lookup: {in: table, key: k, by: by.0.k}}",
 	} {
 		for text, entry := range map[string]string{"plain": entry("x"), "escaped": entry(`\n`)} {
 			for names, reason := range map[int]string{1: "ok", 20: "ok", 7_000: "too_large"} {

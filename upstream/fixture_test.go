@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -32,7 +33,6 @@ base_url: http://legacy
 buyer:
   path: /list
   query: {customer: "{account}", state: "{status}", type: "{inquiry_type}"}
-  filtering: upstream
   items: rows
   internal_ids: [id]
   fields:
@@ -44,7 +44,6 @@ buyer:
     responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}
 seller:
   path: /vendors/{account}
-  filtering: gateway
   items: rows
   fields: {title: t, status: {const: pending}, inquiry_type: {const: other}, company_name: {const: Acme}, created_at: at}
 `
@@ -118,7 +117,8 @@ func newFixture(t testing.TB, serve http.HandlerFunc, cfg Config) *fixture {
 	t.Cleanup(func() { _ = web.Close() })
 	f.opts = Options{
 		Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		Dial: network.dial, Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans)),
+		KeepFor: map[string]time.Duration{"buyer": time.Minute},
+		Dial:    network.dial, Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans)),
 	}
 	f.Client = f.another(t, cfg, func(*Options) {})
 	return f

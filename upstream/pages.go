@@ -17,17 +17,22 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// pager reads one list, page by page or all pages at once.
-type pager struct {
-	*fetch
-	paging
-	taker
-	plan     *mapping.Plan
+// pages reads one list, page by page or all pages at once; or what belongs to some of its
+// records.
+type pages struct {
+	fetch    *fetch
+	replies  *mapping.Replies // how they are read
+	paging   paging
 	ask      mapping.Asking
+	into     taker
+	keep     bool     // the bodies
+	bodies   []string // of all replies
 	end      mapping.End
 	length   int             // of the whole list, as each page tells it
 	items    map[string]bool // of the pages before, as they came
-	answered time.Time       // when the first reply was there
+	asked    address.Request // for the first page
+	first    reply           // to it
+	answered time.Time       // when that was there
 }
 
 // taker maps the replies of a list; they come in order.
@@ -37,151 +42,188 @@ type taker interface {
 	// nothing is at their path, which items_optional allows.
 	ItemsText() string
 	// CheckEnd refuses a list that goes on after its last reply, or has a record twice.
-	CheckEnd(mapping.PagingConfig, mapping.End) error
+	CheckEnd(mapping.End) error
+	// Reply is the last reply.
+	Reply() jsonwalk.Value
 }
 
-func (f *fetch) newPager(plan *mapping.Plan, ask mapping.Asking, take taker) *pager {
-	return &pager{fetch: f, paging: paging{plan.Paging}, taker: take, plan: plan, ask: ask, items: map[string]bool{}}
+func (f *fetch) newPages(replies *mapping.Replies, ask mapping.Asking, into taker) *pages {
+	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, into: into, items: map[string]bool{}}
 }
 
-// readList reads all pages of the list. One that changed meanwhile is read once more, as far
-// as the budget of repeats and the time of the request allow it.
-func (f *fetch) readList(ctx context.Context, ask mapping.Asking) (m *mapping.Builder, pages *pager, err error) {
-	var changed error
-	for start := time.Now(); ; {
-		m = f.plan.NewBuilder(f.want)
-		m.Allow = f.allow
-		pages = f.newPager(f.plan, ask, m)
-		err = pages.read(ctx)
-		switch took := time.Since(start); {
-		case changed != nil && err != nil && ctx.Err() != nil:
-			return m, pages, changed // there was no time for the second reading
-		case err == nil, changed != nil, asError(err).Reason != mapping.ReasonChanged:
-			return m, pages, err
-		default:
-			deadline, ok := ctx.Deadline()
-			if ok && time.Until(deadline) <= took || !f.budget.withdraw(pages.end.Pages) {
-				return m, pages, err
-			}
+// attach makes the requests for what the list itself does not tell of its records, if
+// there are any: their details, then their responses. If one cannot be had the list cannot:
+// an inquiry without its responses would look unanswered.
+func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
+	for s, batches := m.Next(); s != nil; s, batches = m.Next() {
+		within, step := f.src.tracer.Start(ctx, "upstream."+s.Name)
+		replies, err := f.batches(within, s, batches)
+		if err == nil {
+			err = m.Attach(replies)
 		}
-		changed, f.allowed = err, newAllowance(f.cfg.MaxResponseBytes)
-		f.metrics.retries[mapping.ReasonChanged].Inc()
+		if err != nil && step.Recording() {
+			fail(step, err)
+		}
+		if step.End(); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// batches gets what belongs to the records of all batches at the same time.
+func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches []mapping.Batch) ([]*mapping.Attachment, error) {
+	replies := make([]*mapping.Attachment, len(batches))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(s.Concurrency)
+	for i, batch := range batches {
+		group.Go(func() (err error) {
+			defer f.src.opts.Panics.Catch(func(p any) { err = bug(p) })
+			ask, a := s.Request(f.want.Account, batch)
+			a.Allow, replies[i] = f.allow, a
+			key, may := f.keyOf(s, batch)
+			if may {
+				if bodies, ok := f.src.kept.get(key, f.src.opts.Now().Add(-f.src.keepFor)); ok {
+					f.src.metrics.kept.Inc()
+					return f.again(a, bodies)
+				}
+			}
+			p := f.newPages(&s.Replies, ask, a)
+			if p.keep = may; !may {
+				return p.read(ctx)
+			}
+			if err = p.read(ctx); err == nil {
+				f.src.kept.put(key, p.bodies, p.answered)
+			}
+			return err
+		})
+	}
+	return replies, group.Wait()
+}
+
+// again takes replies that were whole when they came.
+func (f *fetch) again(a *mapping.Attachment, bodies []string) error {
+	for _, body := range bodies {
+		if err := f.allowed.take(int64(len(body))); err != nil {
+			return err
+		}
+		if _, err := a.Take(body); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read maps all pages.
-func (l *pager) read(ctx context.Context) error {
-	r, err := l.page(0, 0)
-	if err != nil {
+func (p *pages) read(ctx context.Context) (err error) {
+	if p.asked, err = page(p.ask, p.paging.values(0, 0)); err != nil {
 		return err
 	}
-	first, err := l.get(ctx, r)
-	if err != nil {
+	if p.first, err = p.fetch.request(ctx, p.asked, &p.replies.Format); err != nil {
 		return err
 	}
-	l.answered = l.opts.Now()
-	return l.readFrom(ctx, r, first)
-}
-
-// readFrom maps the first page, which is there, and all pages after it.
-func (l *pager) readFrom(ctx context.Context, r address.Request, first reply) error {
-	n, err := l.add(ctx, &first, r.URL)
+	p.answered = p.fetch.src.opts.Now()
+	n, err := p.add(ctx, &p.first, p.asked.URL)
 	switch {
-	case err != nil || first.empty() || l.Style == mapping.PageNone:
-	case l.tellsLength() && l.numbers():
-		err = l.allAtOnce(ctx, n)
+	case err != nil || p.first.empty() || p.paging.Style == mapping.PageNone:
+	case p.paging.tellsLength() && p.paging.numbers():
+		err = p.allAtOnce(ctx, n)
 	default:
-		err = l.oneByOne(ctx, r, first, n)
+		err = p.oneByOne(ctx, n)
 	}
-	switch came := l.end.Records; {
-	case err != nil:
-		return err
-	case l.countsRecords() && came < l.length:
-		return pagingError("%d records were announced, %d came", l.length, came)
-	case l.countsRecords() && came > l.length:
-		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", l.length, came)
-	}
-	l.end.Next = linkNext(l.end.Header.Values("Link"))
-	return l.CheckEnd(l.PagingConfig, l.end)
-}
-
-// page gives the request for a page by its index and the records before it. With the
-// style cursor it is the first page, which has none.
-func (l *pager) page(index, records int) (address.Request, error) {
-	r, err := l.ask.Page(l.values(index, records))
 	if err != nil {
-		if _, refused := errors.AsType[*mapping.Error](err); refused {
-			return r, asError(err)
-		}
-		return r, &Error{Kind: KindUnready, Reason: "account", Err: err}
+		return err
 	}
-	return r, nil
+	return p.checkEnd()
 }
 
-// get asks for one page.
-func (l *pager) get(ctx context.Context, r address.Request) (reply, error) {
-	return l.do(ctx, &call{fetch: l.fetch, asked: r, format: &l.plan.Format})
+// checkEnd refuses what has been read unless it is the whole.
+func (p *pages) checkEnd() error {
+	switch came := p.end.Records; {
+	case p.paging.countsRecords() && came < p.length:
+		return pagingError("%d records were announced, %d came", p.length, came)
+	case p.paging.countsRecords() && came > p.length:
+		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.length, came)
+	}
+	p.end.Next = linkNext(p.end.Header.Values("Link"))
+	return p.into.CheckEnd(p.end)
+}
+
+// page gives the request for a page with such values.
+func page(ask mapping.Asking, values address.Values) (address.Request, error) {
+	asked, err := ask.Page(values)
+	if err == nil {
+		return asked, nil
+	}
+	if _, refused := errors.AsType[*mapping.Error](err); refused {
+		return asked, asError(err)
+	}
+	return asked, &Error{Reason: "account", Err: err}
 }
 
 // add maps a page and gives the number of its records. Its items must differ from those of
 // all pages before it. What stands around them may have a time or the id of the request.
-func (l *pager) add(ctx context.Context, p *reply, address string) (records int, err error) {
-	if p.empty() {
+func (p *pages) add(ctx context.Context, r *reply, address string) (records int, err error) {
+	if r.empty() {
 		return 0, nil
 	}
-	_, step := l.tracer.Start(ctx, "upstream.map")
+	_, step := p.fetch.src.tracer.Start(ctx, "upstream.map")
 	defer step.End()
-	records, err = l.Take(p.body)
+	records, err = p.into.Take(r.body)
+	if p.keep {
+		p.bodies = append(p.bodies, r.body)
+	}
 	endStep(step, records, err)
-	items := l.ItemsText()
-	p.none = items == ""
-	l.end.Address, l.end.Header = address, p.header
-	l.end.Records += records
-	l.end.Pages++
+	r.json = p.into.Reply()
+	items := p.into.ItemsText()
+	r.none = items == ""
+	p.end.Address, p.end.Header = address, r.header
+	p.end.Records += records
+	p.end.Pages++
 	switch {
 	case err != nil:
 		return records, err
-	case records > 0 && l.items[items]:
-		return records, pagingError("page %d is a page before it again; does the legacy system know what tells it the page?", l.end.Pages)
+	case records > 0 && p.items[items]:
+		return records, pagingError("page %d is a page before it again; does the legacy system know what tells it the page?", p.end.Pages)
 	case records > 0:
-		l.items[items] = true
+		p.items[items] = true
 	}
-	if l.tellsLength() {
-		told, err := l.told(*p)
-		if l.end.Pages == 1 {
-			l.length = told
+	if p.paging.tellsLength() {
+		told, err := p.paging.told(*r)
+		if p.end.Pages == 1 {
+			p.length = told
 		}
-		if err == nil && told != l.length {
+		if err == nil && told != p.length {
 			// Records may have moved from one page to another unseen.
-			err = invalidReply(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", l.end.Pages)
+			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", p.end.Pages)
 		}
 		return records, err
 	}
 	return records, nil
 }
 
-// oneByOne reads the pages after the first, which is p with n records, until one is the
-// last.
-func (l *pager) oneByOne(ctx context.Context, r address.Request, p reply, n int) (err error) {
-	seen := map[address.Request]bool{r: true}
+// oneByOne reads the pages after the first, which has n records, until one is the last.
+func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
+	asked, r := p.asked, p.first
+	seen := map[address.Request]bool{asked: true}
 	for page := 1; ; page++ {
-		if r, err = l.after(p, n, page, r); err != nil || r.URL == "" {
+		if asked, err = p.after(r, n, page, asked); err != nil || asked.URL == "" {
 			return err
 		}
-		if seen[r] {
+		if seen[asked] {
 			return pagingError("page %d names a page that was read already; where the last page names one, too, paging.more or paging.last tells the end", page)
 		}
-		if page >= l.MaxPages {
-			return pagingError("the list has more than %d pages", l.MaxPages)
+		if page >= p.paging.MaxPages {
+			return pagingError("the list has more than %d pages", p.paging.MaxPages)
 		}
-		seen[r] = true
-		if p, err = l.get(ctx, r); err != nil {
+		seen[asked] = true
+		if r, err = p.fetch.request(ctx, asked, &p.replies.Format); err != nil {
 			return err
 		}
-		if p.empty() {
-			return l.gone(p, page+1)
+		if r.empty() {
+			return p.gone(r, page+1)
 		}
-		if n, err = l.add(ctx, &p, r.URL); err != nil {
+		if n, err = p.add(ctx, &r, asked.URL); err != nil {
 			return err
 		}
 	}
@@ -190,24 +232,24 @@ func (l *pager) oneByOne(ctx context.Context, r address.Request, p reply, n int)
 // gone says what it means that a page after the first has a status of an empty list. It is
 // the end where nobody has named the page, or all records are there. A page that the legacy
 // itself has named may be lost.
-func (l *pager) gone(p reply, page int) error {
-	guessed := l.numbers() || l.plan.OwnCursor()
-	if guessed && !l.tellsMore() || l.countsRecords() && l.end.Records == l.length {
+func (p *pages) gone(r reply, page int) error {
+	guessed := p.paging.numbers() || p.replies.OwnCursor()
+	if guessed && !p.paging.tellsMore() || p.paging.countsRecords() && p.end.Records == p.length {
 		return nil
 	}
 	return pagingError("page %d, which the page before names, has the status %d, one of reply.empty_statuses: is it lost? Where the last page names one, too, "+
-		"let paging.more or paging.last tell the end, or paging.total that all records are there", page, p.status)
+		"let paging.more or paging.last tell the end, or paging.total that all records are there", page, r.status)
 }
 
-// after gives the request for the page after the current one, which is p with n records;
-// without a URL after the last.
-func (l *pager) after(p reply, n, page int, current address.Request) (address.Request, error) {
-	if !l.numbers() {
-		return l.next(p, l.ask, current)
+// after gives the request for the page with a number, after the current one, which is r with n
+// records; without a URL after the last.
+func (p *pages) after(r reply, n, number int, current address.Request) (address.Request, error) {
+	if !p.paging.numbers() {
+		return p.paging.next(r, p.ask, current)
 	}
-	last := n == 0 || l.EndsShort && n < l.Size
-	if l.tellsMore() {
-		more, err := l.more(p)
+	last := n == 0 || p.paging.EndsShort && n < p.paging.Size
+	if p.paging.tellsMore() {
+		more, err := p.paging.more(r)
 		if err != nil {
 			return address.Request{}, err
 		}
@@ -216,35 +258,35 @@ func (l *pager) after(p reply, n, page int, current address.Request) (address.Re
 	if last {
 		return address.Request{}, nil
 	}
-	return l.page(page, l.end.Records)
+	return page(p.ask, p.paging.values(number, p.end.Records))
 }
 
 // allAtOnce reads the rest of a list whose first page, with so many records, tells how
 // long it is: at the same time, and takes the pages in order. A page has as many records
 // as the first: a legacy may send fewer than were asked for.
-func (l *pager) allAtOnce(ctx context.Context, size int) error {
-	pages := l.length
+func (p *pages) allAtOnce(ctx context.Context, size int) error {
+	total, counts := p.length, p.paging.countsRecords() // pages
 	switch {
-	case l.countsRecords() && l.length > l.plan.MaxRecords:
-		return invalidReply("too_many", "the list has %d records, more than %d", l.length, l.plan.MaxRecords)
-	case l.countsRecords() && l.length > 0 && size == 0:
-		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", l.length)
-	case l.countsRecords() && l.length > 0:
-		pages = (l.length + size - 1) / size
-	case pages > 1 && size == 0:
-		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", pages)
+	case counts && p.length > p.replies.MaxRecords:
+		return failure("too_many", "the list has %d records, more than %d", p.length, p.replies.MaxRecords)
+	case counts && p.length > 0 && size == 0:
+		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", p.length)
+	case counts && p.length > 0:
+		total = (p.length + size - 1) / size
+	case total > 1 && size == 0:
+		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", total)
 	}
-	if pages > l.MaxPages {
-		return pagingError("the list has %d pages, more than %d", pages, l.MaxPages)
+	if total > p.paging.MaxPages {
+		return pagingError("the list has %d pages, more than %d", total, p.paging.MaxPages)
 	}
-	replies, asked := make([]reply, max(pages, 1)-1), make([]address.Request, max(pages, 1)-1)
+	replies, asked := make([]reply, max(total, 1)-1), make([]address.Request, max(total, 1)-1)
 	group, limited := errgroup.WithContext(ctx)
-	group.SetLimit(l.Concurrency)
+	group.SetLimit(p.paging.Concurrency)
 	for i := range replies {
 		group.Go(func() (err error) {
-			defer l.opts.Panics.Catch(func(p any) { err = bug(p) })
-			if asked[i], err = l.page(i+1, (i+1)*size); err == nil {
-				replies[i], err = l.get(limited, asked[i])
+			defer p.fetch.src.opts.Panics.Catch(func(thrown any) { err = bug(thrown) })
+			if asked[i], err = page(p.ask, p.paging.values(i+1, (i+1)*size)); err == nil {
+				replies[i], err = p.fetch.request(limited, asked[i], &p.replies.Format)
 			}
 			return err
 		})
@@ -252,16 +294,16 @@ func (l *pager) allAtOnce(ctx context.Context, size int) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for i, p := range replies {
-		n, err := l.add(ctx, &p, asked[i].URL)
+	for i, r := range replies {
+		n, err := p.add(ctx, &r, asked[i].URL)
 		switch {
 		case err != nil:
 			return err
-		case !p.empty() && (n > 0 || l.countsRecords() && i == len(replies)-1): // what is missing then shows in the total
+		case !r.empty() && (n > 0 || counts && i == len(replies)-1): // what is missing then shows in the total
 		case i == len(replies)-1:
 			return pagingError("page %d, the last, is empty; does the legacy system count pages from another number than paging.first?", i+2)
 		default:
-			return pagingError("page %d of %d is empty", i+2, pages)
+			return pagingError("page %d of %d is empty", i+2, total)
 		}
 	}
 	return nil
@@ -310,9 +352,9 @@ func (p paging) told(r reply) (int, error) {
 	text := r.header.Get(p.TotalHeader)
 	switch {
 	case p.Total != "":
-		text = jsonwalk.Lookup(r.body, p.Total).Plain()
+		text = r.json.At(p.Total).Plain()
 	case p.TotalHeader == "":
-		text = jsonwalk.Lookup(r.body, p.TotalPages).Plain()
+		text = r.json.At(p.TotalPages).Plain()
 	}
 	if strings.TrimSpace(text) == "" && r.none {
 		return 0, nil
@@ -330,7 +372,7 @@ func (p paging) tellsMore() bool { return p.More != "" || p.Last != "" }
 // more reads the truth value that says whether another page follows. Anything
 // else there is an error: guessed, it would cut the list short.
 func (p paging) more(r reply) (bool, error) {
-	v := jsonwalk.Lookup(r.body, p.More+p.Last)
+	v := r.json.At(p.More + p.Last)
 	is, ok := v.Truth()
 	switch {
 	case ok:
@@ -351,7 +393,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 		current.URL, err = p.nextURL(current.URL, linkNext(r.header.Values("Link")))
 		return current, err
 	case mapping.PageNext:
-		v := jsonwalk.Lookup(r.body, p.Next)
+		v := r.json.At(p.Next)
 		if v.Present() && v.Kind != jsonwalk.Text {
 			return next, pagingError("the next page's URL is not a string")
 		}
@@ -364,7 +406,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 			return next, err
 		}
 	}
-	v := jsonwalk.Lookup(r.body, p.Cursor)
+	v := r.json.At(p.Cursor)
 	switch {
 	case v.Present() && !v.Scalar() && !ask.TakesJSON():
 		return next, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
@@ -373,7 +415,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
 		return next, nil
 	}
-	if next, err = ask.Page(p.at(v.Plain(), v.Raw)); err != nil {
+	if next, err = ask.Page(p.at(v.Plain(), v.Raw())); err != nil {
 		err = pagingError("the cursor cannot be sent: %w", err)
 	}
 	return next, err
@@ -441,4 +483,4 @@ func linkNext(headers []string) string {
 }
 
 // pagingError is for a list that cannot be read whole.
-func pagingError(format string, args ...any) *Error { return invalidReply("paging", format, args...) }
+func pagingError(format string, args ...any) *Error { return failure("paging", format, args...) }

@@ -1,25 +1,20 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
-	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-resty/resty/v2"
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 
-	"inquiry-gateway/internal/quota"
-	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -46,7 +41,7 @@ func newAllowance(max int64) *allowance {
 // take counts n more bytes; negative: they are not held any more.
 func (a *allowance) take(n int64) error {
 	if a.left.Add(-n) < 0 {
-		return invalidReply("too_large", "the replies have more than %d bytes together", a.max)
+		return failure("too_large", "the replies have more than %d bytes together", a.max)
 	}
 	return nil
 }
@@ -54,14 +49,23 @@ func (a *allowance) take(n int64) error {
 // readBody gives the body of a 200 with an accepted media type as JSON, as far as
 // the allowance goes. It closes the body in every case.
 func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, now time.Time) (string, error) {
-	charset, err := checkHead(resp, format, now)
-	if err != nil {
-		discard(resp)
-		return "", err
-	}
 	defer resp.Body.Close()
+	charset, wrong := checkHead(resp, format, now)
+	if wrong != nil && resp.StatusCode != http.StatusOK {
+		discard(resp)
+		return "", wrong
+	}
+	if wrong != nil { // it may tell more
+		resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
+		allowed = newAllowance(1 << 20)
+	}
 	raw, err := readPlain(resp, allowed)
-	if err != nil {
+	switch {
+	case (wrong != nil || !format.XML) && asksForPassword(raw):
+		return "", failure(reasonDenied, "the reply is a page that asks for a password")
+	case wrong != nil:
+		return "", wrong
+	case err != nil:
 		return "", err
 	}
 	allowed.decoding.Lock()
@@ -89,13 +93,13 @@ func readPlain(resp *http.Response, allowed *allowance) (string, error) {
 		zip, err := gzip.NewReader(resp.Body)
 		switch {
 		case errors.Is(err, gzip.ErrHeader):
-			return "", invalidReply("encoding", "the reply is not gzip although it says so")
+			return "", failure("encoding", "the reply is not gzip although it says so")
 		case err != nil:
 			return "", err
 		}
 		from, size = zip, -1
 	default:
-		return "", invalidReply("encoding", "the reply is in a content coding that was not asked for")
+		return "", failure("encoding", "the reply is in a content coding that was not asked for")
 	}
 	body, err := readAll(from, size, allowed)
 	if err == nil && size < 0 {
@@ -120,7 +124,7 @@ func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (char
 	}
 	media, params, err := mime.ParseMediaType(header)
 	if header != "" && err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
-		return "", invalidReply("media_type", "the reply has no media type that can be read, but %q", header[:min(len(header), shownType)])
+		return "", failure("media_type", "the reply has no media type that can be read, but %q", header[:min(len(header), shownType)])
 	}
 	if format.Accepts(media) {
 		return params["charset"], nil
@@ -136,27 +140,40 @@ func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (char
 	case strings.HasSuffix(media, "/xml") || strings.HasSuffix(media, "+xml"):
 		more = "reply.format: xml reads it; "
 	}
-	return "", invalidReply("media_type", "%s, and %s is wanted; %sreply.media_types names others that are accepted", is, wanted, more)
+	return "", failure("media_type", "%s, and %s is wanted; %sreply.media_types names others that are accepted", is, wanted, more)
 }
+
+// loginPage is what the address of a page to sign in at has in it.
+var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|session`)
 
 // statusError is the error of a reply with another status than 200. One that tells us to
 // wait is a 429, which may not tell how long, or a 503 with Retry-After.
 func statusError(resp *http.Response, now time.Time) *Error {
 	status, wait := resp.StatusCode, min(toldToWait(resp.Header.Get("Retry-After"), now), mostHold)
-	e := failure(KindRejected, fmt.Sprintf("status_%dxx", status/100), "status %d", status)
+	e := failure(fmt.Sprintf("status_%dxx", status/100), "status %d", status)
 	switch {
 	case status == http.StatusTooManyRequests:
-		e.Kind, e.Reason, e.Wait = KindThrottled, reasonThrottled, wait
+		e.Reason, e.Wait = reasonThrottled, wait
 	case status == http.StatusServiceUnavailable && wait > 0:
-		e.Kind, e.Reason, e.Wait = KindOverloaded, reasonThrottled, wait
-	case status >= 500:
-		e.Kind = KindFailed
+		e.Reason, e.Wait = reasonOverloaded, wait
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		e.Reason = reasonDenied
+	case status/100 == 3 && loginPage.MatchString(resp.Header.Get("Location")):
+		e = failure(reasonDenied, "status %d, which leads to a page to sign in at", status)
 	}
 	switch status {
 	case http.StatusNoContent, http.StatusResetContent, http.StatusNotFound, http.StatusGone:
 		e.Err = fmt.Errorf("%w; where it says that there is nothing, name it in reply.empty_statuses", e.Err)
 	}
 	return e
+}
+
+// password is the field of a page that asks for one.
+var password = regexp.MustCompile(`(?i)<input[^>]{0,300}\btype\s*=\s*["']?password\b`)
+
+// asksForPassword tells whether a reply that is not as it should be is a page to sign in at.
+func asksForPassword(body string) bool {
+	return strings.HasPrefix(strings.TrimSpace(body[:min(len(body), drainBytes)]), "<") && password.MatchString(body[:min(len(body), drainBytes)])
 }
 
 // shownType is how much of a media type stands in an error.
@@ -192,105 +209,10 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	case err == io.EOF:
 		return jsonwalk.View(b[:n]), nil
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
-		return "", invalidReply("encoding", "the compressed reply is damaged")
+		return "", failure("encoding", "the compressed reply is damaged")
 	}
 	return "", err // of the connection
 }
 
 // unknownSize is what is expected of a reply that does not tell.
 const unknownSize = 64<<10 - 1
-
-// via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
-const via = "1.1 inquiry-gateway"
-
-// newHTTP builds the one client for the legacy system. Its connections have no bound of
-// their own: max_concurrent bounds the requests. A request
-// that waited for a connection here would look like a legacy that is slow. Every request has a
-// deadline by its context, the header's arrival included. It keeps nothing of a
-// reply but its body: no cookies, no redirects, no proxy out of the environment,
-// and no repeats, which are decided in one place (see Source.repeated).
-func newHTTP(cfg Config, opts Options) *resty.Client {
-	dial := opts.Dial
-	if dial == nil {
-		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
-	}
-	t := &http.Transport{
-		Proxy:                  eachTime,
-		DialContext:            dial,
-		TLSHandshakeTimeout:    cfg.Timeout,
-		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
-		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConns:           cfg.MaxConcurrent,
-		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
-		MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression:     true, // done here, with the limit applied to what comes out
-	}
-	if cfg.TLS != (setting.TLS{}) {
-		t.TLSClientConfig = cfg.TLS.Config("tls", &setting.Problems{}) // Validate has told them
-	}
-	client := resty.NewWithClient(&http.Client{Transport: limited{t, opts.Ceiling}, CheckRedirect: noRedirect})
-	client.SetLogger(silent{})
-	client.Header = cfg.common(opts, mapping.AcceptJSON)
-	client.SetHeader("Accept-Encoding", "gzip")
-	return client
-}
-
-// common are the headers that all requests have, sign-ins included. accept is for a
-// configuration that names no media type: some systems have one of their own.
-func (c Config) common(opts Options, accept string) http.Header {
-	h := http.Header{"Accept": {accept}, "Via": {via}, "User-Agent": {opts.UserAgent}}
-	for name, value := range c.Headers {
-		h.Set(name, value)
-	}
-	return h
-}
-
-// noRedirect makes a redirect an ordinary reply, which is then refused by its
-// status.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// silent keeps resty from writing to the standard error stream.
-type silent struct{}
-
-func (silent) Errorf(string, ...any) {}
-func (silent) Warnf(string, ...any)  {}
-func (silent) Debugf(string, ...any) {}
-
-// limited takes a token of the ceiling for each request that the chain does not: a
-// sign-in, and one that net/http sends again where the legacy has closed the connection
-// meanwhile.
-type limited struct {
-	*http.Transport
-	ceiling *quota.Ceiling
-}
-
-// againKey is where a request's context has what is called each time that it is sent.
-type againKey struct{}
-
-// RoundTrip implements http.RoundTripper.
-func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
-	account := ""
-	c, paid := r.Context().Value(callKey{}).(*call)
-	if paid {
-		account = c.want.Account
-	}
-	take := func() error {
-		if !paid {
-			if err := l.ceiling.Wait(r.Context(), account, quota.Started); err != nil {
-				return notAsked(reasonCeiling, time.Second, "%w", err)
-			}
-		}
-		paid = false // when it is sent again
-		return nil
-	}
-	return l.Transport.RoundTrip(r.WithContext(context.WithValue(r.Context(), againKey{}, take)))
-}
-
-// eachTime is the Transport's Proxy, which net/http asks before each sending of a request.
-// There is no proxy; an error ends the request.
-func eachTime(r *http.Request) (*url.URL, error) {
-	if take, ok := r.Context().Value(againKey{}).(func() error); ok {
-		return nil, take()
-	}
-	return nil, nil
-}

@@ -1,10 +1,11 @@
 // Package upstream fetches inquiry lists from the legacy inquiry system.
 //
-// [Source.Fetch] gets one list; chain.go has its way, from above to below. The pager goes
-// on from the first page: page after page, or all pages at the same time where the first
-// one tells how many there are. Details and responses are asked for in batches, where the
-// records lack them. Each failure becomes an [Error] where it happens, whose [Kind] alone
-// says whether the legacy is at fault.
+// [Client.Fetch] gets one list: [fetch.admit] says whether it may be asked for now, and
+// [fetch.list] puts it together of its pages, details and responses. Each of these is read
+// by [pages.read], page after page, or all pages at the same time where the first one tells
+// how many there are. [fetch.request] makes one request, and repeats it where that may help.
+// What is known of the legacy system stands in guard.go. Each failure becomes an [Error]
+// where it happens, whose Reason alone says whose [Failure] it is.
 package upstream
 
 import (
@@ -33,13 +34,30 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// What a list consists of and how it is asked for is the mapping's.
+// What a list consists of is the mapping's.
 type (
-	Request    = mapping.Request
 	Inquiry    = mapping.Inquiry
 	Response   = mapping.Response
 	NullString = mapping.NullString
 )
+
+// Request says which list is wanted.
+type Request struct {
+	Kind        string // buyer or seller
+	Account     string // whose list
+	Status      string // public value; empty: all
+	InquiryType string // public value; empty: all
+	RequestID   string // goes to the legacy as X-Request-Id when not empty
+	Background  bool   // nobody waits for the list: it gives way where requests are bounded
+	// Changes is another text after each purge or hint of the list that the caller knows of. What
+	// came for records that have a version since is used again while it is the same; empty: not.
+	Changes string
+}
+
+// mapped is what the mapping is told of it.
+func (r Request) mapped() mapping.Want {
+	return mapping.Want{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
+}
 
 // List is a whole list. Its texts share memory with the reply that they came in.
 type List struct {
@@ -63,12 +81,15 @@ type Options struct {
 	Prefix     string               // of every key there; empty: iq
 	// RedisTimeout bounds a call of Redis; 0: 100 ms.
 	RedisTimeout time.Duration
-	Ceiling      *quota.Ceiling     // takes every request that goes to the legacy system; nil: there is none
-	Panics       *telemetry.Catcher // of fetches; nil: logged only
+	// KeepFor is, by kind, for how long what came for records that have a version is used again;
+	// 0: not at all.
+	KeepFor map[string]time.Duration
+	Ceiling *quota.Ceiling     // takes every request that goes to the legacy system; nil: there is none
+	Panics  *telemetry.Catcher // of fetches; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Transport gives what takes the requests in the place of the network, which it may
-	// hand them on to; nil: the network does.
+	// Transport gives what takes the requests for lists in the place of the network, which it
+	// may hand them on to; nil: the network does. Sign-ins use the network.
 	Transport func(network http.RoundTripper) http.RoundTripper
 	// Before is the client that this one takes the place of, with a Registerer of
 	// its own or the same. What the configuration leaves as it is goes on:
@@ -90,33 +111,37 @@ func (o Options) withDefaults() Options {
 // Client has the sources of both lists of one configuration. It is safe for concurrent
 // use.
 type Client struct {
-	connection
 	cfg      Config
-	places   *bulkhead           // of both lists
+	network  *network
+	bulkhead *bulkhead           // of both lists
+	kept     *kept               // of both lists, whatever configuration has read them
 	breakers map[string]*breaker // of every kind that there was; they outlive any reload, as their gauges do
-	sources  map[string]*Source  // by kind
+	sources  map[string]*source  // by kind
 }
 
-// connection is what both sources share, and what a reload keeps that leaves address,
+// network is what both sources share, and what a reload keeps that leaves address,
 // credentials and certificates as they are.
-type connection struct {
-	http  *resty.Client
-	creds credentials
+type network struct {
+	connections *http.Transport
+	http        *resty.Client // which uses them
+	creds       *credentials
 }
 
-// Source is where one of the two lists comes from. It is safe for concurrent use.
-type Source struct {
-	connection
-	endpoint
+// source is one of the two lists, as the configuration says. It is safe for concurrent use.
+type source struct {
 	cfg         Config
 	opts        Options
 	plan        *mapping.Plan
 	fingerprint string
-	metrics     *metrics
-	tracer      *telemetry.Tracer
+	network     *network
+	bulkhead    *bulkhead
+	kept        *kept
+	keepFor     time.Duration
+	guard       *guard
 	terms       terms // of the breaker
 	lease       lease
-	do          do // one request
+	metrics     *metrics
+	tracer      *telemetry.Tracer
 }
 
 // New compiles the mapping. It reports everything that is wrong with the
@@ -126,41 +151,38 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before := opts.Before
+	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}, kept: newKept()})
 	opts.Before = nil // or each reload would keep the clients of all before
-	c := &Client{cfg: cfg, places: &bulkhead{}, breakers: map[string]*breaker{}, sources: map[string]*Source{}}
-	if before == nil {
-		before = &Client{}
-	} else {
-		c.places, c.breakers = before.places, maps.Clone(before.breakers) // even for another system: what is under way is
-	}
-	if before.http != nil && reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
-		c.connection = before.connection
-	} else if err := c.connect(opts); err != nil {
-		return nil, err
+	// The bulkhead goes on even for another system: what is under way is.
+	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, kept: before.kept, breakers: map[string]*breaker{}, sources: map[string]*source{}}
+	maps.Copy(c.breakers, before.breakers)
+	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
+		var err error
+		if c.network, err = connect(cfg, c.bulkhead, opts); err != nil {
+			return nil, err
+		}
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
-		s := &Source{
-			connection: c.connection, cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec),
-			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
+		s := &source{
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead, kept: c.kept, keepFor: opts.KeepFor[kind],
+			lease: newLease(kind, cfg, opts), metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
+			tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
-		if c.breakers[kind] == nil {
-			c.breakers[kind] = &breaker{}
-		}
-		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
-			s.endpoint = old.endpoint
-		} else {
-			s.endpoint = newEndpoint(c.places, c.breakers[kind])
-			s.breaker.forget()
-		}
-		gauges(opts, kind, s.endpoint)
-		s.lease = newLease(kind, cfg, opts)
 		s.terms = terms{cfg.Breaker, func(from, to gobreaker.State, accounts int) {
 			s.metrics.transitions[to.String()].Inc()
 			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String(), "accounts_failing", accounts)
 		}}
-		s.do = s.chain()
+		if c.breakers[kind] == nil {
+			c.breakers[kind] = &breaker{}
+		}
+		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
+			s.guard = old.guard
+		} else {
+			s.guard = newGuard(c.breakers[kind])
+			s.guard.breaker.forget()
+		}
+		gauges(opts, kind, c.bulkhead, s.guard.breaker)
 		c.sources[kind] = s
 	}
 	for kind, b := range c.breakers {
@@ -180,14 +202,19 @@ func (c Config) connects() Config {
 	return own
 }
 
-// connect makes the connections and credentials.
-func (c *Client) connect(opts Options) (err error) {
-	c.http = newHTTP(c.cfg, opts)
-	if opts.Transport != nil {
-		c.http.SetTransport(opts.Transport(c.http.GetClient().Transport))
+// connect makes the connections and credentials. Sign-ins do not go through what
+// [Options].Transport gives: their replies are secrets.
+func connect(cfg Config, b *bulkhead, opts Options) (*network, error) {
+	connections := newTransport(cfg, opts)
+	creds, err := newCredentials(cfg, connections, b, opts)
+	if err != nil {
+		return nil, err
 	}
-	c.creds, err = newCredentials(c.cfg, c.http.GetClient().Transport, c.places, opts)
-	return err
+	var way http.RoundTripper = connections
+	if opts.Transport != nil {
+		way = opts.Transport(way)
+	}
+	return &network{connections, newHTTP(way, cfg, opts), creds}, nil
 }
 
 // mappingVersion changes when the same configuration and reply come to mean
@@ -206,23 +233,56 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Fetch is [Source.Fetch] of the wanted kind.
-func (c *Client) Fetch(ctx context.Context, want Request) (List, error) {
-	s, ok := c.sources[want.Kind]
-	if !ok {
-		return List{}, failure(KindBug, "internal", "the configuration has no list of the kind %q", want.Kind)
-	}
-	return s.Fetch(ctx, want)
-}
-
 // BreakerState is closed, half-open or open; empty for a list that there is not. It is that of
 // one account: a breaker that one account's failures opened is closed for all others. With an
 // empty account it is that of those whom it holds.
 func (c *Client) BreakerState(kind, account string) string {
 	if s, ok := c.sources[kind]; ok {
-		return s.breaker.current(account, s.opts.Now()).String()
+		return s.guard.breaker.current(account, s.opts.Now()).String()
 	}
 	return ""
+}
+
+// State is what is known of the lists of a kind since the start, or since base_url was changed.
+func (c *Client) State(kind string) State {
+	if s, ok := c.sources[kind]; ok {
+		return s.guard.outcomes.state()
+	}
+	return State{}
+}
+
+// Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
+func (c *Client) Askable(kind, account string) *Error {
+	if s, ok := c.sources[kind]; ok {
+		ask, _ := s.plan.Ask(mapping.Want{Account: account})
+		return s.askable(ask, account)
+	}
+	return nil
+}
+
+// askable is [Client.Askable] of the account that ask is for. Further requests may name it, too.
+func (s *source) askable(ask mapping.Asking, account string) *Error {
+	if _, err := page(ask, paging{s.plan.Paging}.values(0, 0)); err != nil {
+		return asError(err)
+	}
+	for _, second := range []*mapping.Second{s.plan.Details, s.plan.Responses} {
+		if second == nil {
+			continue
+		}
+		ask, _ = second.Request(account, mapping.Batch{IDs: []string{"0"}})
+		if _, err := page(ask, paging{second.Paging}.values(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
+			return asError(err)
+		}
+	}
+	return nil
+}
+
+// LastFailure is what the newest fetch of an account failed with; nil: it did not, or is not known.
+func (c *Client) LastFailure(kind, account string) *Error {
+	if s, ok := c.sources[kind]; ok {
+		return s.guard.outcomes.of(account)
+	}
+	return nil
 }
 
 // Fingerprints are, by kind, short hashes of everything in the configuration
@@ -247,16 +307,15 @@ func (c *Client) Filters(kind string) (status, inquiryType filters.Filter) {
 
 // GoesOnIn tells whether next uses the connections of c, which are not to be
 // closed then.
-func (c *Client) GoesOnIn(next *Client) bool { return next != nil && next.http == c.http }
+func (c *Client) GoesOnIn(next *Client) bool { return next != nil && next.network == c.network }
 
 // Close closes idle connections. Fetches that are under way go on.
-func (c *Client) Close() { c.http.GetClient().CloseIdleConnections() }
+func (c *Client) Close() { c.network.connections.CloseIdleConnections() }
 
 const subsystem = "upstream"
 
 // Values of labels that more than one place needs.
 const (
-	resultOK  = "ok"
 	reason502 = "status_502"
 	reason503 = "status_503"
 )
@@ -264,15 +323,16 @@ const (
 // metrics are the series of one endpoint. The values of their labels are resolved,
 // so that all series exist from the start and counting needs no look-up.
 type metrics struct {
-	requests    map[string]prometheus.Counter // by result
-	refused     map[string]prometheus.Counter // by reason
-	retries     map[string]prometheus.Counter // by reason
-	invalid     map[string]prometheus.Counter // by field
-	removed     map[string]prometheus.Counter // by field
-	defaulted   map[string]prometheus.Counter // by field
-	transitions map[string]prometheus.Counter // by state
+	requests    map[meaning]prometheus.Counter // by result and failure
+	refused     map[string]prometheus.Counter  // by reason
+	retries     map[string]prometheus.Counter  // by reason
+	invalid     map[string]prometheus.Counter  // by field
+	removed     map[string]prometheus.Counter  // by field
+	defaulted   map[string]prometheus.Counter  // by field
+	transitions map[string]prometheus.Counter  // by state
 	foreign     prometheus.Counter
 	hidden      prometheus.Counter
+	kept        prometheus.Counter
 	duration    prometheus.Observer
 }
 
@@ -283,18 +343,28 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	counters := func(name, help, label string, values ...string) map[string]prometheus.Counter {
 		return telemetry.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
 	}
+	requests := map[meaning]prometheus.Counter{{result: ResultOK}: nil}
+	for _, m := range reasons {
+		requests[meaning{m.failure, m.result, unknown}] = nil
+	}
+	fetches := all.Counters("requests_total", "Fetches from the legacy system by result, and whose failure it is that there is no list: "+
+		"system, sign_in (it does not let us in), mapping (its reply does not fit), account (which cannot be asked for), refused (held back here), canceled (the caller left) or bug.",
+		"kind", "result", "failure")
+	for m := range requests {
+		requests[m] = fetches.WithLabelValues(kind, string(m.result), string(m.failure))
+	}
 	return &metrics{
-		requests: counters("requests_total", "Fetches from the legacy system by result.",
-			"result", resultOK, KindTimeout.String(), KindNotAsked.String(), KindFailed.String(), KindInvalid.String(), KindCanceled.String()),
+		requests: requests,
 		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
 			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
-			"reason", reasonConnect, reason502, reason503, reasonThrottled, mapping.ReasonChanged),
+			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
 		removed:   counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
 		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),
 		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
+		kept:    all.Counters("kept_replies_total", "Requests for details or responses that were not made, because the record says by its version that nothing has changed.", "kind").WithLabelValues(kind),
 		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show.", "kind").WithLabelValues(kind),
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
@@ -303,10 +373,10 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 }
 
 // gauges show what is now, of a part that outlives every reload.
-func gauges(opts Options, kind string, e endpoint) {
+func gauges(opts Options, kind string, b *bulkhead, breaker *breaker) {
 	all := telemetry.Series(opts.Registerer, subsystem)
-	all.GaugeFunc("in_flight", "Places of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
-		func() float64 { return float64(e.bulkhead.count()) })
+	all.GaugeFunc("in_flight", "Requests of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
+		func() float64 { return float64(b.count()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open, be it for one account.",
-		func() float64 { return float64(e.breaker.current("", opts.Now())) })
+		func() float64 { return float64(breaker.current("", opts.Now())) })
 }

@@ -32,22 +32,23 @@ import (
 //	< cut {"rows"                 or a part, then the connection is closed; drop: without an answer; hang: never ends
 //	  header: value               which the reply has; after: how long it takes
 //	= a b(content)<response>      what came of it: records by their titles
-//	! unavailable throttled: text or a failure: its kind and reason, and what its text has
+//	! refused throttled: text     or a failure: whose, its reason, and what its text has
 //	took 3s                       how long that was
-//	wait 1m                       time passes
+//	wait 1m                       time passes; purge: what is kept is not to be used
 //	metric retries_total x = 1    a series whose labels have these values
 //	log 1 text                    so many records of the log have the text
 //	spans a > b(why) ...          the spans so far, each below its parent, and why it failed; +event: something happened in it
-//	explain first|each|whole acme a list is looked at, to such a depth
-//	~ text                        what is shown has the text
+//	explain acme                  a list is looked at, beyond: and what a fetch does not ask for; saved {"rows"...: a reply that is there
+//	~ text                        what is shown has the text; - text: has not
 //
 // No error, record of the log or span has anything of what is secret or of callers.
 type talk struct {
 	*testing.T
 	*fixture
 	pending
-	shown string    // of the last explain
-	begun time.Time // the last list
+	shown   string    // of the last explain
+	changes int       // purges
+	begun   time.Time // the last list
 }
 
 // pending are the requests that have to come, with their replies.
@@ -84,7 +85,7 @@ func TestTalks(t *testing.T) {
 	}
 }
 
-var firstStep = regexp.MustCompile(`^(\d+ )?(list|explain) `)
+var firstStep = regexp.MustCompile(`^(\d+ )?(list|explain|saved) `)
 
 // runTalk makes a conversation's requests, one line after the other.
 func runTalk(t *testing.T, lines []string) {
@@ -100,7 +101,7 @@ func runTalk(t *testing.T, lines []string) {
 	for _, s := range c.spans.Ended() {
 		c.secretless(fmt.Sprint(s.Name(), s.Attributes(), s.Events(), s.Status(), s.Links()))
 	}
-	c.secretless(strings.ReplaceAll(c.log.String(), `"account":"acme"`, "")) // whose list it was
+	c.secretless(strings.NewReplacer(`"account":"acme"`, "", `--account 'acme'`, "").Replace(c.log.String())) // whose list it was
 }
 
 // verb tells whether a line begins with one of the words.
@@ -131,7 +132,13 @@ func (c *talk) step(line string, follow []string) {
 	case word == "list":
 		c.list(rest, follow)
 	case word == "explain":
-		c.explain(rest, follow)
+		c.expect(follow)
+		c.show(c.Explain(c.Context(), Request{Kind: "buyer", Account: strings.TrimSuffix(rest, " beyond")}, 3, strings.HasSuffix(rest, " beyond")))
+		c.done(rest)
+	case word == "saved":
+		c.show(c.ExplainReply(Request{Kind: "buyer", Account: "acme"}, 3, []byte(strings.ReplaceAll(rest, "$ok", good))))
+	case word == "purge":
+		c.changes++
 	case word == "wait":
 		time.Sleep(duration(c.T, rest))
 	case word == "took" && time.Since(c.begun) != duration(c.T, rest):
@@ -153,7 +160,9 @@ func (c *talk) step(line string, follow []string) {
 		}
 	case word == "~" && !strings.Contains(c.shown, rest):
 		c.Errorf("%q is missing in\n%s", rest, c.shown)
-	case !verb(line, "=", "!", "~", "took"):
+	case word == "-" && strings.Contains(c.shown, rest):
+		c.Errorf("%q is in\n%s", rest, c.shown)
+	case !verb(line, "=", "!", "~", "-", "took"):
 		c.Fatalf("what is %q?", line)
 	}
 }
@@ -178,7 +187,7 @@ func (c *talk) list(who string, follow []string) {
 		defer cancel()
 		who = account
 	}
-	want := Request{Kind: "buyer", RequestID: "req-1"}
+	want := Request{Kind: "buyer", RequestID: "req-1", Changes: fmt.Sprint("after ", c.changes)}
 	want.Account, want.Status, _ = strings.Cut(who, "?")
 	if kind, account, ok := strings.Cut(want.Account, ":"); ok {
 		want.Kind, want.Account = kind, account
@@ -187,7 +196,10 @@ func (c *talk) list(who string, follow []string) {
 	got, text := strings.TrimSpace("= "+titles(list)), ""
 	if err != nil {
 		e := asError(err)
-		got, text = fmt.Sprintf("! %s %s", e.Kind, e.Reason), e.Error()
+		got, text = fmt.Sprintf("! %s %s", e.Failure(), e.Reason), e.Error()
+		if _, known := reasons[e.Reason]; !known {
+			c.Errorf("%s: nothing says whose failure %q is", who, e.Reason)
+		}
 		if e.Wait > 0 {
 			got += " wait=" + e.Wait.String()
 		}
@@ -240,13 +252,9 @@ func (c *talk) tree() string {
 	return strings.Join(all, " ")
 }
 
-// explain looks at a list.
-func (c *talk) explain(what string, follow []string) {
+// show writes down what a list looks like.
+func (c *talk) show(p *Explained, err error) {
 	c.Helper()
-	c.expect(follow)
-	depth, account, _ := strings.Cut(what, " ")
-	depths := map[string]Depth{"first": FirstReply, "each": FirstOfEach, "whole": Whole}
-	p, err := c.Explain(c.Context(), Request{Kind: "buyer", Account: account}, 3, depths[depth])
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -259,9 +267,6 @@ func (c *talk) explain(what string, follow []string) {
 	for _, v := range p.Violations {
 		fmt.Fprintf(&b, "wrong %d %s: %s\n", v.Record, v.Field, v.Problem)
 	}
-	for _, id := range p.InternalIDs {
-		fmt.Fprintf(&b, "id %s %d %q\n", id.Path, id.Found, id.Quoted)
-	}
 	for _, u := range p.Unused {
 		fmt.Fprintf(&b, "unused %s %s\n", u.Path, strings.Join(u.Types, "|"))
 	}
@@ -272,7 +277,6 @@ func (c *talk) explain(what string, follow []string) {
 		fmt.Fprintf(&b, "doubt %s: %s\n", d.Path, d.Text)
 	}
 	c.shown = fmt.Sprintf("%snext: %s\nproblem: %v\nserved: %s\n", &b, p.NextPage, p.Problem, titles(List{Inquiries: p.Served}))
-	c.done(what)
 }
 
 // expect notes the exchanges that follow a step, and gives the line of its result.

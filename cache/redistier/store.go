@@ -35,8 +35,7 @@ import (
 )
 
 const (
-	defaultPrefix = "iq"
-	keyVersion    = "3" // of the Redis keys; a new layout never meets an old one
+	keyVersion = "3" // of the Redis keys; a new layout never meets an old one
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
@@ -83,7 +82,7 @@ return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 // Options are what a tier is built from. Client and EpochLife are required.
 type Options struct {
 	Client    *redisclient.Client // closed by its owner
-	Prefix    string              // of every key and channel; empty: "iq"
+	Prefix    string              // of every key and channel
 	EpochLife time.Duration       // how long Redis remembers a purge
 	Logger    *slog.Logger        // nil: none
 	Panics    *telemetry.Catcher  // of Listen
@@ -108,7 +107,7 @@ type Tier struct {
 // New makes a tier. Redis need not be up.
 func New(o Options) *Tier {
 	return &Tier{
-		rdb: o.Client, prefix: cmp.Or(o.Prefix, defaultPrefix) + ":" + keyVersion + ":", epochLife: o.EpochLife.Milliseconds(),
+		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", epochLife: o.EpochLife.Milliseconds(),
 		writes: make(chan struct{}, maxWrites), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), panics: o.Panics,
 		waits: map[string]*wait{},
 	}

@@ -31,7 +31,7 @@ func open(t *testing.T) (*Tier, *redistest.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return New(Options{Client: rdb, EpochLife: time.Hour}), srv
+	return New(Options{Client: rdb, Prefix: "iq", EpochLife: time.Hour}), srv
 }
 
 // read reads the list, and takes the lease for n.

@@ -230,9 +230,7 @@ func TestTheConsoleTellsTheCause(t *testing.T) {
 func TestCommandsOfTheConsole(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile(filepath.Join("..", "..", "gateway", "ops", "console", "causes.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	told := regexp.MustCompile("`inquiry-gateway ([^`>]+)").FindAllStringSubmatch(string(source), -1)
 	if len(told) < 4 {
 		t.Errorf("%d commands", len(told))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -34,11 +35,11 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "failures", Usage: "print what callers get while Redis, the legacy system or the key store fails, with the values of the configuration"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
 			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
-			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one list of each kind, for --buyer and --seller, and Redis whether it keeps keys"},
+			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one whole list of each kind, for --buyer and --seller, and Redis whether it keeps keys"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
-			&cli.BoolFlag{Name: "all", Usage: "with --live: read all pages and responses, and fail where a path that hides its mistake matches nothing"},
-			mayMissFlag("with --all: "),
+			&cli.BoolFlag{Name: "all", Usage: "with --live: also ask for the page after the last one, and for the lists of all words of the filters: does a list end where it seems to?"},
+			mayMissFlag("with --live: "),
 			&cli.StringFlag{Name: "against", Usage: "show what differs from the gateway whose ops listener is at `URL`; fails if anything does"},
 			tokenFileFlag("with --against: "),
 			jsonFlag(),
@@ -60,9 +61,9 @@ type checked struct {
 	Differences []config.Change `json:"differences,omitzero"`
 }
 
-// check reads the file and builds what serve would build. Only --live and
-// --against ask another program, and only when all else is good; one is tried whatever the
-// others find. What is wrong is the command's error, in whichever form it is shown.
+// check reads the file and builds what serve would build. Once that is good it does all that the
+// flags ask for, whatever each of them finds; only --live and --against ask another program.
+// What is wrong is the command's error, with --json too.
 func check(ctx context.Context, c *cli.Command) error {
 	if err := checkUse(c); err != nil {
 		return err
@@ -75,9 +76,12 @@ func check(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := loadChecked(file, c.String("tests") != "")
+	cfg, err := loadChecked(file, c.String("tests") != "")
 	none := config.Problems{} // a list in JSON, not null
-	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, loaded.Warnings...)}
+	found := checked{File: file, Good: err == nil, Problems: none, Warnings: append(none, cfg.Warnings()...)}
+	if err == nil {
+		found.Warnings = append(found.Warnings, checkAccounts(ctx, cfg, file, c.Bool("live"))...)
+	}
 	if err != nil {
 		problems, ok := errors.AsType[config.Problems](err)
 		if !ok { // it is about the file as a whole
@@ -89,28 +93,28 @@ func check(ctx context.Context, c *cli.Command) error {
 		return err
 	}
 	if c.Bool("print") {
-		found.Printed = loaded.Config.Redacted()
+		found.Printed = cfg.Redacted()
 	}
 	if c.Bool("failures") {
-		found.Failures = failuresOf(loaded.Config)
+		found.Failures = failuresOf(cfg)
 	}
 	var errs []error
 	if name := c.String("tests"); name != "" {
-		found.Tests, err = runTests(ctx, loaded.Config.Upstream, name)
+		found.Tests, err = runTests(ctx, cfg.Upstream, name)
 		errs = append(errs, err)
 	}
 	if c.Bool("live") {
-		found.Live, err = checkLive(ctx, c, loaded.Config)
+		found.Live, err = checkLive(ctx, c, cfg)
 		errs = append(errs, err)
-		if warning := checkEviction(ctx, loaded.Config); warning != "" {
+		if warning := checkEviction(ctx, cfg); warning != "" {
 			found.Warnings = append(found.Warnings, config.Problem{File: file, Key: "auth.redis", Message: warning})
 		}
 	}
 	if c.String("against") != "" {
-		found.Differences, err = checkAgainst(ctx, c, loaded.Config)
+		found.Differences, err = checkAgainst(ctx, c, cfg)
 		errs = append(errs, err)
 	}
-	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, loaded.Config, c.String("against")) }))
+	errs = append(errs, show(c, found, func(out io.Writer) { found.write(out, cfg, c.String("against")) }))
 	return errors.Join(errs...)
 }
 
@@ -157,7 +161,7 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 		fmt.Fprintf(out, "%d tests passed\n", passed)
 	}
 	for _, p := range f.Live {
-		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p), p.Took.Round(time.Millisecond), extent(p))
+		fmt.Fprintf(out, "%s %s: %s, %s in %s%s\n", p.Kind, printable(p.Account), p.Verdict, shownOf(p), p.Took.Round(time.Millisecond), onPages(p))
 		if p.Verdict == probe.Refused {
 			writeViolations(out, p.Violations)
 			writeReply(out, p)
@@ -177,15 +181,12 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 
 // loadChecked reads the file, and tries all that serve would build. Where the tests
 // of a mapping run there need not be keys.
-func loadChecked(file string, onlyMapping bool) (config.Loaded, error) {
-	if onlyMapping {
-		return config.Load(file, mappingOnly())
+func loadChecked(file string, onlyMapping bool) (config.Config, error) {
+	cfg, err := config.Load(file, config.Options{KeysMayMiss: onlyMapping})
+	if err == nil && !onlyMapping {
+		err = app.Check(cfg)
 	}
-	loaded, err := config.Load(file, config.Options{})
-	if err == nil {
-		err = app.Check(loaded.Config)
-	}
-	return loaded, err
+	return cfg, err
 }
 
 // checkUse refuses flags that cannot be meant, before anything is done: a flag that is
@@ -197,12 +198,39 @@ func checkUse(c *cli.Command) error {
 		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID, or the one that the configuration has")
 	case !c.Bool("live") && accounts:
 		return usagef("--buyer and --seller are asked for with --live only")
-	case c.Bool("all") && !c.Bool("live") || len(c.StringSlice("may-miss")) > 0 && !c.Bool("all"):
-		return usagef("--all goes with --live, and --may-miss with --all")
+	case (c.Bool("all") || len(c.StringSlice("may-miss")) > 0) && !c.Bool("live"):
+		return usagef("--all and --may-miss go with --live")
 	case c.String("against") == "" && c.String("token-file") != "":
 		return usagef("--token-file is sent with --against only")
 	}
 	return nil
+}
+
+// checkAccounts warns of keys whose account the legacy system cannot be asked for. Keys in Redis
+// are looked at where Redis may be asked.
+func checkAccounts(ctx context.Context, cfg config.Config, file string, live bool) (warnings config.Problems) {
+	if cfg.Auth.Introspection != nil || cfg.Auth.Redis != nil && !live {
+		return nil
+	}
+	store, err := openKeys(cfg)
+	if err != nil {
+		return nil // which is said elsewhere
+	}
+	defer func() { _ = store.close() }()
+	client, err := upstream.New(cfg.Upstream, upstream.Options{})
+	if err != nil {
+		return nil
+	}
+	defer client.Close()
+	_ = store.Keys(ctx, func(l auth.Listing) error { // as far as they can be read
+		for _, k := range l.Keys {
+			if why := client.Askable(k.Kind, k.Account); why != nil {
+				warnings = append(warnings, config.Problem{File: file, Key: "upstream." + k.Kind, Message: fmt.Sprintf("key %s of account %q: %v", k.ID, k.Account, why)})
+			}
+		}
+		return nil
+	})
+	return warnings
 }
 
 // checkEviction warns of a Redis that would drop the keys of callers, where it says so.
@@ -220,9 +248,8 @@ func checkEviction(ctx context.Context, cfg config.Config) (warning string) {
 	return keysredis.EvictionWarning(ctx, client)
 }
 
-// checkLive probes one list of each kind, for the accounts of the flags. A list that
-// would be refused does not keep it from the other one; an error that is the probe's own
-// does.
+// checkLive probes one list of each kind, for the accounts of the flags. It goes on after a list
+// that would be refused, and stops at an error of the probe itself.
 func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*probe.Probe, err error) {
 	kinds := cfg.Upstream.Kinds()
 	for _, kind := range []string{"buyer", "seller"} {
@@ -236,7 +263,7 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*p
 	var errs []error
 	for _, kind := range kinds {
 		seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{Kind: kind, Account: c.String(kind)},
-			probe.Options{Records: 1, Whole: c.Bool("all"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version})
+			probe.Options{Records: 1, Beyond: c.Bool("all"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version})
 		if err != nil {
 			return all, err
 		}
@@ -245,8 +272,8 @@ func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*p
 	return all, errors.Join(errs...)
 }
 
-// checkAgainst gives the keys whose values differ from what runs; never nil without an
-// error of asking. Values that are hidden on either side cannot be compared.
+// checkAgainst gives the keys whose values differ from what runs: an empty list, not nil, where
+// none does. Values that are hidden on either side cannot be compared.
 func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) ([]config.Change, error) {
 	address := c.String("against")
 	token, err := readToken(c)

@@ -34,9 +34,7 @@ func (p *program) dial() *rawConn {
 	p.t.Helper()
 	scheme, address, _ := strings.Cut(p.app.URL(), "://")
 	c, err := net.Dial("tcp", address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if scheme == "https" {
 		c = tls.Client(c, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a test
 	}
@@ -141,9 +139,7 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{"clear": {}, "TLS": overTLS(setup{})} {
 		c := start(t, s).dial()
-		if err := c.send("/", "X-Large: "+strings.Repeat("x", 64<<10)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.send("/", "X-Large: "+strings.Repeat("x", 64<<10)))
 		answer, err := io.ReadAll(c.in)
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
 			t.Errorf("%s: %.40q, then %v", name, answer, err)
@@ -172,9 +168,7 @@ func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
 		if _, err := io.WriteString(c, requests.String()); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Conn.(interface{ CloseWrite() error }).CloseWrite())
 		for i := range 4 {
 			if status := c.answer(); status != http.StatusOK {
 				t.Errorf("%s: answer %d is %d", name, i+1, status)
@@ -195,9 +189,7 @@ func TestResetCallersHaveLeft(t *testing.T) {
 	p := start(t, setup{upstream: shortTimeouts}) // then the request is over, and is logged
 	p.fault(legacy.Fault{Name: legacy.FaultDelay, Delay: time.Minute})
 	c := p.dial()
-	if err := c.send(buyerList, "Authorization: Bearer "+p.keys["buyer"]); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.send(buyerList, "Authorization: Bearer "+p.keys["buyer"]))
 	p.eventually("the legacy is asked", func() bool { return p.system.Requests().Buyer == 1 })
 	_ = c.Conn.(*net.TCPConn).SetLinger(0) // close is a reset then
 	_ = c.Close()

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -41,17 +36,13 @@ const (
 	demoLegacyURL = "http://127.0.0.1:9300"
 	// canaryKeyID is what ids of the canary's keys begin with.
 	canaryKeyID = "canary-"
-	// canaryRound is how long the canary's requests without a good key may follow one
-	// of its others. Their records do not say whose they are.
-	canaryRound = 250 * time.Millisecond
 	// legacyGrace is how long lists under way may take when the legacy stops.
 	legacyGrace = 2 * time.Second
 )
 
-// demoCommand shows the whole gateway without any file of the user's own. What it
-// writes is in one temporary folder, which is removed at the end. The flags are for the
-// legacy system alone, so that a fault can be tried by hand against a gateway with a
-// configuration of one's own.
+// demoCommand runs the whole gateway without any file of the user's. It writes into one temporary
+// folder, which it removes at the end. The flags are for the legacy system alone, with which
+// faults can be tried against a configuration of one's own.
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
@@ -108,7 +99,7 @@ type demo struct {
 
 // run opens all ports first: their addresses are written into the configuration. The
 // gateway runs as the command serve does, with the sample legacy system beside it; a
-// failure of either ends both. Changing lists show what freshness and revalidation are for.
+// failure of either ends both. Its lists change, to show what freshness and revalidation are for.
 func (d *demo) run(ctx context.Context) error {
 	backend, err := d.listenNear("the legacy system", "127.0.0.1:9300")
 	if err != nil {
@@ -127,7 +118,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, backend.Close(), l.Close())
 	}
-	out := app.NewLogWriter(&shortLog{out: d.errOut, colors: terminal(d.errOut)})
+	out := app.NewLogWriter(&shortLog{out: d.errOut})
 	defer out.Close()
 	logger := app.NewLogger(out)
 	a, err := app.New(cfg, l, options(logger, out))
@@ -135,14 +126,6 @@ func (d *demo) run(ctx context.Context) error {
 		return errors.Join(err, backend.Close())
 	}
 	d.welcome(a, backend, callers)
-	if terminal(d.out) && terminal(os.Stdin) {
-		// Records of requests push the lines off the screen. It ends with the process.
-		go func() {
-			for input := bufio.NewScanner(os.Stdin); input.Scan(); {
-				d.lines(a, callers)
-			}
-		}()
-	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.Run(ctx) })
 	group.Go(func() error {
@@ -167,16 +150,6 @@ func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	return free, nil
 }
 
-// terminal says whether what is written to w is read by a person.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 // /dev/null is one, too, and minds no colours
-}
-
 // caller is a sample key and what comes of using it.
 type caller struct {
 	what, kind, key string         // what is for a person, empty for the canary's; the key is made by write
@@ -184,9 +157,8 @@ type caller struct {
 	account         auth.Account
 }
 
-// demoCallers have one key for each way a request can go, in the order in which the welcome
-// shows them, and those of the canary, for two accounts of each kind that nobody else has a
-// key of.
+// demoCallers have one key for each way a request can go, in the order of the welcome, and the
+// canary's keys, of two accounts of each kind that have no other key.
 func demoCallers() []caller {
 	sample := func(what, kind, id, account string, scopes ...string) caller {
 		return caller{what: what, kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid}, record: auth.KeyRecord{ID: id, Scopes: scopes}}
@@ -209,9 +181,8 @@ func demoCallers() []caller {
 	return callers
 }
 
-// write makes the keys and fills in demo.yaml. It is the file that a person may copy and go
-// on with, so that nothing is set behind its back. The keys are new in each demo: who copies
-// the folder has none that others know.
+// write makes the keys and fills in demo.yaml. All settings are in that file, so that a person can
+// copy it and go on with it. The keys are new in each demo: a copied folder has none that others know.
 func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg config.Config, err error) {
 	put := func(name, text string) error { return os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600) }
 	keys := keysfile.NewEditor(filepath.Join(d.dir, "keys.yaml"), auth.Hasher{})
@@ -251,8 +222,8 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 	if err = errors.Join(put("gateway.yaml", text), put("config.schema.json", string(config.Schema))); err != nil { // the schema is for editors
 		return nil, cfg, err
 	}
-	loaded, err := config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
-	return callers, loaded.Config, err
+	cfg, err = config.Load(filepath.Join(d.dir, "gateway.yaml"), config.Options{})
+	return callers, cfg, err
 }
 
 // welcome prints what runs where, and a line to paste for each caller.
@@ -270,98 +241,11 @@ canary         asks as two buyers and two sellers every 10 s; the console shows 
 configuration  %s
 
 `, a.URL(), a.URL(), a.OpsURL(), backend.Addr(), tier, filepath.Join(d.dir, "gateway.yaml"))
-	d.lines(a, callers)
-	again := ""
-	if terminal(d.out) {
-		again = "Enter prints these lines again. "
-	}
-	fmt.Fprintf(d.out, "\n%sCtrl-C stops everything. Your requests, not the canary's, follow.\n\n", again)
-}
-
-// lines prints a line to paste for each caller.
-func (d *demo) lines(a *app.App, callers []caller) {
 	for _, c := range callers {
 		if c.what != "" {
 			fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
 		}
 	}
 	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.URL())
-}
-
-// shortLog shows the log of a demo to a person: a short line for each request, none for the canary's. Only one goroutine may write to it.
-type shortLog struct {
-	out    io.Writer
-	colors bool
-	canary time.Time // of its newest record
-}
-
-// logLine is what is shown of a record, of whichever sort it is; what a record does not
-// have is empty.
-type logLine struct {
-	Time     time.Time `json:"time"`
-	Level    string    `json:"level"`
-	Msg      string    `json:"msg"`
-	Status   int       `json:"status"`
-	Cache    string    `json:"cache"`
-	Duration float64   `json:"duration_seconds"`
-	Bytes    int       `json:"bytes"`
-	Endpoint string    `json:"endpoint"`
-	Account  string    `json:"account"`
-	KeyID    string    `json:"key_id"`
-	Code     string    `json:"error_code"`
-	Cause    string    `json:"cause"`
-	Security any       `json:"security"`
-}
-
-// Write takes whole lines of JSON. What is no record is shown as it is.
-func (s *shortLog) Write(lines []byte) (int, error) {
-	var shown bytes.Buffer
-	for line := range bytes.Lines(lines) {
-		var l logLine
-		switch err := json.Unmarshal(line, &l); {
-		case err != nil:
-			shown.Write(line)
-		case l.Msg == "request":
-			s.request(&shown, l)
-		case l.Security == nil && l.Msg != "serving": // the record of the request, or the welcome, says it
-			fmt.Fprintf(&shown, "%s %s %s\n", l.Time.Local().Format(time.TimeOnly), l.Level, rest(line))
-		}
-	}
-	if _, err := s.out.Write(shown.Bytes()); err != nil {
-		return 0, err
-	}
-	return len(lines), nil
-}
-
-// request shows the record of one request: moment, status in colour, what the cache did,
-// time, size, and who asked for what. Those of the canary only set when it was last seen.
-func (s *shortLog) request(out io.Writer, l logLine) {
-	const red, green, yellow = 31, 32, 33
-	if strings.HasPrefix(l.KeyID, canaryKeyID) {
-		s.canary = l.Time
-		return
-	}
-	if l.KeyID == "" && l.Status == http.StatusUnauthorized && l.Time.Sub(s.canary) < canaryRound {
-		return
-	}
-	color := green
-	switch {
-	case l.Status >= http.StatusInternalServerError:
-		color = red
-	case l.Status >= http.StatusBadRequest:
-		color = yellow
-	}
-	status := strconv.Itoa(l.Status)
-	if s.colors {
-		status = fmt.Sprintf("\x1b[%dm%s\x1b[0m", color, status)
-	}
-	line := fmt.Sprintf("%s %s %-16s %8s %8d B  %s %s %s %s", l.Time.Local().Format(time.TimeOnly), status, l.Cache,
-		time.Duration(l.Duration*float64(time.Second)).Round(10*time.Microsecond), l.Bytes, l.Endpoint, l.Account, l.Code, l.Cause)
-	fmt.Fprintln(out, strings.TrimRight(line, " "))
-}
-
-// rest is a record without what the line begins with.
-func rest(line []byte) string {
-	_, text, _ := bytes.Cut(line, []byte(`"msg":`))
-	return strings.TrimSuffix(strings.TrimSpace(string(text)), "}")
+	fmt.Fprint(d.out, "\nCtrl-C stops everything. Your requests, not the canary's, follow.\n\n")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,7 +37,7 @@ func newPair(t *testing.T, redis string, s setup) pair {
 	// Sellers may ask for any inquiry_type, and the legacy is asked for each: as
 	// many lists as a test wants.
 	s.upstream = append(s.upstream, "values: {PRD: product, DLV: delivery, RFD: refund, ETC: other}, default: other", "default: other",
-		"filtering: gateway", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    filtering: upstream")
+		"items: data.list", "query: {st: \"{status}\", kind: \"{inquiry_type}\"}\n    items: data.list")
 	s.legacy.Inquiries = 200
 	first := start(t, s)
 	s.joins = first
@@ -75,9 +76,9 @@ func (nodes pair) purgesReach(scope ...string) {
 	nodes[1].eventually("the other node has dropped its list", func() bool { return !nodes[1].get(buyerList, "buyer").isHit() })
 }
 
-// load asks the node for ever new lists, and for one that is cached. stop fails where there was
+// keepAsking asks the node for ever new lists, and for one that is cached. stop fails where there was
 // an answer that was not a 200 with the right list.
-func (p *program) load() (stop func()) {
+func (p *program) keepAsking() (stop func()) {
 	end := p.background(4, func(w, i int) error {
 		target, key := buyerList, "buyer"
 		if i%2 == 0 {
@@ -101,9 +102,7 @@ func (p *program) load() (stop func()) {
 func restricted(t *testing.T, servers ...*redistest.Server) string {
 	t.Helper()
 	doc, err := os.ReadFile("../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, found := strings.Cut(string(doc), "redis-cli ACL SETUSER")
 	line, _, ended := strings.Cut(rest, "\n```")
 	if !found || !ended {
@@ -242,6 +241,50 @@ func TestHintsMakeBothNodesShowAChange(t *testing.T) {
 	}
 }
 
+// What came for a record whose version is the same is asked for again on both nodes after a
+// purge or a hint, and only then.
+func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
+	t.Parallel()
+	var notes atomic.Int64
+	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
+		yaml:     "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 10m}}", // so that each list is fetched
+		upstream: []string{"items: replies #", "items: notes\n        fetch: {path: \"/notes/{id}\", id: uuid, version: opened} #"},
+		backend: func(system http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !strings.HasPrefix(r.URL.Path, "/notes/") {
+					system.ServeHTTP(w, r)
+					return
+				}
+				notes.Add(1)
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, `{"notes":[]}`)
+			})
+		},
+	})
+	asks := func(node *program) bool {
+		before := notes.Load()
+		node.gets(http.StatusOK, buyerList, "buyer")
+		return notes.Load() > before
+	}
+	for _, node := range nodes {
+		if !asks(node) || asks(node) {
+			t.Error("at first there is nothing, and then it is kept")
+		}
+	}
+	for i, command := range [][]string{{"--account", legacy.BuyerTypical}, {"--kind", "buyer"}, {"--refresh", "--account", legacy.BuyerTypical}, {"--refresh", "--kind", "buyer"}} {
+		commandSays(t, 0, "", append([]string{"purge", "--ops", nodes[i%2].app.OpsURL()}, command...)...)
+		for k, node := range nodes {
+			node.eventually("it is asked for again", func() bool { return asks(node) })
+			if asks(node) {
+				t.Errorf("%v: node %d does not keep what came after it", command, k)
+			}
+		}
+	}
+	if node := nodes[0]; node.metric(`inquiry_gateway_upstream_kept_replies_total{kind="buyer"}`) == 0 {
+		t.Error("what was not asked for is not counted")
+	}
+}
+
 // The fleet sends one probe to a legacy system that hangs until that has a
 // verdict, however long its timeout is.
 func TestOneProbeUntilItsVerdict(t *testing.T) {
@@ -276,5 +319,22 @@ func TestOneProbeUntilItsVerdict(t *testing.T) {
 	_, _ = stop()
 	if n < 1 || n > 2 {
 		t.Errorf("%d requests to a legacy system that hangs in 3 s, want one per 2.7 s", n)
+	}
+}
+
+// A Redis that is slow and answers within redis.timeout is there for all parts of the program.
+func TestASlowRedisWithinItsTimeout(t *testing.T) {
+	t.Parallel()
+	cable := redistest.NewProxy(t, redistest.Start(t).Addr)
+	cable.Delay(300 * time.Millisecond)
+	p := start(t, setup{
+		redis:    fmt.Sprintf("{addrs: [%q], %s}", cable.Addr, relaxedTimeout),
+		upstream: []string{"timeout: 2s", "timeout: 2s\n  max_requests_per_second: 100"},
+	})
+	for _, query := range []string{"", "?status=pending", "?status=answered"} {
+		p.gets(http.StatusOK, buyerList+query, "buyer")
+	}
+	if alone := p.metric("inquiry_gateway_ceiling_alone"); alone != 0 || p.part("redis") != "ok" {
+		t.Errorf("alone %v, Redis is %s", alone, p.part("redis"))
 	}
 }

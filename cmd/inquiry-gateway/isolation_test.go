@@ -29,9 +29,7 @@ func truth(system *legacy.Server, kind, account, status, inquiryType string) []b
 func (p *program) isTruth(a answer, kind, account, query string) bool {
 	p.t.Helper()
 	filter, err := url.ParseQuery(query)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return a.status == http.StatusOK && bytes.Equal(a.body, truth(p.system, kind, account, filter.Get("status"), filter.Get("inquiry_type")))
 }
 

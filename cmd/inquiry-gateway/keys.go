@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/upstream"
 )
 
 const (
@@ -103,23 +106,16 @@ type keyStore struct {
 	close  func() error // of the connections; must be called once
 }
 
-// keysOnly is for commands about keys, which must work whatever else is wrong in the file.
-func keysOnly() config.Options {
-	return config.Options{MayMiss: []string{"auth.keys_file"}, Sections: []string{"auth", "redis", "rate_limit"}}
-}
-
-// keySource is the configuration of -c, or what --file and --pepper-file say instead.
-// Flags that name two stores are wrong use: a key in the store that no gateway reads would
-// not be noticed.
+// keySource is the configuration of -c, or what --file and --pepper-file say instead. A key can be
+// revoked whatever is wrong in other sections. Flags that name two stores are wrong use: nobody would
+// notice a key in the store that no gateway reads.
 func keySource(c *cli.Command) (cfg config.Config, err error) {
 	file, pepper, conf := c.String("file"), c.String("pepper-file"), c.String("config")
 	switch {
 	case conf != "" && (file != "" || pepper != ""):
 		err = usagef("-c has a keys file and a pepper, or none; leave out --file and --pepper-file, or give one of them instead")
 	case conf != "":
-		var loaded config.Loaded
-		loaded, err = config.Load(conf, keysOnly())
-		cfg = loaded.Config
+		cfg, err = config.Load(conf, config.Options{KeysMayMiss: true, Sections: []string{"auth", "redis", "rate_limit"}})
 	default:
 		cfg.Auth.KeysFile = file
 		cfg.Auth.PepperFile, err = config.ReadFile("pepper-file", pepper)
@@ -150,7 +146,7 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	return &keyStore{keysredis.NewEditor(client, cfg.Redis.KeyPrefix(), hasher), cfg, hasher, when, client.Close}, nil
 }
 
-// withKeys is an action with the store that the flags mean, within keyCommandTimeout.
+// withKeys makes an action of do, with the store that the flags name, within keyCommandTimeout.
 func withKeys(do func(context.Context, *cli.Command, *keyStore) error) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		cfg, err := keySource(c)
@@ -168,10 +164,9 @@ func withKeys(do func(context.Context, *cli.Command, *keyStore) error) cli.Actio
 	}
 }
 
-// withOut is withKeys for actions that make a key. The file of --out is made before the key: a
-// key that cannot be written must not be stored. It is removed where there is no key, and it is
-// made after the configuration was read, which may name it as a key that is missing still. out
-// is nil without the flag.
+// withOut is withKeys for actions that make a key. The file of --out is made before the key, as a
+// key that cannot be written must not be stored, and removed where there is no key. It is made
+// after the configuration was read, which may name that file. out is nil without the flag.
 func withOut(do func(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error) cli.ActionFunc {
 	return withKeys(func(ctx context.Context, c *cli.Command, store *keyStore) error {
 		name := c.String("out")
@@ -225,10 +220,23 @@ func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File)
 	return showKey(c, out, key, record, nil)
 }
 
-// keysRotate replaces a key without a moment in which its owner has none. The store takes
-// the new key and the end of the old one in one change, so that a failure between the two
-// cannot leave both good for ever. That a revoked key has no follower is for the store to
-// say, at that moment.
+// unaskable says that callers with keys of a kind and account would get nothing, as the legacy
+// system cannot be asked for it; empty: it can, or the configuration cannot tell.
+func unaskable(cfg upstream.Config, kind, account string) string {
+	client, err := upstream.New(cfg, upstream.Options{})
+	if err != nil {
+		return ""
+	}
+	defer client.Close()
+	if why := client.Askable(kind, account); why != nil {
+		return why.Error() + "; callers get " + strconv.Itoa(v1.AccountUnsupported.Status) + " " + v1.AccountUnsupported.Code
+	}
+	return ""
+}
+
+// keysRotate replaces a key; its owner always has a good one. The store takes
+// the new key and the end of the old one in one change, so that no failure
+// leaves both good for ever, and refuses a revoked key at that moment.
 func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error {
 	id, err := keyID(c)
 	if err != nil {
@@ -286,12 +294,19 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 		}
 		key = ""
 	}
+	warning := ""
+	if conf := c.String("config"); conf != "" {
+		if cfg, err := config.Load(conf, only("upstream")); err == nil {
+			warning = unaskable(cfg.Upstream, record.Kind, record.Account)
+		}
+	}
 	err := show(c, struct {
 		Key  string `json:"key,omitempty"`
 		File string `json:"key_file,omitempty"`
 		auth.KeyRecord
-		Old *auth.KeyRecord `json:"old,omitempty"`
-	}{key, file, record, old}, func(out io.Writer) {
+		Old     *auth.KeyRecord `json:"old,omitempty"`
+		Warning string          `json:"warning,omitempty"`
+	}{key, file, record, old, warning}, func(out io.Writer) {
 		if key != "" {
 			fmt.Fprintln(out, key)
 		}
@@ -302,6 +317,9 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 	fmt.Fprintf(note, "key %s of %s %s. %s: only its hash is kept.\n", record.ID, record.Kind, record.Account, where)
 	if !slices.Contains(record.Scopes, auth.ScopeInquiriesRead) {
 		fmt.Fprintf(note, "It lacks the scope %s, so requests with it are refused with 403.\n", auth.ScopeInquiriesRead)
+	}
+	if warning != "" {
+		fmt.Fprintf(note, "warning: %s\n", printable(warning))
 	}
 	if old != nil {
 		fmt.Fprintf(note, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
@@ -342,8 +360,8 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 }
 
 // keysHash is for keys that were made elsewhere: whoever keeps the store gets the hash and
-// never sees the key. It needs no key store: without a configuration and a pepper the hash
-// is plain SHA-256. What no caller could present is refused.
+// never sees the key. Without a configuration and a pepper the hash is plain SHA-256. A key that no
+// caller could present is refused.
 func keysHash(ctx context.Context, c *cli.Command) error {
 	if c.Args().Present() {
 		return usagef("keys hash reads the key from standard input, so that it does not stay in the shell's history")

@@ -63,16 +63,15 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return exitFailed
 }
 
-// usageError is a command line that cannot be what was meant: run answers it with
-// exitWrongUse, whatever it is wrapped in.
+// usageError is a command line that cannot be meant: it ends with exitWrongUse, also where it is
+// wrapped.
 type usageError struct{ error }
 
 // usagef makes a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// newCommand is the command line, made anew for each run: the library keeps in a command
-// what was read into its flags. Errors go back to run, which knows the exit codes;
-// the library would end the process by itself.
+// newCommand makes the command line anew for each run, as the library keeps the values of flags
+// in it. Errors go back to run, which knows the exit codes; the library would end the process.
 func newCommand() *cli.Command {
 	root := &cli.Command{
 		Name:    "inquiry-gateway",
@@ -90,10 +89,9 @@ func newCommand() *cli.Command {
 	return root
 }
 
-// strict has a command and all below it answer wrong use with a usageError, an
-// argument that it does not take included, and a group that is called without one
-// of its commands with its help. A command takes arguments where it has an ArgsUsage;
-// the library by itself would pass over all others in silence.
+// strict makes wrong use of a command, and of all below it, a usageError. That includes an argument
+// of a command without ArgsUsage, which the library would ignore. A group that is called
+// without one of its commands shows its help.
 func strict(c *cli.Command) {
 	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
 		return usageError{fmt.Errorf("%w%s", err, nearestFlag(c, err))}
@@ -120,8 +118,8 @@ func strict(c *cli.Command) {
 	}
 }
 
-// knownCommand refuses the name of a command that there is not, with the one that was
-// probably meant. The library would complain of the first flag behind it instead.
+// knownCommand refuses an unknown command. The library would complain of the first flag behind it
+// instead.
 func knownCommand(root *cli.Command, args []string) error {
 	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains([]string{"help", "h", "completion"}, args[1]) || root.Command(args[1]) != nil {
 		return nil
@@ -142,8 +140,8 @@ func unknownCommand(c *cli.Command, name string) error {
 	return usagef("unknown command %q; see %s --help", name, c.FullName())
 }
 
-// nearestFlag says which flag was probably meant where err is about one that c
-// does not have; else nothing. The library tells it in words only.
+// nearestFlag says which flag was probably meant where err is about an unknown one; else
+// nothing. The library has no type for that error.
 func nearestFlag(c *cli.Command, err error) string {
 	_, name, found := strings.Cut(err.Error(), "flag provided but not defined: ")
 	if !found {

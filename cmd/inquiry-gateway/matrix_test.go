@@ -107,11 +107,9 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 	if source == "redis" {
 		c.addKeys()
 	}
-	loaded, err := config.Load(c.file(), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.rows = failuresOf(loaded.Config)
+	cfg, err := config.Load(c.file(), config.Options{})
+	must(t, err)
+	c.rows = failuresOf(cfg)
 	return c
 }
 
@@ -121,9 +119,7 @@ func (c *cell) addKeys() {
 	for _, who := range c.callers {
 		k := who.record
 		k.Kind, k.Account, k.Digest = who.kind, who.account.ID, auth.Hasher{}.Hash(c.program.keys[k.ID])
-		if err := editor.Add(c.t.Context(), k, &who.account); err != nil {
-			c.t.Fatal(err)
-		}
+		must(c.t, editor.Add(c.t.Context(), k, &who.account))
 	}
 }
 
@@ -196,7 +192,7 @@ func (c *cell) fail() {
 		c.backend.CloseClientConnections()
 		c.backend.Close()
 	case stateGarbage:
-		c.fault(legacy.Fault{Name: legacy.FaultHTML})
+		c.fault(legacy.Fault{Name: legacy.FaultGarbage})
 	}
 	switch state := c.s[partKeys]; {
 	case state == "":

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,7 +20,7 @@ import (
 	"inquiry-gateway/gateway/ops"
 )
 
-// Bounds of one question to a running gateway.
+// Bounds of one request to a running gateway.
 const (
 	opsTimeout  = 10 * time.Second
 	maxOpsReply = 4 << 20
@@ -76,10 +75,9 @@ func explainCommand() *cli.Command {
 	}
 }
 
-// purgeCommand reaches all nodes by asking one of them: a purge is written to Redis,
-// where the others see it. Once it has ended well, no node serves what it had before for
-// longer than a second. With --refresh the old lists may be served for a moment, so that it
-// may be called for each change.
+// purgeCommand asks one node, which writes the purge to Redis for all others: a second after it
+// has ended well no node serves what it had before. With --refresh the old lists may be served for a
+// moment, so that it may be called for each change.
 func purgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "purge",
@@ -126,9 +124,8 @@ func purgeCommand() *cli.Command {
 	}
 }
 
-// ttlCommand answers from what was measured: by a running gateway, or from its log
-// where the question comes later. From a log the answer is for the policy of -c, which
-// need not be the one that ran.
+// ttlCommand answers from what a running gateway has measured, or from a log. From a log the
+// answer is for the policy of -c, which need not be the one that ran.
 func ttlCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ttl",
@@ -161,11 +158,11 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
 	}
 	policy := cache.DefaultConfig()
 	if file := c.String("config"); file != "" {
-		loaded, err := config.Load(file, mappingOnly())
+		cfg, err := config.Load(file, only("cache"))
 		if err != nil {
 			return ttllab.Report{}, err
 		}
-		policy = loaded.Config.Cache
+		policy = cfg.Cache
 	}
 	policy.Buyer.ByStatus, policy.Seller.ByStatus = nil, nil
 	in, err := openInput(ctx, c.String("log"))
@@ -180,9 +177,8 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
 	return report, err
 }
 
-// askOps asks the ops listener that the flags mean: it sends want as JSON, or with nil nothing
-// but a GET, and reads the answer into reply. With -c the address and the token are those of the
-// file, whether or not the gateway that runs has read it since.
+// askOps asks the ops listener that the flags name: it POSTs want as JSON, or GETs where that is nil,
+// and reads the answer into reply. With -c address and token are those of the file.
 func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
 	file, listener := c.String("config"), opsListener{address: c.String("ops")}
 	var err error
@@ -225,33 +221,22 @@ func readToken(c *cli.Command) (string, error) {
 // opsListener is where a gateway is asked, and the token for it; without one none is sent.
 type opsListener struct{ address, token string }
 
-// listenerOf is where a program on the same machine reaches ops.listen of a configuration: a
-// listener on all addresses is asked on loopback.
+// listenerOf is where a program on the same machine reaches ops.listen of a configuration. A
+// listener on all addresses is dialled by them, which is the machine itself.
 func listenerOf(file string) (o opsListener, err error) {
-	loaded, err := config.Load(file, mappingOnly())
+	cfg, err := config.Load(file, only("ops"))
 	if err != nil {
 		return o, err
 	}
-	listen := loaded.Config.Ops.Listen
-	host, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return o, err
+	if strings.HasSuffix(cfg.Ops.Listen, ":0") {
+		return o, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", cfg.Ops.Listen)
 	}
-	switch {
-	case port == "0":
-		return o, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", listen)
-	case host == "" || host == "0.0.0.0":
-		host = "127.0.0.1"
-	case host == "::":
-		host = "::1"
-	}
-	o.address = "http://" + net.JoinHostPort(host, port)
-	o.token, _ = loaded.Config.Ops.Tokens()
+	o.address = "http://" + cfg.Ops.Listen
+	o.token, _ = cfg.Ops.Tokens()
 	return o, nil
 }
 
-// opsHTTP sends the token to the listener alone, over a connection of its own for each question,
-// and has opsTimeout from the dialling to the last byte.
+// opsHTTP follows no redirect, so that the token goes to the listener alone.
 var opsHTTP = &http.Client{
 	Timeout:       opsTimeout,
 	Transport:     &http.Transport{DisableKeepAlives: true},
@@ -265,11 +250,11 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		return nil, usagef("%q is not the URL of an ops listener; give one such as http://127.0.0.1:9090", o.address)
 	}
-	base, method := strings.TrimRight(o.address, "/"), http.MethodGet
+	address, method := strings.TrimRight(o.address, "/"), http.MethodGet
 	if body != nil {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -284,15 +269,15 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
 	switch text := printable(cutAt(strings.TrimSpace(string(reply)), 500)); {
 	case err != nil:
-		return nil, fmt.Errorf("%s%s: %w", base, path, err)
+		return nil, fmt.Errorf("%s%s: %w", address, path, err)
 	case res.StatusCode == http.StatusBadRequest:
 		return nil, usageError{errors.New(text)}
 	case res.StatusCode == http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", base)
+		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", address)
 	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %s: %s", base, res.Status, text)
+		return nil, fmt.Errorf("%s answers %s: %s", address, res.Status, text)
 	case len(reply) > maxOpsReply:
-		return nil, fmt.Errorf("%s%s answers more than %d bytes", base, path, maxOpsReply)
+		return nil, fmt.Errorf("%s%s answers more than %d bytes", address, path, maxOpsReply)
 	}
 	return reply, nil
 }

@@ -20,8 +20,8 @@ import (
 // jsonFlag is for every command that answers something.
 func jsonFlag() *cli.BoolFlag { return &cli.BoolFlag{Name: "json", Usage: "answer in JSON"} }
 
-// show writes what a command found: with --json the value, for a program, else as text has
-// it, for a person. text writes to a buffer; show returns write errors.
+// show writes what a command found: with --json the value, for a program, else what text
+// writes, for a person. text writes to a buffer; show returns write errors.
 func show(c *cli.Command, value any, text func(out io.Writer)) error {
 	out := c.Root().Writer
 	if c.Bool("json") {
@@ -33,8 +33,7 @@ func show(c *cli.Command, value any, text func(out io.Writer)) error {
 	return err
 }
 
-// writeTable prints rows in columns, the first row as their heading. It returns no error
-// of out: where that matters it is memory.
+// writeTable prints rows in columns, the first row as their heading. out is a buffer.
 func writeTable(out io.Writer, rows [][]string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -97,8 +96,8 @@ func (to *items) end(bracket string, err error) error {
 	return err
 }
 
-// writeFields prints the fields of a value as JSON has them, in their order, an object
-// within it two blanks further in.
+// writeFields prints the fields of a value by their names in JSON, those of an object within it
+// two blanks further in.
 func writeFields(out io.Writer, value any) {
 	text, _ := json.Marshal(value) // of a struct of ours, which cannot fail
 	for from := jsontext.NewDecoder(bytes.NewReader(text)); ; {

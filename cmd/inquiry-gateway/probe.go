@@ -16,9 +16,9 @@ import (
 	"inquiry-gateway/upstream/probe"
 )
 
-// mappingOnly is for commands that need no callers: the keys file of a new
-// installation may come later.
-func mappingOnly() config.Options { return config.Options{MayMiss: []string{"auth.keys_file"}} }
+// only is for commands that use some sections of the configuration: mistakes elsewhere in it do
+// not keep them from working. The first is the one that the command is about.
+func only(sections ...string) config.Options { return config.Options{Sections: sections} }
 
 // probeCommand is for whoever writes a mapping. It shows contents, which no log of
 // the gateway does.
@@ -101,17 +101,17 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 
 // probeOnce shows all that was found before it fails: the reason is in it.
 func probeOnce(ctx context.Context, c *cli.Command) error {
-	loaded, err := config.Load(c.String("config"), mappingOnly())
+	cfg, err := config.Load(c.String("config"), only("upstream"))
 	if err != nil {
 		return err
 	}
-	o := probe.Options{Records: c.Int("records"), Whole: true, MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
+	o := probe.Options{Records: c.Int("records"), Beyond: c.String("status") == "" && c.String("inquiry-type") == "", MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
 	if file := c.String("sample"); file != "" {
-		if o.Sample, err = readSample(ctx, file, loaded.Config.Upstream.MaxResponseBytes); err != nil {
+		if o.Sample, err = readSample(ctx, file, cfg.Upstream.MaxResponseBytes); err != nil {
 			return err
 		}
 	}
-	seen, err := probe.Run(ctx, loaded.Config.Upstream, upstream.Request{
+	seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{
 		Kind: c.String("kind"), Account: c.String("account"), Status: c.String("status"), InquiryType: c.String("inquiry-type"),
 	}, o)
 	if err != nil {
@@ -121,8 +121,8 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	return errors.Join(err, failureOf(seen))
 }
 
-// failureOf is the error of a command whose probe found a list that would be refused, or
-// not be what it seems.
+// failureOf is the error of a probe of a list that would be refused, or may not be what it
+// seems.
 func failureOf(p *probe.Probe) error {
 	switch p.Verdict {
 	case probe.Good:
@@ -134,8 +134,8 @@ func failureOf(p *probe.Probe) error {
 	return fmt.Errorf("%s %s: the gateway would refuse this list: %s", p.Kind, printable(p.Account), printable(p.Reason))
 }
 
-// readSample reads a saved reply of at most limit bytes, as the gateway would: a larger
-// one is an error, not cut. What it returns is never nil without an error.
+// readSample reads a saved reply of at most limit bytes; as for the gateway a larger
+// one is an error. It returns no nil without an error.
 func readSample(ctx context.Context, file string, limit int64) ([]byte, error) {
 	data, err := readInput(ctx, "--sample", file, limit+1)
 	if err == nil && int64(len(data)) > limit {
@@ -147,8 +147,8 @@ func readSample(ctx context.Context, file string, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// readInput reads at most limit bytes of a file, or of standard input for "-"; what
-// comes after is not read, and no error. flag names it in errors.
+// readInput reads the first limit bytes of a file, or of standard input for "-". flag names it in
+// errors.
 func readInput(ctx context.Context, flag, file string, limit int64) ([]byte, error) {
 	in, err := openInput(ctx, file)
 	if err != nil {
@@ -171,7 +171,7 @@ func openInput(ctx context.Context, file string) (io.ReadCloser, error) {
 }
 
 // stdin is standard input until ctx ends: nothing that waits for a person may outlive Ctrl-C.
-// Closing it ends the goroutine that reads, as soon as that has something to hand on.
+// The goroutine that reads ends at the next input after it is closed.
 func stdin(ctx context.Context) io.ReadCloser {
 	from := os.Stdin
 	out, in := io.Pipe()
@@ -191,13 +191,10 @@ func shownOf(p *probe.Probe) string {
 	return fmt.Sprintf("%s, %d shown", plural(p.Items, "record"), len(p.Served))
 }
 
-// extent says how much of a list was read, where that is not plain.
-func extent(p *probe.Probe) string {
-	switch {
-	case p.Whole && p.Replies > 1:
-		return ", on " + plural(p.Replies, "page")
-	case !p.Whole && p.NextPage != "":
-		return "; this is the first page only, give --all for the whole list"
+// onPages says on how many pages a list came, where there were several.
+func onPages(p *probe.Probe) string {
+	if p.Replies < 2 {
+		return ""
 	}
-	return ""
+	return ", on " + plural(p.Replies, "page")
 }

@@ -19,16 +19,9 @@ import (
 // legacy system says of itself is shown, printable and bounded.
 func TestCheckLive(t *testing.T) {
 	t.Parallel()
-	p := start(t, setup{upstream: []string{"on_invalid_record: fail", "on_invalid_record: fail\n    where: [{path: pubic, equals: true}]"}})
-	args := []string{"check", "-c", p.file(), "--live", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical}
-	// A condition that no record meets is not taken for an account without inquiries.
-	said := commandSays(t, 1, "pubic found in 0 of", append(args, "--all")...)
-	if !regexp.MustCompile(`buyer acme: doubtful, \d+ records, 0 shown`).MatchString(said) {
-		t.Errorf("check --live --all: %s", said)
-	}
-	p.edit("    where: [{path: pubic, equals: true}]\n", "")
+	p := start(t, setup{})
 	p.fault(legacy.Fault{Name: legacy.FaultStatus, Kind: legacy.KindSeller, Code: http.StatusServiceUnavailable})
-	said = commandSays(t, 1, "seller "+legacy.SellerTypical, args...)
+	said := commandSays(t, 1, "seller "+legacy.SellerTypical, "check", "-c", p.file(), "--live", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical)
 	if !strings.Contains(said, "buyer acme: good") || !strings.Contains(said, "503") {
 		t.Errorf("check --live: %s", said)
 	}
@@ -57,7 +50,7 @@ func TestTheToolsSayWhatServeDoes(t *testing.T) {
 		status int
 		says   string
 	}{
-		legacy.BuyerTypical: {"buyer", without, 1, 502, "legacy system: invalid (record): record 2: responses: no id to ask for the responses with"},
+		legacy.BuyerTypical: {"buyer", without, 1, 502, "the mapping does not fit (record): record 2: responses: no id to ask for the responses with"},
 		legacy.BuyerOther:   {"other-buyer", numbered, 50, 200, "the longest list of responses has exactly 50, a round number: are lists cut there?"},
 		legacy.BuyerEmpty:   {"empty-buyer", numbered, 0, 200, "no response came for any of 2 records: every inquiry would look unanswered"},
 	}
@@ -83,16 +76,13 @@ func TestTheToolsSayWhatServeDoes(t *testing.T) {
 	})
 	for account, l := range lists {
 		p.gets(l.status, "/api/v1/buyer/inquiries", l.key)
-		commandSays(t, 1, l.says, "check", "-c", p.file(), "--live", "--all", "--buyer", account, "--seller", legacy.SellerTypical)
-		if l.status != 200 { // of a part of a list its doubts say nothing
-			commandSays(t, 1, l.says, "probe", "-c", p.file(), "--kind", "buyer", "--account", account)
-		}
+		commandSays(t, 1, l.says, "check", "-c", p.file(), "--live", "--buyer", account, "--seller", legacy.SellerTypical)
+		commandSays(t, 1, l.says, "probe", "-c", p.file(), "--kind", "buyer", "--account", account)
 	}
 }
 
-// Of a list with pages check --live reads the first one, and says so; with --all it reads the
-// whole list.
-func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
+// Of a list with pages check --live reads all, and says how many they were.
+func TestCheckLiveReadsAllPages(t *testing.T) {
 	t.Parallel()
 	const record = `{"subject":"on page %s","text":"t","state":"N","at":"2026-01-01T00:00:00Z","replies":[]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +98,6 @@ func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
   base_url: `+server.URL+`
   buyer:
     path: /buyer/{account}
-    filtering: gateway
     items: data
     paging: {style: next_url, next: next}
     fields:
@@ -116,13 +105,9 @@ func TestCheckLiveSaysHowMuchItHasRead(t *testing.T) {
        responses: {items: replies, fields: {content: text, responder_type: {path: by, default: null}, created_at: at}}}
 `)
 	args := []string{"check", "-c", file, "--live", "--buyer", "acme"}
-	said := commandSays(t, 0, "buyer acme: good, 1 record in", args...)
-	if !strings.Contains(said, "this is the first page only, give --all for the whole list") {
-		t.Errorf("check --live: %s", said)
-	}
-	said = commandSays(t, 0, "buyer acme: good, 2 records in", append(args, "--all", "--may-miss", "kind")...)
+	said := commandSays(t, 0, "buyer acme: good, 2 records in", append(args, "--may-miss", "kind")...)
 	if !strings.Contains(said, ", on 2 pages") {
-		t.Errorf("check --live --all: %s", said)
+		t.Errorf("check --live: %s", said)
 	}
 }
 
@@ -136,9 +121,7 @@ func TestDraftIsToBeCompleted(t *testing.T) {
 	commandSays(t, 0, "has upstream.seller now",
 		"draft", "--sample", samples+"hal.json", "--account", "hanriver", "--kind", "seller", "--into", file)
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	said := commandSays(t, 1, "COMPLETE_ME stands where", "check", "-c", file)
 	for i, line := range strings.Split(string(text), "\n") {
 		if strings.Contains(line, "COMPLETE_ME") && !strings.Contains(said, fmt.Sprintf("gateway.yaml:%d:", i+1)) {
@@ -158,9 +141,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{legacy: legacy.Options{Seed: 1}})
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "guide.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	guide := string(text)
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(guide, -1)
 	if len(blocks) < 3 {
@@ -173,7 +154,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	said := commandSays(t, 1, "", probe...)
 	for _, line := range []string{
 		"record 1\n", `  7       status  "C"  a value that has no entry in values`, "  replies.#.uuid          string\n",
-		"refused: legacy system: invalid (record): record 7: status: a value that has no entry in values; in all 6 records cannot be served\n",
+		"refused: the mapping does not fit (record): record 7: status: a value that has no entry in values; in all 6 records cannot be served\n",
 	} {
 		if !strings.Contains(said, line) || !strings.Contains(guide, line) {
 			t.Errorf("guide or probe do not say %q:\n%s", line, said)

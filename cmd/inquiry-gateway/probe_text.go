@@ -68,11 +68,7 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 		}
 		fmt.Fprintf(out, "  answered  %s in %s\n", answered, p.Took.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "  found     %s in %d bytes", shownOf(p), p.Bytes)
-	if p.Replies > 1 {
-		fmt.Fprintf(out, ", on %s", plural(p.Replies, "page"))
-	}
-	fmt.Fprintln(out)
+	fmt.Fprintf(out, "  found     %s in %d bytes%s\n", shownOf(p), p.Bytes, onPages(p))
 	if p.NextPage != "" {
 		fmt.Fprintf(out, "  goes on   %s\n", printable(p.NextPage))
 	}
@@ -128,18 +124,19 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 	case o.Path == "":
 		fmt.Fprint(out, "\nowner: not checked; set owner to the path of the account in a record\n")
 	default:
-		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, numbers(o.Foreign), numbers(o.Missing))
+		foreign := numbers(o.Foreign)
+		if len(o.Others) > 0 {
+			foreign += " (" + printable(strings.Join(o.Others, ", ")) + ")"
+		}
+		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, foreign, numbers(o.Missing))
 	}
-	writeSection(out, "", p.InternalIDs, []string{"INTERNAL IDS", "FOUND", "CUT OUT OF"}, func(id mapping.QuotedIDs) []string {
-		return []string{id.Path, strconv.Itoa(id.Found), quoted(id.Quoted)}
-	})
 	r := p.Removed
 	removed := fmt.Sprintf("removed in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID)
 	writeSection(out, removed, r.Cuts, []string{"RECORD", "FIELD", "BEFORE", "AFTER"}, func(c mapping.Cut) []string {
 		return []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)}
 	})
-	const uncovered = "! not removed, but it looks like an internal id; if it is one, name it in the key\n"
-	writeSection(out, uncovered, p.Uncovered, []string{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}, func(u mapping.Uncovered) []string {
+	const suspects = "! not removed, but it looks like an internal id; if it is one, name it in the key\n"
+	writeSection(out, suspects, p.Suspects, []string{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}, func(u mapping.Suspect) []string {
 		return []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key}
 	})
 	writeSection(out, "", p.Paths, []string{"CONFIGURED", "PATH", "FOUND IN"}, func(f mapping.PathFound) []string {
@@ -188,16 +185,4 @@ func numbers(list []int) string {
 		texts[i] = strconv.Itoa(n)
 	}
 	return "in " + firstOf(texts, 10)
-}
-
-// quoted shows the first texts that quote an id, such as "record 3 content", in
-// the order of the records.
-func quoted(texts []string) string {
-	record := func(text string) (n int) {
-		_, _ = fmt.Sscanf(text, "record %d", &n) // no number sorts first
-		return n
-	}
-	texts = slices.Clone(texts)
-	slices.SortStableFunc(texts, func(a, b string) int { return cmp.Compare(record(a), record(b)) })
-	return cmp.Or(firstOf(texts, 4), "no text")
 }

@@ -179,21 +179,15 @@ func (p *program) serveLegacy(s setup) {
 
 func (p *program) run() {
 	p.t.Helper()
-	loaded, err := config.Load(p.file(), config.Options{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	l, err := app.OpenListeners(loaded.Config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.app, err = app.New(loaded.Config, l, app.Options{
+	cfg, err := config.Load(p.file(), config.Options{})
+	must(p.t, err)
+	l, err := app.OpenListeners(cfg)
+	must(p.t, err)
+	p.app, err = app.New(cfg, l, app.Options{
 		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: p.hangup,
 		PollFiles: p.poll, Now: p.now, Version: version, Revision: revision,
 	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- p.app.Run(ctx) }()
@@ -216,9 +210,7 @@ func (p *program) writeKeys(callers ...caller) {
 		id, expires := c.record.ID, "null"
 		if p.keys[id] == "" {
 			key, err := auth.Generate(c.kind)
-			if err != nil {
-				p.t.Fatal(err)
-			}
+			must(p.t, err)
 			p.keys[id] = key
 		}
 		if !known[c.account.ID] {
@@ -232,13 +224,18 @@ func (p *program) writeKeys(callers ...caller) {
 			id, auth.Hasher{}.Hash(p.keys[id]).Hex(), c.kind, c.account.ID, c.record.Scopes, c.record.Revoked, expires)
 	}
 	p.write("keys.yaml.next", "accounts:\n"+accounts.String()+"keys:\n"+keys.String())
-	if err := os.Rename(filepath.Join(p.dir, "keys.yaml.next"), filepath.Join(p.dir, "keys.yaml")); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, os.Rename(filepath.Join(p.dir, "keys.yaml.next"), filepath.Join(p.dir, "keys.yaml")))
 }
 
 // file is the path of the configuration.
 func (p *program) file() string { return filepath.Join(p.dir, "gateway.yaml") }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func (p *program) write(name, text string) {
 	p.t.Helper()
@@ -247,24 +244,18 @@ func (p *program) write(name, text string) {
 
 func (p *program) remove(name string) {
 	p.t.Helper()
-	if err := os.Remove(filepath.Join(p.dir, name)); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, os.Remove(filepath.Join(p.dir, name)))
 }
 
 func writeFile(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func (p *program) read(name string) string {
 	p.t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.dir, name))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return string(text)
 }
 
@@ -296,9 +287,7 @@ func (p *program) reload() (logged string) {
 // fault has the legacy system misbehave.
 func (p *program) fault(f legacy.Fault) {
 	p.t.Helper()
-	if err := p.system.SetFault(f); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.system.SetFault(f))
 }
 
 // answer is a response that has been read whole.
@@ -318,9 +307,7 @@ func (a answer) isHit() bool {
 func (p *program) request(method, target, keyID string, headers ...string) *http.Request {
 	p.t.Helper()
 	r, err := http.NewRequest(method, p.app.URL()+target, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if keyID != "" {
 		r.Header.Set("Authorization", "Bearer "+p.keys[keyID])
 	}
@@ -377,9 +364,7 @@ func (p *program) opsAs(token, method, path, body string) answer {
 	p.t.Helper()
 	base := strings.Replace(p.app.OpsURL(), "[::]", "127.0.0.1", 1) // a listener on all addresses
 	r, err := http.NewRequest(method, base+path, strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -411,9 +396,7 @@ func (p *program) hasMetric(series string) (v float64, found bool) {
 func (p *program) part(name string) string {
 	p.t.Helper()
 	var state struct{ Parts map[string]string }
-	if err := json.Unmarshal(p.ops("/readyz").body, &state); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, json.Unmarshal(p.ops("/readyz").body, &state))
 	return state.Parts[name]
 }
 

@@ -40,21 +40,15 @@ func TestHangupDuringTheStart(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
 	text := "unknown:\n" + strings.Repeat("- a text\n", 25_000)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	for range 3 {
 		var stderr bytes.Buffer
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
 		cmd.Env, cmd.Stderr = append(os.Environ(), serveInstead+"="+file), &stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cmd.Start())
 		for hasRead := 0; hasRead < len(text); { // rchar: bytes that the process has read
 			counters, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", cmd.Process.Pid))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			_, _ = fmt.Sscanf(string(counters), "rchar: %d", &hasRead)
 		}
 		_ = cmd.Process.Signal(syscall.SIGHUP) // fails where the start has ended
@@ -169,9 +163,7 @@ func (p *program) drain() (end func()) {
 	go func() { defer close(stopped); p.stop() }()
 	p.eventually("it is not ready", func() bool { return p.ops("/readyz").status == http.StatusServiceUnavailable })
 	return func() {
-		if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, syscall.Kill(syscall.Getpid(), syscall.SIGTERM))
 		<-stopped
 	}
 }
@@ -229,9 +221,7 @@ func TestDrainingOverHTTP2(t *testing.T) {
 			ask := func() {
 				t.Helper()
 				resp, err := client.Do(p.request(http.MethodGet, buyerList, "buyer"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				_, _ = io.Copy(io.Discard, resp.Body)
 				_ = resp.Body.Close()
 				if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {

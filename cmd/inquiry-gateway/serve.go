@@ -37,8 +37,8 @@ func configFile(c *cli.Command) (string, error) {
 }
 
 // serveCommand runs until SIGTERM or Ctrl-C. Warnings go into the log, because
-// nobody reads what a service prints at its start. A mistake in the configuration ends
-// it before a port is open, and a port that is taken before anything is asked.
+// nobody reads what a service prints at its start. It reads the configuration before it opens a
+// port, and opens the ports before it asks any other program.
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
@@ -51,14 +51,14 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			loaded, err := config.Load(file, config.Options{})
+			cfg, err := config.Load(file, config.Options{})
 			if err != nil {
 				return err
 			}
 			out := app.NewLogWriter(c.Root().ErrWriter)
 			defer out.Close()
-			cfg, logger := loaded.Config, app.NewLogger(out)
-			app.Warn(logger, loaded.Warnings)
+			logger := app.NewLogger(out)
+			app.Warn(logger, cfg)
 			l, err := app.OpenListeners(cfg)
 			if err != nil {
 				return err
@@ -81,8 +81,7 @@ func hangups() chan os.Signal {
 	return c
 }
 
-// options are those of a program that runs for its own sake: traces go where the
-// environment says. out must be the writer behind logger, so that the records of
+// options are those of serve and demo. out must be the writer behind logger, so that the records of
 // requests and all others stay in their order.
 func options(logger *slog.Logger, out *app.LogWriter) app.Options {
 	return app.Options{Logger: logger, Requests: out, LostRecords: out.Lost, Traces: true, Version: version, Revision: revision}

@@ -22,7 +22,7 @@ func TestSentinelFailsOver(t *testing.T) {
 	nodes[0].eventually("a list is shared", shared)
 	nodes.purgesReach("--account", legacy.BuyerTypical)
 
-	stops := [2]func(){nodes[0].load(), nodes[1].load()}
+	stops := [2]func(){nodes[0].keepAsking(), nodes[1].keepAsking()}
 	nothingDenied(t, s.Master)
 	s.Master.Kill()
 	nodes[0].eventually("a list is shared through the new master", shared)
@@ -78,7 +78,7 @@ func TestCluster(t *testing.T) {
 			spare = master
 		}
 	}
-	stop := nodes[0].load()
+	stop := nodes[0].keepAsking()
 	spare.Kill()
 	nodes[0].eventually("lists are shared by the masters that are left", nodes.sharing())
 	stop()
@@ -102,7 +102,7 @@ func TestClusterFailsOver(t *testing.T) {
 					lost = i
 				}
 			}
-			stops := [2]func(){nodes[0].load(), nodes[1].load()}
+			stops := [2]func(){nodes[0].keepAsking(), nodes[1].keepAsking()}
 			cluster.Masters[lost].Kill()
 			nodes[0].eventually("Redis has a new master", func() bool { return cluster.FailedOver(lost) })
 			promoted := time.Now()

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"net/url"
+	"time"
 
 	"inquiry-gateway/cache"
 )
@@ -47,7 +48,7 @@ type Access struct {
 // Prediction is what the request would get, as far as it can be known without
 // asking the legacy system.
 type Prediction struct {
-	Outcome    string `json:"outcome"` // refused, unavailable, or as in Cache-Status: hit, miss, ...
+	Outcome    string `json:"outcome"` // refused, unavailable, unsupported, failing, or as in Cache-Status: hit, miss, ...
 	HTTPStatus int    `json:"http_status"`
 	Code       string `json:"code,omitempty"`
 	Text       string `json:"text"`
@@ -55,8 +56,20 @@ type Prediction struct {
 
 // UpstreamState is how the legacy system is seen for this kind.
 type UpstreamState struct {
-	Breaker string  `json:"breaker"` // closed, half-open or open
-	Ceiling Ceiling `json:"ceiling"`
+	Breaker string    `json:"breaker"` // closed, half-open or open
+	Ceiling Ceiling   `json:"ceiling"`
+	Failing []Failing `json:"failing"` // what is not over, by whose failure it is; never nil
+}
+
+// Failing is one sort of failures of a kind's lists.
+type Failing struct {
+	Failure  string    `json:"failure"` // system, sign_in, mapping, account or refused
+	Since    time.Time `json:"since"`
+	Last     time.Time `json:"last"`
+	Fetches  int       `json:"fetches"`
+	Accounts int       `json:"accounts"` // whose newest fetch failed so
+	Of       int       `json:"of"`       // that were asked for since then
+	Text     string    `json:"text"`     // of the last one, as in the log
 }
 
 // Ceiling is what the fleet may send to the legacy system, as far as this node knows.

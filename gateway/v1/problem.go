@@ -58,10 +58,16 @@ var (
 	// InternalError is for a bug of the gateway.
 	InternalError = Problem{http.StatusInternalServerError, "internal_error", "Internal error",
 		"Try again later. If it stays, report the id of this error.", nil}
+	// AccountUnsupported is for an account whose id the backend's requests cannot name.
+	AccountUnsupported = Problem{http.StatusNotImplemented, "account_unsupported", "Account not supported",
+		"The inquiry system cannot be asked for the account of this key. Trying again will not help. Report the id of this error.", nil}
 	// UpstreamError is for a backend that answered 5xx, cut its answer off or
 	// refused the connection.
 	UpstreamError = Problem{http.StatusBadGateway, "upstream_error", "The inquiry system failed",
 		"Try again in a few seconds. If it stays, report the id of this error.", nil}
+	// UpstreamSignInFailed is for a backend that does not let the gateway in.
+	UpstreamSignInFailed = Problem{http.StatusBadGateway, "upstream_sign_in_failed", "The inquiry system does not let the gateway in",
+		"Your key is good. Try again in a minute. If it stays, report the id of this error.", nil}
 	// UpstreamInvalidResponse is for an answer of the backend that cannot be
 	// accepted, or that is too big.
 	UpstreamInvalidResponse = Problem{http.StatusBadGateway, "upstream_invalid_response", "The inquiry system gave an unusable answer",
@@ -84,8 +90,8 @@ func Problems() []Problem {
 	return []Problem{
 		InvalidRequest, InvalidParameter, MissingAPIKey, InvalidAPIKey,
 		WrongKeyKind, InsufficientScope, APIAccessRequired, NotFound,
-		MethodNotAllowed, RateLimited, InternalError, UpstreamError,
-		UpstreamInvalidResponse, UpstreamUnavailable, AuthUnavailable, UpstreamTimeout,
+		MethodNotAllowed, RateLimited, InternalError, AccountUnsupported, UpstreamError,
+		UpstreamSignInFailed, UpstreamInvalidResponse, UpstreamUnavailable, AuthUnavailable, UpstreamTimeout,
 	}
 }
 

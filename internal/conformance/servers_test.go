@@ -106,15 +106,15 @@ rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 			t.Fatal(err)
 		}
 	}
-	loaded, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
+	cfg, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := app.OpenListeners(loaded.Config)
+	l, err := app.OpenListeners(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.New(loaded.Config, l, app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Version: "test"})
+	a, err := app.New(cfg, l, app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ type waiter struct {
 type CeilingOptions struct {
 	Redis      redis.Scripter // nil: this node has the whole ceiling
 	Timeout    time.Duration  // of one call of Redis, the same on all nodes; 0: 100 ms
-	Prefix     string         // of the Redis keys; empty: "iq"
+	Prefix     string         // of the Redis keys
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -112,7 +112,6 @@ type CeilingOptions struct {
 // NewCeiling makes a ceiling that bounds nothing until Set. Close ends it.
 func NewCeiling(o CeilingOptions) *Ceiling {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	o.Prefix = cmp.Or(o.Prefix, "iq")
 	o.Timeout = cmp.Or(o.Timeout, callTimeout)
 	c := &Ceiling{opts: o, life: lifeOf(o.Timeout), metrics: newCeilingMetrics(o.Registerer), spent: map[string]int{}, over: map[string]time.Time{}, alone: o.Redis == nil}
 	for i := range c.lines {

@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// MaxBytes bounds the content of one file.
-const MaxBytes = 1 << 20
-
 // File is a file that a configuration names, with its content. The configuration
 // reads it, at the start and at each reload; others get its text. Two are equal if
 // name and content are. Printing one shows the name and never the content. The

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -79,6 +80,7 @@ func newEnvironment(t *testing.T, seed uint64, f form) *environment {
 	ofRedis := skew()
 	env.redis = newRedisServer(func() time.Time { return time.Now().Add(ofRedis) }, rngOf(seed, "redis"))
 	env.redis.serve(env.net.listen("redis", redisAddress))
+	env.write(env.password(), "secret")
 	env.legacy = newLegacy(env)
 	env.legacy.serve(env.net.listen("legacy", legacyAddress))
 	env.keys = newKeyring(env, f.keysInRedis)
@@ -107,13 +109,16 @@ func (env *environment) close() {
 //go:embed testdata/node.yaml
 var nodeFile string
 
+// password is the file of that which the legacy asks for.
+func (env *environment) password() string { return filepath.Join(env.dir, "password") }
+
 // config is the file of a node.
 func (env *environment) config(p policy) string {
 	limits := ""
 	if env.ceiling > 0 {
 		limits = fmt.Sprintf("max_requests_per_second: %d\n  max_nodes: %d", env.ceiling, nodeCount)
 	}
-	return strings.NewReplacer("AUTH", env.keys.section(), "LIMITS", limits, "MAPPING", p.mapping,
+	return strings.NewReplacer("AUTH", env.keys.section(), "LIMITS", limits, "PASSWORD", env.password(), "MAPPING", p.mapping,
 		"TERMS", fmt.Sprintf("{ttl: %v, stale_while_revalidate: %v, stale_if_error: %v}", p.ttl, p.swr, p.sie)).Replace(nodeFile)
 }
 

@@ -34,10 +34,12 @@ type draw struct {
 // faults are drawn one to three at a time.
 func faults() []event {
 	return selected([]event{
-		{"redis dies", "shared fleet redis auth", (*draw).redisDies},
+		{"redis dies", "auth", (*draw).redisDies},
 		{"redis forgets", "fleet auth", (*draw).redisForgets},
 		{"redis stalls", "shared fleet redis", func(d *draw) func() { return d.env.redis.stall() }},
 		{"redis is slow or refuses", "shared fleet redis", (*draw).redisIsBad},
+		{"redis is far away", "fleet", func(d *draw) func() { return d.redisIsFar(0.3) }},
+		{"redis is too far away", "shared fleet redis", func(d *draw) func() { return d.redisIsFar(one(d, 0.6, 1.2)) }},
 		{"messages are lost", "fleet", (*draw).messagesAreLost},
 		{"entries are corrupted", "fleet", (*draw).corruptEntries},
 		{"the way to redis is bad", "shared fleet redis:N", func(d *draw) func() { return d.badWay("redis") }},
@@ -61,8 +63,10 @@ func steps() []event {
 	return selected([]event{
 		{"purges", "", step((*draw).purges)},
 		{"purges during fills", "shared fleet way", step((*draw).purgesDuringFills)},
+		{"purges that redis does not get", "shared fleet redis:N auth", step((*draw).purgesAlone)},
 		{"purges that redis forgets", "shared fleet redis:N auth", step((*draw).purgesForgotten)},
 		{"a key is revoked", "", step((*draw).revoke)},
+		{"the legacy ends all sessions", "", step(func(d *draw) { d.env.legacy.forget() })},
 		{"the policy changes", "", step((*draw).policyChanges)},
 		{"the mapping changes", "shared fleet", step((*draw).mappingChanges)},
 		{"a configuration is broken", "", step((*draw).brokenConfiguration)},
@@ -180,6 +184,7 @@ func (d *draw) anyNode() *node { return one(d, d.env.nodes...) }
 
 // redisDies comes back with its data, without it, or as a replica that lags.
 func (d *draw) redisDies() func() {
+	well := d.env.checks.begin("shared", "fleet", "redis")
 	d.env.net.crash("redis", d.coin(0.5))
 	d.env.redis.disconnect()
 	return func() {
@@ -188,6 +193,7 @@ func (d *draw) redisDies() func() {
 			d.forget()
 		}
 		d.env.redis.serve(d.env.net.listen("redis", redisAddress))
+		well()
 		if lost {
 			d.restoreKeys()
 		}
@@ -231,6 +237,13 @@ func (d *draw) redisIsBad() func() {
 	}
 	set(slow, text)
 	return func() { set(0, "") }
+}
+
+// redisIsFar makes a round trip to Redis take a part of redis.timeout. A new connection takes
+// two, and one more for the call that it is for.
+func (d *draw) redisIsFar(part float64) func() {
+	d.env.net.move("redis", time.Duration(part*float64(redisTimeout)))
+	return func() { d.env.net.move("redis", 0) }
 }
 
 func (d *draw) messagesAreLost() func() {
@@ -296,7 +309,7 @@ func (d *draw) legacyIsDown() func() {
 }
 
 func (d *draw) legacyFails() func() {
-	f := failure{name: one(d, "500", "502", "503", "429", "cut", "slow", "garbage", "foreign", "part"), rate: 0.2 + 0.8*d.rng.Float64(), delay: d.between(0, 0.2)}
+	f := failure{name: one(d, "500", "502", "503", "429", "cut", "slow", "hang", "garbage", "foreign", "again", "moved", "part"), rate: 0.2 + 0.8*d.rng.Float64(), delay: d.between(0, 0.2)}
 	if f.name == "slow" {
 		f.rate, f.delay = 1, d.between(0.2, 2)
 	}
@@ -306,8 +319,8 @@ func (d *draw) legacyFails() func() {
 // oneAccountFails must be nobody else's trouble, however often its lists are asked for. Mostly
 // an outage of all ends meanwhile, so that probes meet these lists.
 func (d *draw) oneAccountFails() func() {
-	// A 429 is for the whole fleet, so it is none of these.
-	end := d.env.legacy.inject(failure{name: one(d, "404", "404", "404", "garbage", "foreign", "part"), account: d.account, rate: 1})
+	f := failure{name: one(d, "404", "401", "429", "500", "503", "cut", "hang", "garbage", "foreign", "part"), account: d.account, rate: 1}
+	end := d.env.legacy.inject(f)
 	most := 20
 	if d.coin(0.75) {
 		endOutage, well := d.env.legacy.inject(failure{name: "500", rate: 1}), d.env.checks.begin("shared", "fleet")
@@ -319,7 +332,12 @@ func (d *draw) oneAccountFails() func() {
 	}
 	for range most {
 		want := listKey{kindOf(d.account), d.account, one(d, "", "pending", "answered"), one(d, "", "delivery", "refund", "product")}
-		d.env.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.anyNode(), want)()
+		wait := d.env.askOnce(fmt.Sprintf("of one account %d", d.rng.Uint32()), d.anyNode(), want)
+		if f.name == "hang" {
+			defer wait()
+		} else {
+			wait()
+		}
 		time.Sleep(d.between(0, 0.15))
 	}
 	return end
@@ -387,6 +405,7 @@ func (d *draw) post(p *purge, path, body string) {
 	d.env.reach(fmt.Sprintf("%s %d", path, status))
 	if err == nil {
 		c.with(func() { p.end, p.ok = time.Now(), status == http.StatusOK })
+		c.purged(p)
 	}
 }
 
@@ -405,6 +424,33 @@ func (d *draw) purgesDuringFills() {
 		time.Sleep(d.between(0.02, 0.25))
 		d.purge(d.node, account)
 		wait()
+	}
+}
+
+// purgesAlone has the node purge lists while it does not reach Redis. Another node has purged and
+// fetched them since the node last heard of it, if it has heard anything: what is in Redis is of
+// before the node's purge all the same.
+func (d *draw) purgesAlone() {
+	by := d.env.nodes[(d.node.index+1)%nodeCount]
+	if d.coin(0.5) {
+		d.node.stop()
+	}
+	end := d.env.checks.begin("redis:"+d.node.scope(), d.node.scope())
+	d.startNode()
+	heal := d.way("redis", condition{cut: true}, condition{cut: d.coin(0.5)})
+	var all sync.WaitGroup
+	for _, account := range buyers() {
+		d.purge(by, account)
+		d.ask(by, account)()
+		other := d.env.draw(d.rng, d.client)
+		all.Go(func() { other.purge(d.node, account) })
+	}
+	all.Wait()
+	heal()
+	end()
+	for _, account := range buyers() {
+		time.Sleep(d.between(0, 0.1))
+		d.ask(d.node, account)()
 	}
 }
 

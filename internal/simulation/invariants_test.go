@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"inquiry-gateway/cache/redistier"
 )
 
 // Bounds that the README and the comments of the packages promise, and what the check allows
@@ -17,6 +19,8 @@ const (
 	keysTTL    = 30 * time.Second // a revocation while the node does not reach Redis
 	slack      = 500 * time.Millisecond
 	overdue    = 300 * time.Millisecond // after request_timeout, until the answer is with its caller
+	// In a minute: the first one, four at once because a session has ended, and one more every 10 s.
+	mostSignIns = 1 + 4 + 6
 
 	// Everything is fresh again after faults of d: twice d for back-off, which doubles up to
 	// 30 s, and 8 s for breakers, leases and the poll of Redis.
@@ -28,10 +32,11 @@ const (
 //
 //  1. a list is the caller's own, whole, and of a mapping in force (whole)
 //  2. it is no older than the policy allows (young)
-//  3. nothing comes back from before a purge (notPurged)
+//  3. nothing comes back from before a purge (notPurged), and what is said of one is true (purged)
 //  4. a revoked key is refused after its bound, and a good one never (allowed)
 //  5. in calm there is a 200, not stale, and one fetch for the fleet (available, fetch)
-//  6. no second has more requests to the legacy than the ceiling (sent)
+//  6. no second has more requests to the legacy than the ceiling (sent), and no minute more than
+//     a few sign-ins of a node (signedIn)
 //
 // Besides, every answer comes in time. What is promised depends on what is wrong: that is the
 // troubles.
@@ -63,7 +68,7 @@ type purge struct {
 	node          *node
 	run           *running
 	begin, end    time.Time // end is zero until it is acknowledged
-	ok            bool      // for the fleet; else this node alone
+	ok            bool      // for the fleet; else for this node, until it reaches Redis
 }
 
 func (p *purge) hits(k listKey) bool { return p.account == k.account || p.kind == k.kind }
@@ -360,18 +365,35 @@ func (c *checks) notPurged(r *request, a *answer) string {
 	return ""
 }
 
+// purged checks that Redis has a purge of which it was said.
+func (c *checks) purged(p *purge) {
+	key := "iq:3:epoch:" + p.kind
+	if p.account != "" {
+		key = "iq:3:{" + redistier.Hash(p.account) + "}:epoch"
+	}
+	raised := false
+	c.env.redis.with(func() {
+		s := c.env.redis.store
+		begin := s.now().Add(-time.Since(p.begin))
+		raised = slices.ContainsFunc(s.writes, func(w write) bool { return w.key == key && !w.at.Before(begin) })
+	})
+	c.mu.Lock()
+	lost := c.lastLoss().After(p.begin)
+	c.mu.Unlock()
+	if p.ok && !raised && !lost {
+		c.fail("the purge at %v by %s is said to be done, and Redis has none", p.begin.Sub(c.env.begin), p.run.name)
+	}
+}
+
 // holdsSince is when a purge must be in force for a request. The caller holds mu.
 func (c *checks) holdsSince(p *purge, r *request) (since time.Time, holds bool) {
 	if p.run == r.run {
 		return p.end, true
 	}
-	if !p.ok {
-		return time.Time{}, false
-	}
 	since = latest(p.end, r.run.since, c.wellSince("redis", "redis:"+r.node.scope()))
-	if loss := c.lastLoss(); loss.After(p.begin) {
+	if loss := c.lastLoss(); !p.ok || loss.After(p.begin) {
 		if p.node.current() != p.run {
-			return time.Time{}, false // who would have announced it again is gone
+			return time.Time{}, false // who would have announced it (again) is gone
 		}
 		since = latest(since, loss, c.wellSince("redis:"+p.node.scope()))
 	}
@@ -412,12 +434,26 @@ func (c *checks) fetch(a *answer, running map[int]*answer, last *answer) {
 	c.fail("%s fetches %+v although %s got it %v ago", a.node, a.key, last.node, age)
 }
 
+// signedIn checks that no process signs in again and again because an account's requests are
+// refused. all are the sign-ins, the newest last. The caller holds the legacy's mu.
+func (c *checks) signedIn(all []signIn) {
+	last, n := all[len(all)-1], 0
+	for _, s := range all {
+		if s.node == last.node && last.at.Sub(s.at) < time.Minute {
+			n++
+		}
+	}
+	if n > mostSignIns {
+		c.fail("%s has signed in %d times in a minute", last.node, n)
+	}
+}
+
 // tight tells whether the ceiling is reached although all is well.
 func (c *checks) tight() bool { return c.env.ceiling > 0 && c.env.ceiling < roomy }
 
 // sent counts the requests on the wire to the legacy.
 func (c *checks) sent(w way, data []byte) {
-	if w.to != "legacy" || c.env.ceiling == 0 || !bytes.HasPrefix(data, []byte("GET ")) {
+	if w.to != "legacy" || c.env.ceiling == 0 || !bytes.HasPrefix(data, []byte("GET ")) && !bytes.HasPrefix(data, []byte("POST ")) {
 		return
 	}
 	var n, most int

@@ -52,9 +52,10 @@ func records(k listKey, version, number int) (all []record) {
 	return all
 }
 
-// failure is one way in which the legacy answers wrongly. Its name is a status; slow; cut, a
-// body that ends early; garbage; foreign, another account's records; or part, which says that
-// there is more and gives no way to it.
+// failure is one way in which the legacy answers wrongly. Its name is a status; slow; hang, no
+// answer at all; cut, a body that ends early; garbage; foreign, another account's records;
+// again, the first page for every page; moved, each further page one record too early; or part, which says that there is more and gives no
+// way to it.
 type failure struct {
 	name    string
 	account string  // empty: all
@@ -62,7 +63,14 @@ type failure struct {
 	delay   time.Duration
 }
 
-// legacySystem answers from a small model.
+// signIn is one that worked.
+type signIn struct {
+	node string
+	at   time.Time
+}
+
+// legacySystem answers from a small model, to who has signed in. Each reply has an id and a time
+// around what was asked for.
 type legacySystem struct {
 	env    *environment
 	server *http.Server
@@ -72,13 +80,17 @@ type legacySystem struct {
 	versions map[string]int // by account
 	answers  []*answer      // by number
 	failures []*failure
+	oneToken bool            // of all sessions that are open at a time, else each sign-in has its own
+	tokens   map[string]bool // those that are good
+	signIns  []signIn
+	replies  int
 	running  map[listKey]map[int]*answer
 	done     map[listKey]*answer // the last good one
 }
 
 func newLegacy(env *environment) *legacySystem {
 	s := &legacySystem{
-		env: env, rng: rngOf(env.seed, "legacy"),
+		env: env, rng: rngOf(env.seed, "legacy"), oneToken: rngOf(env.seed, "tokens").IntN(2) == 0, tokens: map[string]bool{},
 		versions: map[string]int{}, running: map[listKey]map[int]*answer{}, done: map[listKey]*answer{},
 	}
 	s.server = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
@@ -124,9 +136,55 @@ func (s *legacySystem) draw(account string) (latency time.Duration, name string)
 	return latency, ""
 }
 
-// ServeHTTP answers /m1/tickets?customer=..&state=..&category=.. for buyers and
+// forget ends all sessions.
+func (s *legacySystem) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens)
+}
+
+// signIn gives a token, which fails as all else does.
+func (s *legacySystem) signIn(w http.ResponseWriter, r *http.Request) {
+	delay, name := s.draw("")
+	if name == "hang" {
+		delay = hangs
+	}
+	if code, _ := strconv.Atoi(name); sleep(r.Context(), delay) != nil || code != 0 {
+		w.WriteHeader(max(code, 500))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.signIns = append(s.signIns, signIn{r.UserAgent(), time.Now()})
+	s.env.checks.signedIn(s.signIns)
+	token := "t0"
+	if !s.oneToken {
+		token = fmt.Sprint("t", len(s.signIns))
+	}
+	s.tokens[token] = true
+	fmt.Fprintf(w, `{"token":%q}`, token)
+}
+
+func (s *legacySystem) signedIn(r *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+}
+
+// hangs is longer than anybody waits.
+const hangs = time.Minute
+
+// ServeHTTP answers /login and, to who has signed in, /m1/tickets?customer=..&state=..&category=.. for buyers and
 // /m1/vendors/{account}/tickets?cursor=.. for sellers. m1 and m2 are two mappings.
 func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/login" {
+		s.signIn(w, r)
+		return
+	}
+	if !s.signedIn(r) {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	q := r.URL.Query()
 	k := listKey{kindBuyer, q.Get("customer"), q.Get("state"), q.Get("category")}
@@ -136,11 +194,14 @@ func (s *legacySystem) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	number, offset := s.page(k, r.UserAgent(), parts[0], q.Get("cursor"))
 	defer s.end(k, number)
 	delay, name := s.draw(k.account)
-	if sleep(r.Context(), delay) != nil {
-		return
+	if name == "hang" {
+		delay = hangs
 	}
 	if name != "" {
 		s.env.reach("legacy " + name)
+	}
+	if sleep(r.Context(), delay) != nil {
+		return
 	}
 	switch code, _ := strconv.Atoi(name); {
 	case code != 0:
@@ -190,6 +251,8 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 	if offset == 0 {
 		a.at = time.Now()
 	}
+	s.replies++
+	reply := map[string]any{"request_id": fmt.Sprint("r", s.replies), "time": time.Now().Format(time.RFC3339Nano)}
 	s.mu.Unlock()
 	all, result := records(k, a.version, number), map[string]any{}
 	rest := all[min(offset, len(all)):]
@@ -198,6 +261,12 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 		rest, result["has_more"] = rest[:len(rest)-1], true
 	case k.kind == kindSeller && len(rest) > pageSize:
 		rest, result["next"] = rest[:pageSize], fmt.Sprintf("%d-%d", number, offset+pageSize)
+	}
+	switch {
+	case fault == "again" && k.kind == kindSeller:
+		rest, offset = all[:min(pageSize, len(all))], 0
+	case fault == "moved" && offset > 0: // one record is put before the others, so that the next page begins anew
+		rest, offset = all[offset-1:][:len(rest)], offset-1
 	}
 	items := []map[string]any{}
 	for i, r := range rest {
@@ -211,8 +280,8 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 			"state": r.status, "category": r.inquiryType, "opened": "2000-01-01T00:00:00Z", "company": owner,
 		})
 	}
-	result["items"] = items
-	body, err := json.Marshal(map[string]any{"result": result})
+	result["items"], reply["result"] = items, result
+	body, err := json.Marshal(reply)
 	if err != nil {
 		panic(err)
 	}

@@ -25,6 +25,7 @@ type network struct {
 	mu    sync.Mutex
 	hosts map[string]*listener // by address
 	ways  map[way]condition
+	far   map[string]time.Duration // what is sent to a host takes so much longer
 	pipes []*pipe
 	dials map[way]uint64
 	gone  map[string]bool // hosts that have crashed: what is left of a process sends to nobody
@@ -40,7 +41,7 @@ type condition struct {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, dials: map[way]uint64{}, gone: map[string]bool{}}
+	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, far: map[string]time.Duration{}, dials: map[way]uint64{}, gone: map[string]bool{}}
 }
 
 // rngOf is the generator of an actor: a number of the seed and its name.
@@ -128,7 +129,7 @@ func (n *network) dial(ctx context.Context, host, address string) (*conn, error)
 			return nil, os.ErrDeadlineExceeded
 		}
 	}
-	if n.wait(ctx, latency(rng)+n.ways[there].slow) != nil {
+	if n.wait(ctx, latency(rng)+n.slow(there)) != nil {
 		return nil, os.ErrDeadlineExceeded
 	}
 	if l == nil {
@@ -136,6 +137,15 @@ func (n *network) dial(ctx context.Context, host, address string) (*conn, error)
 	}
 	return n.join(l, there, rng, atOnce)
 }
+
+func (n *network) move(host string, far time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.far[host] = far
+}
+
+// slow is what a way takes on top of the latency. The caller holds mu.
+func (n *network) slow(w way) time.Duration { return n.ways[w].slow + n.far[w.to] }
 
 // wait is sleep without the mutex.
 func (n *network) wait(ctx context.Context, d time.Duration) error {
@@ -314,7 +324,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	s := segment{time.Now(), slices.Clone(b), p.atOnce}
 	if !p.atOnce {
-		s.at = s.at.Add(latency(p.rng) + p.net.ways[p.way].slow)
+		s.at = s.at.Add(latency(p.rng) + p.net.slow(p.way))
 	}
 	if s.at.Before(p.last) {
 		s.at = p.last

@@ -16,6 +16,7 @@ import (
 const (
 	requestTimeout  = 3 * time.Second
 	upstreamTimeout = time.Second
+	redisTimeout    = 100 * time.Millisecond
 	jitter          = 0.1
 )
 
@@ -70,10 +71,10 @@ func (n *node) address(port string) string { return n.scope() + ":" + port }
 // start runs the program on the node, with the configuration that is in its file. While
 // somebody has broken that, it is tried again.
 func (n *node) start() {
-	loaded, err := config.Load(n.file, config.Options{})
+	cfg, err := config.Load(n.file, config.Options{})
 	for try := 0; err != nil && try < 10; try++ {
 		time.Sleep(time.Second)
-		loaded, err = config.Load(n.file, config.Options{})
+		cfg, err = config.Load(n.file, config.Options{})
 	}
 	if err != nil {
 		n.env.checks.fail("the simulation itself: %v", err)
@@ -86,7 +87,7 @@ func (n *node) start() {
 	n.policies, n.waiting = []inForce{{policy: n.policies[len(n.policies)-1].policy, since: r.since}}, false
 	n.mu.Unlock()
 	listeners := app.Listeners{Public: n.env.net.listen(r.name, n.address("8080")), Ops: n.env.net.listen(r.name, n.address("9090"))}
-	a, err := app.New(loaded.Config, listeners, app.Options{
+	a, err := app.New(cfg, listeners, app.Options{
 		Logger: slog.New(nodeLog{n, r.name}), Dial: n.env.net.dialer(r.name), Version: r.name,
 		Now: func() time.Time { return time.Now().Add(n.skew) },
 	})

@@ -14,7 +14,7 @@ import (
 
 // What a type may do to be a value of the file.
 type (
-	// Defaulter is a section behind a pointer that is no zero value where the file has it.
+	// Defaulter is a section behind a pointer, with defaults for the keys that the file leaves out.
 	Defaulter interface{ SetDefaults() }
 	// Nullable is a single value for which null means something.
 	Nullable interface{ SetNull() }
@@ -69,6 +69,11 @@ func (doc *File) decode(v *Value, into reflect.Value, path string, r Rules) {
 	default:
 		doc.decodeScalar(v, into, path, r)
 	}
+}
+
+// IsNullable tells whether null means something for a type.
+func IsNullable(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[Nullable]())
 }
 
 // Fresh makes a variable of a type, with its defaults.
@@ -225,7 +230,7 @@ func (doc *File) decodeScalar(v *Value, into reflect.Value, path string, r Rules
 	doc.take(v, taken, into, path, r)
 }
 
-// take sets a value that keeps the rules, and reports any other.
+// take sets a value that keeps the rules, and reports one that does not.
 func (doc *File) take(v *Value, taken, into reflect.Value, path string, r Rules) {
 	if what := r.Refuses(taken); what != "" {
 		doc.wants(v, path, what)

@@ -19,8 +19,7 @@ import (
 )
 
 // File is one file on its way into Go values. Everything it finds wrong goes into its
-// report; callers go on after a problem, so that the writer of the file hears of all of
-// them at once.
+// report, and callers go on, so that all problems are told at once.
 type File struct {
 	*builder
 	Path string      // absolute
@@ -127,7 +126,7 @@ func (doc *File) Line(key string) int {
 	return at.line
 }
 
-// Warn notes what may be meant and is doubtful.
+// Warn reports what is doubtful.
 func (doc *File) Warn(key, format string, args ...any) {
 	at, _ := doc.Root.locate(key)
 	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
@@ -141,20 +140,11 @@ func (doc *File) Invalid(section string, err error) {
 		problems.Add("", "%v", err)
 	}
 	for _, one := range problems {
-		doc.Wrong(joinField(section, one.Key), "%s", one.Message)
+		doc.Wrong(Join(section, one.Key), "%s", one.Message)
 	}
 }
 
-// joinField puts a field of an error under its section; either may be empty, and a field
-// may begin with an index.
-func joinField(section, field string) string {
-	if field == "" || section == "" || field[0] == '[' {
-		return section + field
-	}
-	return section + "." + field
-}
-
-// Has tells whether the file itself says something at key, a default aside.
+// Has tells whether the file itself has the key.
 func (doc *File) Has(key string) bool {
 	_, found := doc.Root.locate(key)
 	return found != nil

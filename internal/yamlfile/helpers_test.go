@@ -1,9 +1,7 @@
 package yamlfile
 
 import (
-	"os"
 	"strings"
-	"testing"
 	"time"
 
 	"inquiry-gateway/internal/setting"
@@ -85,25 +83,4 @@ func lines(err error) []string {
 		return nil
 	}
 	return strings.Split(err.Error(), "\n")
-}
-
-// told reads the cases of a file of testdata: a line === with a name, the text, and what must
-// be told of it in lines that begin with "> ".
-func told(t *testing.T, file string, check func(t *testing.T, text string, want []string)) {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for one := range strings.SplitSeq(strings.TrimPrefix(string(data), "=== "), "\n=== ") {
-		name, rest, _ := strings.Cut(one+"\n", "\n")
-		text, messages, _ := strings.Cut("\n"+rest, "\n> ")
-		var want []string
-		if messages != "" {
-			for line := range strings.SplitSeq(strings.TrimSpace(messages), "\n> ") {
-				want = append(want, line)
-			}
-		}
-		t.Run(name, func(t *testing.T) { check(t, strings.TrimPrefix(text, "\n")+"\n", want) })
-	}
 }

@@ -7,20 +7,19 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/testkit"
 )
 
 // Each mistake is told at its place, in words that need no knowledge of YAML's grammar or of
 // Go, and all mistakes of a file at once.
 func TestMistakesAreTold(t *testing.T) {
-	told(t, "testdata/mistakes.txt", func(t *testing.T, text string, want []string) {
+	testkit.Mistakes(t, "testdata/mistakes.txt", func(_ *testing.T, text string) []string {
 		_, err := decodeSection(text)
 		got := lines(err)
 		for i := range got {
 			got[i] = strings.TrimSpace(strings.TrimPrefix(got[i], "gateway.yaml:"))
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		return got
 	})
 }
 
@@ -70,10 +69,11 @@ up:
 	doc.Invalid("up", bad("base", "keys[1].sha", "keys[0]", "keys[7].sha", "headers.X.Y", "headers.X.Y.Z", "empty.title", "nowhere.at.all", ""))
 	doc.Invalid("up", errors.New("no key"))
 	doc.Invalid("absent", bad("a.b"))
+	doc.Invalid("", bad("up.base"))
 	doc.Invalid("fine", nil)
 	want := []string{
 		"f:1:1: absent.a.b: bad", "f:2:1: up.nowhere.at.all: bad", "f:2:1: up: bad", "f:2:1: up: no key",
-		"f:3:9: up.base: bad", "f:4:3: up.keys[7].sha: bad", "f:5:7: up.keys[0]: bad", "f:6:12: up.keys[1].sha: bad",
+		"f:3:9: up.base: bad", "f:3:9: up.base: bad", "f:4:3: up.keys[7].sha: bad", "f:5:7: up.keys[0]: bad", "f:6:12: up.keys[1].sha: bad",
 		"f:7:18: up.headers.X.Y: bad", "f:7:28: up.headers.X.Y.Z: bad", "f:8:3: up.empty.title: bad",
 	}
 	if got := lines(doc.Err()); !slices.Equal(got, want) {

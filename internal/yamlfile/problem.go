@@ -121,8 +121,8 @@ func Under(a, b string) bool {
 	return ok && (b == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
-// Keep drops the problems of keys that do not matter. What is about the file as a whole stays, and so does
-// all where there is too much to have been told whole.
+// Keep drops the problems of keys that do not matter. Problems of the file as a whole stay, and all
+// do where there were too many to report.
 func (r *report) Keep(matters func(key string) bool) {
 	if len(r.problems) < maxProblems {
 		r.problems = slices.DeleteFunc(r.problems, func(p setting.Problem) bool { return p.Key != "" && !matters(p.Key) })

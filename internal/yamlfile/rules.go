@@ -55,6 +55,25 @@ func FieldsOf(t reflect.Type) []Field {
 
 var fieldsOf sync.Map // of reflect.Type to []Field
 
+// HasKeys tells whether a type is a section, with keys of its own or with none.
+func HasKeys(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && (len(FieldsOf(t)) > 0 || t.NumField() == 0)
+}
+
+// Below is the section that a value holds, itself or in a list or mapping, with its defaults; invalid: none.
+func Below(v reflect.Value) reflect.Value {
+	if HasKeys(v.Type()) {
+		return v
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice:
+		if inner := v.Type().Elem(); HasKeys(inner) {
+			return Fresh(inner)
+		}
+	}
+	return reflect.Value{}
+}
+
 // Rules are what the tags of a field say of its value. The file's reader, the schema and
 // the page of all keys follow them.
 //
@@ -77,7 +96,7 @@ func (r Rules) Short() string { return r.Tags.Get("short") }
 // Required is the tag of that name.
 func (r Rules) Required() string { return r.Tags.Get("required") }
 
-// Form is the one of the tag form.
+// Form is that of the tag form.
 func (r Rules) Form() (form Form, ok bool) {
 	form, ok = forms[r.Tags.Get("form")]
 	return form, ok
@@ -97,16 +116,20 @@ func (r Rules) Refuses(v reflect.Value) string {
 		if known := r.Enum(); known != nil && !slices.Contains(known, v.String()) {
 			return Either(slices.DeleteFunc(known, func(s string) bool { return s == "" }))
 		}
-		form, _ := r.Form()
-		if form.good == nil {
-			return ""
-		}
-		if err := form.good(v.String()); err != nil {
-			return strings.TrimSuffix(form.wants+", "+err.Error(), ", ")
+		if form, _ := r.Form(); form.wants != nil {
+			return form.wants(v.String())
 		}
 		return ""
 	}
-	n := amount(v)
+	n := math.NaN()
+	switch {
+	case v.CanInt():
+		n = float64(v.Int())
+	case v.CanUint():
+		n = float64(v.Uint())
+	case v.CanFloat():
+		n = v.Float()
+	}
 	least, most := r.Bound("min", v.Type()), r.Bound("max", v.Type())
 	above := r.Bound("above", v.Type())
 	_, zero := r.Tags.Lookup("zero")
@@ -116,20 +139,7 @@ func (r Rules) Refuses(v reflect.Value) string {
 	return r.Bounds()
 }
 
-// amount is a number, a size or a duration as one.
-func amount(v reflect.Value) float64 {
-	switch {
-	case v.CanInt():
-		return float64(v.Int())
-	case v.CanUint():
-		return float64(v.Uint())
-	case v.CanFloat():
-		return v.Float()
-	}
-	return math.NaN()
-}
-
-// Bound reads a tag in the form of the value; NaN: there is none.
+// Bound reads one of the tags min, max and above for a value of type t; NaN: there is none.
 func (r Rules) Bound(tag string, t reflect.Type) float64 {
 	text := r.Tags.Get(tag)
 	if text == "" {
@@ -222,71 +232,58 @@ func Either(values []string) string {
 type Form struct {
 	Name    string // in the page of all keys
 	Pattern string // for editors, the same or more; empty: none
-	wants   string
-	good    func(text string) error // nil: whoever uses the text checks it
+	// wants says what another text should be; empty: it is good. nil: whoever uses the text checks it.
+	wants func(text string) string
 }
 
-// forms are those that the tag form names. Nothing changes them.
+// forms has the values of the tag form. It is not changed.
 var forms = map[string]Form{
-	"listen":    {"host:port", `^[^ /@]*:[0-9]+$`, "host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", isListen},
-	"host-port": {"host:port", `^[^ /@]+:[0-9]+$`, "host:port such as 127.0.0.1:6379", isHostPort},
-	"network":   {"network", `^[0-9a-fA-F.:]+(/[0-9]+)?$`, "an address or network such as 10.0.0.1 or 10.0.0.0/8", isNetwork},
-	"url":       {"URL", `^(https?://.+)?$`, "a URL such as https://legacy.internal, without a user", isURL},
-	"zone":      {"time zone", `^[A-Za-z0-9_+/-]*$`, "a time zone such as Asia/Seoul or UTC", isZone},
-	"re2":       {"regular expression", "", "a regular expression (RE2)", isExpression},
-	"gjson":     {"GJSON path", "", "a GJSON path such as result.items", nil},
+	"listen": {"host:port", `^[^ /@]*:[0-9]+$`, wants("host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", func(text string) bool {
+		host, port, err := net.SplitHostPort(text)
+		n, portErr := strconv.Atoi(port)
+		return err == nil && portErr == nil && n >= 0 && n <= 65535 && !strings.ContainsAny(host, " /@")
+	})},
+	"host-port": {"host:port", `^[^ /@]+:[0-9]+$`, wants("host:port such as 127.0.0.1:6379", func(text string) bool {
+		host, port, err := net.SplitHostPort(text)
+		return err == nil && host != "" && port != ""
+	})},
+	"network": {"network", `^[0-9a-fA-F.:]+(/[0-9]+)?$`, wants("an address or network such as 10.0.0.1 or 10.0.0.0/8", func(text string) bool {
+		return ParseNetwork(text).IsValid()
+	})},
+	// No text is good, too: what is needed has the tag required.
+	"url": {"URL", `^(https?://.+)?$`, wants("a URL such as https://legacy.internal, without a user", func(text string) bool {
+		u, err := url.Parse(text)
+		return text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+	})},
+	"zone": {"time zone", `^[A-Za-z0-9_+/-]*$`, wants("a time zone such as Asia/Seoul or UTC", func(text string) bool {
+		_, err := time.LoadLocation(text)
+		return err == nil && text != "Local"
+	})},
+	"re2": {"regular expression", "", func(text string) string {
+		_, err := regexp.Compile(text)
+		if wrong, ok := errors.AsType[*syntax.Error](err); ok {
+			return "a regular expression (RE2), " + wrong.Code.String()
+		}
+		return ""
+	}},
+	"gjson": {"GJSON path", "", nil},
 }
 
-var errForm = errors.New("") // there is nothing to add to what is wanted
-
-// is makes an error of a no.
-func is(good bool) error {
-	if good {
-		return nil
+// wants makes the function of a Form from a test.
+func wants(what string, good func(text string) bool) func(string) string {
+	return func(text string) string {
+		if good(text) {
+			return ""
+		}
+		return what
 	}
-	return errForm
 }
 
-func isListen(text string) error {
-	host, port, err := net.SplitHostPort(text)
-	n, portErr := strconv.Atoi(port)
-	return is(err == nil && portErr == nil && n >= 0 && n <= 65535 && !strings.ContainsAny(host, " /@"))
-}
-
-func isHostPort(text string) error {
-	host, port, err := net.SplitHostPort(text)
-	return is(err == nil && host != "" && port != "")
-}
-
-func isNetwork(text string) error {
-	_, ok := ParseNetwork(text)
-	return is(ok)
-}
-
-// ParseNetwork takes a single address as the network of it alone.
-func ParseNetwork(text string) (netip.Prefix, bool) {
+// ParseNetwork takes a single address as the network of it alone; the zero value is none.
+func ParseNetwork(text string) netip.Prefix {
 	if ip, err := netip.ParseAddr(text); err == nil {
-		return netip.PrefixFrom(ip, ip.BitLen()), true
+		return netip.PrefixFrom(ip, ip.BitLen())
 	}
-	p, err := netip.ParsePrefix(text)
-	return p, err == nil
-}
-
-// isURL is true for no text, too: what is needed has the tag required.
-func isURL(text string) error {
-	u, err := url.Parse(text)
-	return is(text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil)
-}
-
-func isZone(text string) error {
-	_, err := time.LoadLocation(text)
-	return is(err == nil && text != "Local")
-}
-
-func isExpression(text string) error {
-	_, err := regexp.Compile(text)
-	if wrong, ok := errors.AsType[*syntax.Error](err); ok {
-		return errors.New(wrong.Code.String())
-	}
-	return nil
+	p, _ := netip.ParsePrefix(text)
+	return p
 }

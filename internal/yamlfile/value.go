@@ -212,10 +212,10 @@ func cutIndex(path string) (index int, rest string, ok bool) {
 	return index, rest, ok && closed && err == nil && index >= 0
 }
 
-// Join puts a key under a path.
+// Join puts a key, or a path of keys, under a path. Either may be empty, and a key may begin with an index.
 func Join(path, key string) string {
-	if path == "" {
-		return key
+	if path == "" || key == "" || key[0] == '[' {
+		return path + key
 	}
 	return path + "." + key
 }

@@ -1,11 +1,11 @@
 // Package address writes the requests to the legacy system.
 //
 // A [Spec] is what the configuration says, with placeholders such as {account} in it. It
-// is compiled once into a [Plan], which tells what is wrong with it and whether a request
-// can carry a filter or a cursor at all. [Plan.Request] fills the values in. Each value
+// is compiled once into a [Template], which tells what is wrong with it and whether a request
+// can carry a filter or a cursor at all. [Template.Request] fills the values in. Each value
 // is escaped for the place where it stands, so that none can become a part of the address
-// or of the body's structure. Where escaping is not enough, as in a query language, the
-// value is refused.
+// or of the body's structure. Where that is not enough, as in a query language, the value is
+// refused, unless the placeholder says how a quote is written there.
 package address
 
 import (
@@ -16,7 +16,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/net/http/httpguts"
@@ -42,8 +44,7 @@ const (
 )
 
 // Values are what stands for the placeholders, by name. No value, or an empty
-// one, is an absent one. Only what is nothing but the placeholder, a parameter or an
-// element of a list, can have several.
+// one, is an absent one. [Template.Join] says how several are sent.
 type Values map[string][]string
 
 // first gives the value of a placeholder, or the first of several.
@@ -88,7 +89,7 @@ type Spec struct {
 	Sending
 }
 
-// Head is what all requests of a plan have in common.
+// Head is what all requests of a template have in common.
 type Head struct {
 	Method  string
 	Headers map[string]string // the media type of a body included
@@ -101,14 +102,14 @@ type Request struct {
 	*Head
 }
 
-// Plan makes requests out of the values. It is read-only and safe for concurrent
+// Template makes requests out of the values. It is read-only and safe for concurrent
 // use.
-type Plan struct {
+type Template struct {
 	base    string // without a slash at the end
-	path    template
+	path    *text
 	query   []param             // by name; those of pages behind them
 	body    func(Values) string // nil: none
-	places  []place             // all texts with placeholders
+	texts   []*text             // all that have placeholders
 	trusted []string            // placeholders whose values are the operator's own words
 	head    Head
 }
@@ -116,181 +117,171 @@ type Plan struct {
 // param is one parameter of the query or of a form.
 type param struct {
 	name string // escaped
-	text template
+	*text
 }
 
-// place is a text with placeholders, and where it stands.
-type place struct {
-	key     string // of the configuration
-	name    string // for messages
-	text    template
-	in      where
-	element bool                         // of a list in JSON
-	encode  func(string) (string, error) // in the charset of a form or XML; nil: UTF-8
-}
-
-// where a text stands, which decides on how its values are escaped.
-type where int
-
-const (
-	inPath where = iota
-	inParam
-	inJSON
-	inXML
-)
-
-// Compile makes the plan of requests below base. It adds what is wrong to problems,
-// under the field's name, and gives a plan in any case. Parameters are sent in the
+// Compile makes the template of requests below base. It adds what is wrong to problems,
+// under the field's name, and gives a template in any case. Parameters are sent in the
 // order of their names, so that equal lists are asked for with equal addresses.
-func (s Spec) Compile(base, field string, problems *setting.Problems) Plan {
-	c := &compiler{Problems: problems, known: s.InPath, plan: Plan{base: strings.TrimRight(base, "/")}}
+func (s Spec) Compile(base, field string, problems *setting.Problems) Template {
+	c := &specCompiler{Problems: problems, known: s.InPath, made: Template{base: strings.TrimRight(base, "/")}}
 	c.AddIf(!strings.HasPrefix(s.Path, "/"), field+".path", "the path must start with a slash; it is put after base_url")
 	c.AddIf(strings.ContainsAny(s.Path, "?#"), field+".path", "the path holds a query; put its parameters under query")
-	c.plan.path = c.text(s.Path, field+".path", place{name: "the path", in: inPath})
+	c.made.path = c.text(s.Path, text{key: field + ".path", name: "the path", in: inPath})
 	c.known = s.InQuery
 	for _, name := range slices.Sorted(maps.Keys(s.Query)) {
 		key := field + ".query." + name
 		c.AddIf(name == "", field+".query", "a parameter without a name")
 		c.AddIf(strings.ContainsAny(name, "{}"), key, "a parameter's name cannot hold a placeholder")
-		c.plan.query = append(c.plan.query, param{escapeQuery(name), c.text(s.Query[name], key, place{name: fmt.Sprintf("parameter %q", name), in: inParam})})
+		c.made.query = append(c.made.query, param{escapeQuery(name), c.text(s.Query[name], text{key: key, name: fmt.Sprintf("parameter %q", name), in: inParam})})
 	}
-	c.plan.head = Head{cmp.Or(s.Method, http.MethodGet), map[string]string{}}
+	c.made.head = Head{cmp.Or(s.Method, http.MethodGet), map[string]string{}}
 	for name, value := range s.Headers {
 		key := field + ".headers." + name
 		c.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
 		c.AddIf(placeholders.MatchString(value), key,
 			"placeholders have a meaning in path, query and body only; a header is the same for every request")
-		c.plan.head.Headers[http.CanonicalHeaderKey(name)] = value
+		c.made.head.Headers[http.CanonicalHeaderKey(name)] = value
 	}
 	if s.Body == nil {
 		c.AddIf(s.BodyType != "", field+".body_type", "there is no body; add one, or remove the key")
 		c.AddIf(s.BodyCharset != "", field+".body_charset", "there is no body; add one, or remove the key")
 	} else {
-		c.AddIf(c.plan.head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
-		c.compileBody(s.Sending, c.plan.head.Headers, field)
+		c.AddIf(c.made.head.Method != http.MethodPost, field+".body", "a GET has no body; add method: POST, or put the parameters under query")
+		c.compileBody(s.Sending, c.made.head.Headers, field)
 	}
 	c.lost()
-	return c.plan
+	return c.made
 }
 
-// compiler compiles the texts of one request. Those with placeholders become places.
-type compiler struct {
+// specCompiler compiles the texts of one request.
+type specCompiler struct {
 	*setting.Problems
 	known []string
-	plan  Plan
+	made  Template
 }
 
-// text compiles one text.
-func (c *compiler) text(s, key string, at place) template {
-	text, err := parse(s, c.known, at.in == inJSON)
-	if err != nil {
-		c.Add(key, "%v", err)
-		return nil
+// text compiles one text, which stands as t says.
+func (c *specCompiler) text(s string, t text) *text {
+	if err := t.parse(s, c.known); err != nil {
+		c.Add(t.key, "%v", err)
+		return &text{}
 	}
-	for _, p := range text {
-		if at.encode != nil {
-			_, err = at.encode(p.text)
+	for _, p := range t.pieces {
+		if t.encode == nil {
+			break
 		}
-		if err != nil {
-			c.Add(key, "the text has characters that body_charset cannot hold")
+		if _, err := t.encode(p.text); err != nil {
+			c.Add(t.key, "the text has characters that body_charset cannot hold")
 			break
 		}
 	}
-	if at.text = text; !text.plain() {
-		at.key = key
-		c.plan.places = append(c.plan.places, at)
+	if !t.plain() {
+		c.made.texts = append(c.made.texts, &t)
 	}
-	return text
+	return &t
 }
 
 // lost refuses a text that would be left out with an empty placeholder, and what binds the
 // request with it: the account, or the id that responses are asked for by. The reply
 // would be everybody's.
-func (c *compiler) lost() {
-	for _, q := range c.plan.places {
-		for _, p := range q.text {
+func (c *specCompiler) lost() {
+	for _, t := range c.made.texts {
+		for _, p := range t.pieces {
 			if p.name == "" || p.name == Size || optional(p.name) {
 				continue
 			}
-			with := q.text.losesWith(p)
-			if alone := p.group == 0 && q.in != inXML; with != "" && (alone || !c.plan.Binds(p.name)) { // XML has a message of its own
-				c.Add(q.key, "without a value for {%s} this would be sent without {%s}; put the optional part alone in brackets, as in a:{%s}[ b:{%s}]", with, p.name, p.name, with)
+			with := t.losesWith(p)
+			if only := p.group == 0 && t.in != inXML; with != "" && (only || !c.made.Binds(p.name)) { // XML has a message of its own
+				c.Add(t.key, "without a value for {%s} this would be sent without {%s}; put the optional part alone in brackets, as in a:{%s}[ b:{%s}]", with, p.name, p.name, with)
 				break
 			}
 		}
 	}
 }
 
-// optional tells whether a request may have no value for the placeholder.
-func optional(name string) bool { return name == Status || name == Type || name == Cursor }
-
 // AddParam puts a parameter that is nothing but the placeholder behind the others.
-func (p *Plan) AddParam(name, placeholder string) {
-	text := template{{name: placeholder}}
-	p.query = append(p.query, param{escapeQuery(name), text})
-	p.places = append(p.places, place{name: fmt.Sprintf("parameter %q", name), text: text, in: inParam})
+func (m *Template) AddParam(name, placeholder string) {
+	t := &text{pieces: []piece{{name: placeholder}}, name: fmt.Sprintf("parameter %q", name), in: inParam}
+	m.query = append(m.query, param{escapeQuery(name), t})
+	m.texts = append(m.texts, t)
 }
 
 // Trust says that the values of a placeholder are the operator's own words, which may
 // hold anything that the place where they stand can hold.
-func (p *Plan) Trust(name string) { p.trusted = append(p.trusted, name) }
+func (m *Template) Trust(name string) { m.trusted = append(m.trusted, name) }
 
-// at gives the places of a placeholder.
-func (p *Plan) at(name string) (all []place) {
-	for _, q := range p.places {
-		if q.text.has(name, true) {
-			all = append(all, q)
+// Repeat is the join of several values each of which is a parameter or an element of its own.
+const Repeat = "repeat"
+
+// Join says what stands between several values of a placeholder. Without it, and with [Repeat],
+// what is nothing but the placeholder is repeated for each.
+func (m *Template) Join(name, join string) {
+	for _, t := range m.at(name) {
+		for i := range t.pieces {
+			if t.pieces[i].name == name && join != Repeat {
+				t.pieces[i].join = join
+			}
+		}
+	}
+}
+
+// at gives the texts that have a placeholder.
+func (m *Template) at(name string) (all []*text) {
+	for _, t := range m.texts {
+		if t.has(name) {
+			all = append(all, t)
 		}
 	}
 	return all
 }
 
 // Has tells whether any part of the request depends on the placeholder.
-func (p *Plan) Has(name string) bool { return len(p.at(name)) > 0 }
+func (m *Template) Has(name string) bool { return len(m.at(name)) > 0 }
 
 // Binds tells whether every request has the value of a placeholder that always has one,
 // whatever else is empty: with that of the account it says whose list is wanted.
-func (p *Plan) Binds(name string) bool {
-	return slices.ContainsFunc(p.places, func(q place) bool {
-		return slices.ContainsFunc(q.text, func(one piece) bool { return one.name == name && q.text.losesWith(one) == "" })
+func (m *Template) Binds(name string) bool {
+	return slices.ContainsFunc(m.texts, func(t *text) bool {
+		return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.name == name && t.losesWith(p) == "" })
 	})
 }
 
 // InPath tells whether the path holds the placeholder.
-func (p *Plan) InPath(name string) bool { return p.path.has(name, true) }
+func (m *Template) InPath(name string) bool { return m.path.has(name) }
 
-// OneValue names the places of the placeholder that cannot be repeated for each of
-// several values; the path, of which [Plan.InPath] tells, is not among them.
-func (p *Plan) OneValue(name string) (places []string) {
-	for _, q := range p.at(name) {
-		if q.in != inPath && (!q.text.alone() || q.in == inXML || q.in == inJSON && !q.element) {
-			places = append(places, q.name)
+// OneValue names the texts with the placeholder that cannot be repeated for each of
+// several values; the path, of which [Template.InPath] tells, is not among them.
+func (m *Template) OneValue(name string) (names []string) {
+	for _, t := range m.at(name) {
+		if t.in != inPath && (!t.bare() || t.in == inXML || t.in == inJSON && !t.element) {
+			names = append(names, t.name)
 		}
 	}
-	return places
+	return names
 }
 
 // Within names the parameters and texts of JSON that are more than the placeholder: they hold
 // one text, however many values there are.
-func (p *Plan) Within(name string) (places []string) {
-	for _, q := range p.at(name) {
-		if (q.in == inParam || q.in == inJSON) && !q.text.alone() {
-			places = append(places, q.name)
+func (m *Template) Within(name string) (names []string) {
+	for _, t := range m.at(name) {
+		if (t.in == inParam || t.in == inJSON) && !t.bare() {
+			names = append(names, t.name)
 		}
 	}
-	return places
+	return names
 }
 
 // InLists tells whether the placeholder occurs as an element of lists only, each of
 // which can have an element for each of several values.
-func (p *Plan) InLists(name string) bool {
-	return p.Has(name) && !slices.ContainsFunc(p.at(name), func(q place) bool { return !q.element || !q.text.alone() })
+func (m *Template) InLists(name string) bool {
+	return m.Has(name) && !slices.ContainsFunc(m.at(name), func(t *text) bool { return !t.element || !t.bare() })
 }
 
 // TakesJSON tells whether the cursor may be any value of JSON, because it is sent as
 // it came.
-func (p *Plan) TakesJSON() bool {
-	return !slices.ContainsFunc(p.at(Cursor), func(q place) bool { return q.in != inJSON || !q.text.alone() || q.text[0].as == asNumber })
+func (m *Template) TakesJSON() bool {
+	return !slices.ContainsFunc(m.at(Cursor), func(t *text) bool { return t.in != inJSON || !t.bare() || t.pieces[0].as == asNumber })
 }
 
 // Unsendable is the error of a value that a request cannot have as one value.
@@ -303,63 +294,64 @@ type Unsendable struct {
 func (e *Unsendable) Error() string { return "the " + e.Placeholder + " " + e.why }
 
 // Request gives a request. It refuses each value that would be read as something else
-// than one value, with an [*Unsendable]. Check the ids of a batch before they are joined.
-func (p *Plan) Request(values Values) (Request, error) {
+// than one value, with an [*Unsendable].
+func (m *Template) Request(values Values) (Request, error) {
 	if values.first(Account) == "" {
 		return Request{}, &Unsendable{Account, "is empty"}
 	}
-	for _, q := range p.places {
-		for _, piece := range q.text {
-			if piece.name == IDs || piece.name == "" || slices.Contains(p.trusted, piece.name) {
+	for _, t := range m.texts {
+		for _, p := range t.pieces {
+			if p.name == "" || slices.Contains(m.trusted, p.name) {
 				continue
 			}
-			for _, value := range values[piece.name] {
-				if err := q.check(piece.name, value); err != nil {
+			for _, value := range values[p.name] {
+				if err := t.check(p, value); err != nil {
 					return Request{}, err
 				}
 			}
 		}
 	}
-	return p.Fill(values)
+	return m.Fill(values)
 }
 
 // Fill gives a request whose values are the operator's own, and are not checked as one
 // value each. An error tells that a body cannot hold a value.
-func (p *Plan) Fill(values Values) (Request, error) {
-	path, _ := p.path.render(values, url.PathEscape)
-	address := append(append(make([]byte, 0, 256), p.base...), path...)
-	r := Request{URL: string(appendParams(address, p.query, values, "?", escapeQuery)), Head: &p.head}
-	if p.body == nil {
+func (m *Template) Fill(values Values) (Request, error) {
+	path, _ := m.path.render(values, url.PathEscape)
+	address := append(append(make([]byte, 0, 256), m.base...), path...)
+	r := Request{URL: string(appendParams(address, m.query, values, "?", escapeQuery)), Head: &m.head}
+	if m.body == nil {
 		return r, nil
 	}
-	for _, q := range p.places {
-		if err := q.hold(values); err != nil {
+	for _, t := range m.texts {
+		if err := t.hold(values); err != nil {
 			return Request{}, err
 		}
 	}
-	r.Body = p.body(values)
+	r.Body = m.body(values)
 	return r, nil
 }
 
-// Check refuses one value of a placeholder which escaping cannot make harmless.
-func (p *Plan) Check(name, value string) error {
-	for _, q := range p.at(name) {
-		if err := q.check(name, value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// check refuses a value that would be read as something else in this place.
-func (q place) check(name, value string) error {
+// check refuses a value of a piece that would be read as something else.
+func (t *text) check(p piece, value string) error {
 	switch {
 	case value == "":
-	case q.in == inPath && strings.Trim(value, ".") == "":
-		return &Unsendable{name, "is made of dots, which name another folder in a path"}
-	case q.in == inPath || q.in == inXML || q.text.alone():
-	case strings.ContainsFunc(value, func(r rune) bool { return !inWord(r) && (name != Cursor || !strings.ContainsRune("=+/:,", r)) }):
-		return &Unsendable{name, "holds a character that may mean something in the query language of " + q.name}
+	case t.in == inPath && strings.Trim(value, ".") == "":
+		return &Unsendable{p.name, "is made of dots, which name another folder in a path"}
+	case p.quote != "":
+		if strings.ContainsFunc(value, unicode.IsControl) {
+			return &Unsendable{p.name, "holds a control character, which no text in quotes can have"}
+		}
+	case p.join != "" && strings.Contains(value, p.join):
+		return &Unsendable{p.name, "holds what stands between several of them"}
+	case t.in == inPath || t.in == inXML || t.bare():
+	default:
+		for _, r := range value {
+			if !inWord(r) && (p.name != Cursor || !strings.ContainsRune("=+/:,", r)) {
+				return &Unsendable{p.name, "holds " + strconv.QuoteRune(r) + ", which may mean something in the query language of " + t.name +
+					"; {" + p.name + ":doubled} or :escaped in quotes says how a quote is written there"}
+			}
+		}
 	}
 	return nil
 }
@@ -372,21 +364,21 @@ func inWord(r rune) bool {
 }
 
 // hold refuses what a body cannot hold as the value that it is.
-func (q place) hold(values Values) error {
-	for _, piece := range q.text {
-		for _, value := range values[piece.name] {
+func (t *text) hold(values Values) error {
+	for _, p := range t.pieces {
+		for _, value := range values[p.name] {
 			switch {
-			case piece.as == asNumber && value != "" && !isNumber(value):
-				return &Unsendable{piece.name, "is to be sent as a number, and is none"}
-			case !utf8.ValidString(value) || q.in == inXML && strings.ContainsFunc(value, notInXML):
-				return &Unsendable{piece.name, "holds characters that " + q.name + " cannot hold"}
-			case q.encode != nil:
-				if _, err := q.encode(value); err != nil {
-					return &Unsendable{piece.name, "holds characters that body_charset cannot hold"}
+			case p.as == asNumber && value != "" && !isNumber(value):
+				return &Unsendable{p.name, "is to be sent as a number in " + t.name + ", and is none"}
+			case !utf8.ValidString(value) || t.in == inXML && strings.ContainsFunc(value, notInXML):
+				return &Unsendable{p.name, "holds characters that " + t.name + " cannot hold"}
+			case t.encode != nil:
+				if _, err := t.encode(value); err != nil {
+					return &Unsendable{p.name, "holds characters that body_charset cannot hold"}
 				}
 			}
 		}
-		if piece.name == Cursor && values.first(cursorJSON) != "" && !json.Valid([]byte(values.first(cursorJSON))) {
+		if p.name == Cursor && values.first(cursorJSON) != "" && !json.Valid([]byte(values.first(cursorJSON))) {
 			return &Unsendable{Cursor, "is not JSON"}
 		}
 	}
@@ -402,11 +394,11 @@ func appendParams(b []byte, params []param, values Values, sep string, escape fu
 		sep = "&"
 	}
 	for _, q := range params {
-		if q.text.alone() && len(values[q.text[0].name]) > 1 {
-			for _, value := range values[q.text[0].name] {
+		if q.bare() && len(values[q.pieces[0].name]) > 1 {
+			for _, value := range q.pieces[0].all(values) {
 				add(q.name, value)
 			}
-		} else if value, ok := q.text.render(values, strings.Clone); ok {
+		} else if value, ok := q.render(values, strings.Clone); ok {
 			add(q.name, value)
 		}
 	}

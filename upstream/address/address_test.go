@@ -17,12 +17,14 @@ import (
 )
 
 // compile compiles a request that is written in YAML, below a path where it has none.
-func compile(t testing.TB, text string) (plan Plan, wrong map[string]string) {
+func compile(t testing.TB, text string) (plan Template, wrong map[string]string) {
 	t.Helper()
 	in := struct {
 		Path    string            `yaml:"path"`
 		Query   map[string]string `yaml:"query"`
 		Trust   string            `yaml:"trust"`
+		Join    string            `yaml:"join"`
+		JoinIDs string            `yaml:"join ids"`
 		Sending `yaml:",inline"`
 	}{Path: "/x"}
 	if err := yaml.Unmarshal([]byte(text), &in); err != nil {
@@ -33,6 +35,12 @@ func compile(t testing.TB, text string) (plan Plan, wrong map[string]string) {
 	plan = Spec{Path: in.Path, Query: in.Query, InPath: []string{Account}, InQuery: everywhere, Sending: in.Sending}.Compile("", "", &problems)
 	if in.Trust != "" {
 		plan.Trust(in.Trust)
+	}
+	if in.Join != "" {
+		plan.Join(Status, in.Join)
+	}
+	if in.JoinIDs != "" {
+		plan.Join(IDs, in.JoinIDs)
 	}
 	wrong = map[string]string{}
 	for _, one := range problems {
@@ -128,7 +136,7 @@ func TestAValueStaysOneValue(t *testing.T) {
 		text := rapid.OneOf(rapid.StringMatching(`[a"'\\<>&{}\[\]\n/:=;-]{1,8}`), rapid.StringN(1, 12, -1))
 		account, status, kind := text.Draw(t, "account"), text.Draw(t, "status"), text.Draw(t, "type")
 		twice := []string{status, status}
-		body := func(p Plan) string {
+		body := func(p Template) string {
 			r, err := p.Request(Values{Account: {account}, Status: twice, Type: {kind}})
 			if err != nil {
 				t.Skip()

@@ -27,7 +27,7 @@ const (
 )
 
 // compileBody compiles the body, and sets the header that names its media type.
-func (c *compiler) compileBody(s Sending, headers map[string]string, field string) {
+func (c *specCompiler) compileBody(s Sending, headers map[string]string, field string) {
 	key, bodyType := field+".body", cmp.Or(s.BodyType, BodyJSON)
 	charset, err := decode.Charset(s.BodyCharset)
 	c.AddIf(err != nil, field+".body_charset", "%v", err)
@@ -46,12 +46,12 @@ func (c *compiler) compileBody(s Sending, headers map[string]string, field strin
 	c.sameCharset(params["charset"], charset, field+".headers.Content-Type", "the header names")
 	switch bodyType {
 	case BodyForm:
-		c.plan.body = c.form(s.Body, key, encode)
+		c.made.body = c.form(s.Body, key, encode)
 	case BodyXML:
-		c.plan.body = c.xml(s.Body, key, charset, encode)
+		c.made.body = c.xml(s.Body, key, charset, encode)
 	default:
 		root := c.node(s.Body, key, false)
-		c.plan.body = func(values Values) string {
+		c.made.body = func(values Values) string {
 			return cmp.Or(string(root.append(nil, values)), "{}") // all that it holds is absent
 		}
 	}
@@ -59,7 +59,7 @@ func (c *compiler) compileBody(s Sending, headers map[string]string, field strin
 
 // sameCharset refuses a declaration of another charset than the one that the bytes of
 // the body are in.
-func (c *compiler) sameCharset(declared string, charset encoding.Encoding, key, who string) {
+func (c *specCompiler) sameCharset(declared string, charset encoding.Encoding, key, who string) {
 	if declared == "" {
 		return
 	}
@@ -70,14 +70,14 @@ func (c *compiler) sameCharset(declared string, charset encoding.Encoding, key, 
 // node is a value of a JSON body. What holds no placeholder is a literal, written once.
 type node struct {
 	literal string   // the value itself; "": what follows counts
-	text    template // a text with placeholders
+	text    *text    // with placeholders
 	keys    []string // of an object, each with its colon; nil: the items are an array's
 	items   []*node
 	element bool // of a list
 }
 
 // node compiles a value. element: it is one of a list.
-func (c *compiler) node(v any, key string, element bool) *node {
+func (c *specCompiler) node(v any, key string, element bool) *node {
 	n := &node{element: element}
 	switch v := v.(type) {
 	case map[string]any:
@@ -91,7 +91,7 @@ func (c *compiler) node(v any, key string, element bool) *node {
 			n.items = append(n.items, c.node(item, fmt.Sprintf("%s[%d]", key, i), true))
 		}
 	case string:
-		if n.text = c.text(v, key, place{name: bodyName(key), in: inJSON, element: element}); n.text.plain() {
+		if n.text = c.text(v, text{key: key, name: bodyName(key), in: inJSON, element: element}); n.text.plain() {
 			n.literal = quote(v)
 		}
 		return n
@@ -104,7 +104,7 @@ func (c *compiler) node(v any, key string, element bool) *node {
 	return n
 }
 
-// bodyName names a place by its key within the request.
+// bodyName names a text by its key within the request.
 func bodyName(key string) string { return key[strings.Index(key, "body"):] }
 
 // quote writes a text as JSON.
@@ -158,14 +158,14 @@ func (n *node) append(b []byte, values Values) []byte {
 // appendText writes a text with placeholders. Several values are several elements
 // of the list around it.
 func (n *node) appendText(b []byte, values Values) []byte {
-	if !n.text.alone() {
+	if !n.text.bare() {
 		if text, ok := n.text.render(values, strings.Clone); ok {
 			return append(b, quote(text)...)
 		}
 		return b
 	}
-	p, start := n.text[0], len(b)
-	for _, value := range values[p.name] {
+	p, start := n.text.pieces[0], len(b)
+	for _, value := range p.all(values) {
 		if value == "" {
 			continue
 		}
@@ -175,7 +175,7 @@ func (n *node) appendText(b []byte, values Values) []byte {
 		switch {
 		case p.as == asNumber || p.name == Page || p.name == Offset || p.name == Size:
 			b = append(b, value...)
-		case p.name == Cursor:
+		case p.name == Cursor && values.first(Cursor) != "":
 			b = append(b, values.first(cursorJSON)...)
 		default:
 			b = append(b, quote(value)...)
@@ -189,7 +189,7 @@ func (n *node) appendText(b []byte, values Values) []byte {
 
 // form compiles a body of parameters, which are written as those of a query. Their
 // order is that of their names, so that equal requests are equal bytes.
-func (c *compiler) form(body any, key string, encode func(string) (string, error)) func(Values) string {
+func (c *specCompiler) form(body any, key string, encode func(string) (string, error)) func(Values) string {
 	fields, ok := body.(map[string]any)
 	c.AddIf(!ok, key, "a form is a mapping of parameters, such as {customer: %q}", "{account}")
 	var params []param
@@ -200,10 +200,10 @@ func (c *compiler) form(body any, key string, encode func(string) (string, error
 			c.Add(at, "a parameter of a form is one text; for lists and mappings use body_type: json")
 		}
 		c.AddIf(placeholders.MatchString(name), at, "a parameter's name cannot hold a placeholder")
-		text := c.text(fmt.Sprint(fields[name]), at, place{name: bodyName(at), in: inParam, encode: encode})
+		value := c.text(fmt.Sprint(fields[name]), text{key: at, name: bodyName(at), in: inParam, encode: encode})
 		encoded, err := encode(name)
 		c.AddIf(err != nil, at, "the name has characters that body_charset cannot hold")
-		params = append(params, param{url.QueryEscape(encoded), text})
+		params = append(params, param{url.QueryEscape(encoded), value})
 	}
 	return func(values Values) string {
 		return string(appendParams(nil, params, values, "", func(text string) string {
@@ -220,27 +220,27 @@ const probeText = `a<b>&c"d'e]]>--f`
 // one text: in an element's content or an attribute's value. This is tried out: the
 // text is filled with characters that have a meaning, and must be found whole in
 // contents and attributes as often as there are placeholders.
-func (c *compiler) xml(body any, key string, charset encoding.Encoding, encode func(string) (string, error)) func(Values) string {
+func (c *specCompiler) xml(body any, key string, charset encoding.Encoding, encode func(string) (string, error)) func(Values) string {
 	source, ok := body.(string)
 	if !ok {
 		c.Add(key, "XML is one text; write it below the key as a block, after |")
 		return nil
 	}
-	text := c.text(source, key, place{name: bodyName(key), in: inXML, encode: encode})
-	for _, name := range []string{Status, Type, Cursor} {
-		c.AddIf(text.has(name, false), key, "{%s} is not in every request; put the part that depends on it in brackets, as in [<%s>{%s}</%s>]", name, name, name, name)
-	}
-	all, always, count := Values{}, Values{}, 0
-	for _, p := range text {
-		if p.name != "" {
-			all[p.name], count = []string{probeText}, count+1
-			if p.group == 0 {
-				always[p.name] = []string{"a"}
-			}
+	document := c.text(source, text{key: key, name: bodyName(key), in: inXML, encode: encode})
+	all, always, count, probe := Values{}, Values{}, 0, text{}
+	for _, p := range document.pieces {
+		p.quote = "" // or the probe's text would not be found as it is
+		if probe.pieces = append(probe.pieces, p); p.name == "" {
+			continue
+		}
+		c.AddIf(optional(p.name) && p.group == 0 && p.text == "", key, "{%s} is not in every request; put the part that depends on it in brackets, as in [<%s>{%s}</%s>]", p.name, p.name, p.name, p.name)
+		all[p.name], count = []string{probeText}, count+1
+		if p.group == 0 {
+			always[p.name] = []string{"a"}
 		}
 	}
-	rendered, _ := text.render(all, escapeXML)
-	without, _ := text.render(always, escapeXML)
+	rendered, _ := probe.render(all, escapeXML)
+	without, _ := probe.render(always, escapeXML)
 	found, declared, err := countInXML(rendered)
 	if _, _, other := countInXML(without); err == nil {
 		err = other
@@ -256,7 +256,7 @@ func (c *compiler) xml(body any, key string, charset encoding.Encoding, encode f
 	}
 	c.sameCharset(declared, charset, key, "its first line names")
 	return func(values Values) string {
-		s, _ := text.render(values, escapeXML)
+		s, _ := document.render(values, escapeXML)
 		s, _ = encode(s) // whose parts were tried
 		return s
 	}

@@ -7,79 +7,119 @@ import (
 	"strings"
 )
 
-// template is a text of a path, a parameter or a body. Two parts of it have a meaning:
-// a placeholder such as {account}, and square brackets around a part with a placeholder
-// in it, which is left out where the placeholder has no value. All other braces and
-// brackets stand for themselves, because queries in languages such as GraphQL are full
-// of them. A bracket within a part in brackets is written in braces: {[} and {]}.
-type template []piece
+// text is a text of a request with what it has of placeholders, and where it stands. Two parts
+// of it have a meaning: a placeholder such as {account}, and square brackets around a part with
+// a placeholder in it, which is left out where the placeholder has no value. All other braces
+// and brackets stand for themselves, because queries in languages such as GraphQL are full of
+// them. A bracket within a part in brackets is written in braces: {[} and {]}.
+type text struct {
+	pieces  []piece
+	key     string // of the configuration
+	name    string // for messages
+	in      where
+	element bool                         // of a list in JSON
+	encode  func(string) (string, error) // in the charset of a form or XML; nil: UTF-8
+}
+
+// where a text stands, which decides on how its values are escaped.
+type where int
+
+const (
+	inPath where = iota
+	inParam
+	inJSON
+	inXML
+)
 
 // piece is a literal text or one placeholder.
 type piece struct {
-	text  string
 	name  string // of the placeholder; "": a literal
-	as    string // how a placeholder that is a whole value of JSON is sent: "", asNumber or asNull
+	text  string // of a literal; of a placeholder what stands for no value, empty: there is nothing
+	as    string // what stands after the name
+	quote string // the mark that stands around an asDoubled or asEscaped value
+	join  string // what stands between several values; empty: nothing can
 	group int    // of the part in brackets; 0: none
 }
 
-// What may stand after the name of a placeholder that is a whole value of JSON.
+// What may stand after the name of a placeholder: how a whole value of JSON is sent, or how a
+// quote is written in a text of a query language.
 const (
-	asNumber = ":number"
-	asNull   = ":null"
+	asNumber  = ":number"
+	asNull    = ":null"
+	asDoubled = ":doubled"
+	asEscaped = ":escaped"
 )
 
+const placeholder = `\{([a-z_]+)(:[a-z]+)?(\|[^{}\[\]]*)?\}`
+
 var (
-	groups        = regexp.MustCompile(`\[(\{[\[\]]\}|[^\[\]])*\{[a-z_]+(:[a-z]+)?\}(\{[\[\]]\}|[^\[\]])*\]`)
-	placeholders  = regexp.MustCompile(`\{([a-z_]+)(:[a-z]+)?\}`)
+	groups        = regexp.MustCompile(`\[(\{[\[\]]\}|[^\[\]])*` + placeholder + `(\{[\[\]]\}|[^\[\]])*\]`)
+	placeholders  = regexp.MustCompile(placeholder)
 	groupBrackets = strings.NewReplacer("{[}", "[", "{]}", "]")
 )
 
-// parse compiles a text. known are the placeholders that have a meaning here. Every
-// other name in braces is an error, and so is a type where the text is more than the
-// placeholder or is not in a body of JSON: it would be sent as it stands.
-func parse(s string, known []string, types bool) (template, error) {
-	var t template
-	literal := func(s string, group int) {
+// parse reads a text. known are the placeholders that have a meaning here. Every other name in
+// braces is an error, and so is a type that the placeholder cannot have there: it would be sent
+// as it stands.
+func (t *text) parse(s string, known []string) error {
+	if err := unclosed(s, known); err != nil {
+		return err
+	}
+	from := 0
+	for i, at := range groups.FindAllStringIndex(s, -1) {
+		if err := t.part(s[from:at[0]], known, 0); err != nil {
+			return err
+		}
+		if err := t.part(s[at[0]+1:at[1]-1], known, i+1); err != nil {
+			return err
+		}
+		from = at[1]
+	}
+	return t.part(s[from:], known, 0)
+}
+
+// part reads a part in brackets, or between them.
+func (t *text) part(s string, known []string, group int) error {
+	literal := func(s string) {
 		if group > 0 {
 			s = groupBrackets.Replace(s)
 		}
 		if s != "" {
-			t = append(t, piece{text: s, group: group})
+			t.pieces = append(t.pieces, piece{text: s, group: group})
 		}
-	}
-	part := func(s string, group int) error {
-		from := 0
-		for _, at := range placeholders.FindAllStringSubmatchIndex(s, -1) {
-			literal(s[from:at[0]], group)
-			p := piece{name: s[at[2]:at[3]], group: group}
-			if at[4] >= 0 {
-				p.as = s[at[4]:at[5]]
-			}
-			typed := p.as == "" || types && len(s) == at[1] && (p.as == asNumber || p.as == asNull)
-			if !slices.Contains(known, p.name) || !typed || p.as != "" && at[0] > 0 {
-				return fmt.Errorf("unknown placeholder %s; known here: {%s}; a name in braces that is to be sent needs a blank, as in { name }",
-					s[at[0]:at[1]], strings.Join(known, "}, {"))
-			}
-			t = append(t, p)
-			from = at[1]
-		}
-		literal(s[from:], group)
-		return nil
-	}
-	if err := unclosed(s, known); err != nil {
-		return nil, err
 	}
 	from := 0
-	for i, at := range groups.FindAllStringIndex(s, -1) {
-		if err := part(s[from:at[0]], 0); err != nil {
-			return nil, err
+	for _, at := range placeholders.FindAllStringSubmatchIndex(s, -1) {
+		literal(s[from:at[0]])
+		p, whole := piece{name: s[at[2]:at[3]], group: group}, s[at[0]:at[1]]
+		if at[4] >= 0 {
+			p.as = s[at[4]:at[5]]
 		}
-		if err := part(s[at[0]+1:at[1]-1], i+1); err != nil {
-			return nil, err
+		typed := p.as == "" || t.in == inJSON && whole == s && (p.as == asNumber || p.as == asNull)
+		if p.as == asDoubled || p.as == asEscaped {
+			if typed = at[0] > 0 && at[1] < len(s) && s[at[0]-1] == s[at[1]] && strings.IndexByte(`'"`, s[at[1]]) >= 0; !typed {
+				return fmt.Errorf("%s is for a text in quotes, which must stand right before and after it, as in '%[1]s'", whole)
+			}
+			p.quote = s[at[1] : at[1]+1]
 		}
+		if !slices.Contains(known, p.name) || !typed {
+			return fmt.Errorf("unknown placeholder %s; known here: {%s}; a name in braces that is to be sent needs a blank, as in { name }",
+				whole, strings.Join(known, "}, {"))
+		}
+		if at[6] >= 0 {
+			p.text = s[at[6]+1 : at[7]]
+			switch {
+			case !optional(p.name):
+				return fmt.Errorf("%s always has a value; what stands after | is for a filter or a cursor", whole)
+			case p.text == "" || p.as == asNull || p.as == asNumber && !isNumber(p.text):
+				return fmt.Errorf("what stands after | in %s cannot be sent in the place of a value", whole)
+			}
+		}
+		t.pieces = append(t.pieces, p)
 		from = at[1]
 	}
-	return t, part(s[from:], 0)
+	literal(s[from:])
+	return nil
 }
 
 // unclosed finds a placeholder, and a part in brackets, without its end.
@@ -96,51 +136,84 @@ func unclosed(s string, known []string) error {
 	return nil
 }
 
-// has tells whether the placeholder occurs. inGroup: within brackets counts.
-func (t template) has(name string, inGroup bool) bool {
-	return slices.ContainsFunc(t, func(p piece) bool { return p.name == name && (inGroup || p.group == 0) })
+// optional tells whether a request may have no value for the placeholder.
+func optional(name string) bool { return name == Status || name == Type || name == Cursor }
+
+// has tells whether the placeholder occurs.
+func (t *text) has(name string) bool {
+	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.name == name })
 }
 
 // losesWith names the optional placeholder without which a piece is left out; empty: there
 // is none.
-func (t template) losesWith(p piece) string {
-	for _, other := range t {
-		if optional(other.name) && (other.group == 0 || other.group == p.group) {
+func (t *text) losesWith(p piece) string {
+	for _, other := range t.pieces {
+		if optional(other.name) && other.text == "" && (other.group == 0 || other.group == p.group) {
 			return other.name
 		}
 	}
 	return ""
 }
 
-// alone tells whether the whole text is one placeholder.
-func (t template) alone() bool { return len(t) == 1 && t[0].name != "" }
+// bare tells whether the whole text is one placeholder.
+func (t *text) bare() bool { return len(t.pieces) == 1 && t.pieces[0].name != "" }
 
 // plain tells whether the text has no placeholder.
-func (t template) plain() bool {
-	return !slices.ContainsFunc(t, func(p piece) bool { return p.name != "" })
+func (t *text) plain() bool {
+	return !slices.ContainsFunc(t.pieces, func(p piece) bool { return p.name != "" })
 }
 
-// render fills the template in. ok is false where a placeholder outside of brackets is
+// render fills the text in. ok is false where a placeholder outside of brackets is
 // empty: then the whole has no meaning.
-func (t template) render(values Values, escape func(string) string) (s string, ok bool) {
+func (t *text) render(values Values, escape func(string) string) (s string, ok bool) {
 	var b strings.Builder
-	for _, p := range t {
+	for _, p := range t.pieces {
 		switch {
 		case p.group > 0 && t.dropped(p.group, values):
 		case p.name == "":
 			b.WriteString(p.text)
-		case values.first(p.name) == "":
+		case p.value(values) == "":
 			return "", false
 		default:
-			b.WriteString(escape(values.first(p.name)))
+			b.WriteString(escape(p.value(values)))
 		}
 	}
 	return b.String(), b.Len() > 0
 }
 
 // dropped tells whether a part in brackets is left out.
-func (t template) dropped(group int, values Values) bool {
-	return slices.ContainsFunc(t, func(p piece) bool {
-		return p.group == group && p.name != "" && values.first(p.name) == ""
+func (t *text) dropped(group int, values Values) bool {
+	return slices.ContainsFunc(t.pieces, func(p piece) bool {
+		return p.group == group && p.name != "" && p.value(values) == ""
 	})
+}
+
+// value is the one text that is sent for a placeholder; empty: there is none.
+func (p piece) value(values Values) string {
+	if list := p.all(values); len(list) > 0 {
+		return list[0]
+	}
+	return ""
+}
+
+// all are the texts that are sent for a placeholder: several where each is to be one of its own.
+func (p piece) all(values Values) []string {
+	list := values[p.name]
+	if values.first(p.name) == "" && p.text != "" {
+		return []string{p.text}
+	}
+	if p.quote != "" {
+		list = slices.Clone(list)
+		for i, value := range list {
+			if p.as == asDoubled {
+				list[i] = strings.ReplaceAll(value, p.quote, p.quote+p.quote)
+			} else {
+				list[i] = strings.NewReplacer(`\`, `\\`, p.quote, `\`+p.quote).Replace(value)
+			}
+		}
+	}
+	if p.join != "" && len(list) > 1 {
+		return []string{strings.Join(list, p.join)}
+	}
+	return list
 }

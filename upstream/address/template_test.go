@@ -5,6 +5,12 @@ import (
 	"testing"
 )
 
+// parsed reads a text of a parameter.
+func parsed(s string, known ...string) (*text, error) {
+	t := &text{in: inParam}
+	return t, t.parse(s, known)
+}
+
 func TestTemplate(t *testing.T) {
 	values := Values{"a": {"A"}, "b": {"B", "C"}, "none": nil, "empty": {""}}
 	for text, want := range map[string]string{
@@ -16,7 +22,7 @@ func TestTemplate(t *testing.T) {
 		"[{a}{[}1{]}]": "A[1]", "x[y{none}{]}]": "x", "[{a}{]}]]": "A]]", "{[}x{]}": "{[}x{]}",
 		"[{a}": "", "x{a": "", "{unknown}": "", "{a:number}": "", // refused
 	} {
-		tpl, err := parse(text, []string{"a", "b", "none", "empty"}, false)
+		tpl, err := parsed(text, "a", "b", "none", "empty")
 		if err != nil {
 			if want != "" {
 				t.Errorf("%q: %v", text, err)
@@ -34,7 +40,7 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		text, err := parse(s, []string{Account}, false)
+		text, err := parsed(s, Account)
 		if err != nil {
 			return
 		}

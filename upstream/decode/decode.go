@@ -3,7 +3,7 @@
 //
 // XML becomes JSON as it is read, without a tree in between. An element with nothing but
 // text is a string; every other one is an object of its attributes ("-name"), its elements
-// and its text ("$"). Elements of one name are a list if there are several, or if [Lists]
+// and its text ("$"). Elements of one name are a list if there are several, or if the [Outline]
 // says so: whether one element is a list of one cannot be seen. Document types are refused,
 // so no entity can grow, and the output is bounded as the input is.
 package decode
@@ -25,8 +25,8 @@ type Format struct {
 	XML bool
 	// Charset overrides what replies declare. Nil: what they declare.
 	Charset encoding.Encoding
-	// Lists are the elements of XML that are lists, however many there are.
-	Lists Lists
+	// Outline has the elements of XML that are lists, however many there are; nil: none.
+	Outline *Outline
 }
 
 // Error says why a reply cannot be decoded. Its text holds nothing of the reply.

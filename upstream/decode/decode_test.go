@@ -14,9 +14,9 @@ const limit = 1 << 20
 
 // tickets is a format whose lists are the tickets and, in each, the replies.
 func tickets() *Format {
-	f := &Format{XML: true}
-	f.Lists.Add([]string{"tickets", "ticket"})
-	f.Lists.Add([]string{"tickets", "ticket", "replies", "reply"})
+	f := &Format{XML: true, Outline: &Outline{}}
+	ticket := f.Outline.Below("tickets").Below("ticket")
+	ticket.List, ticket.Below("replies").Below("reply").List = true, true
 	return f
 }
 

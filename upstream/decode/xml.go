@@ -48,7 +48,7 @@ type treeWriter struct {
 // element around it were when it began.
 type element struct {
 	name, space         string
-	lists               *Lists
+	outline             *Outline
 	members, text, from int
 	null                bool
 }
@@ -66,7 +66,7 @@ type member struct {
 func (f *Format) fromXML(body string, limit int64) (string, error) {
 	w := &treeWriter{dec: xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "\ufeff"))), out: make([]byte, 0, len(body))}
 	w.dec.CharsetReader = func(_ string, from io.Reader) (io.Reader, error) { return from, nil } // it is UTF-8 by now
-	w.open = append(w.open, element{lists: &f.Lists})                                            // the document
+	w.open = append(w.open, element{outline: f.Outline})                                         // the document
 	for {
 		token, err := w.dec.Token()
 		switch {
@@ -121,7 +121,7 @@ func (w *treeWriter) token(token xml.Token) error {
 func (w *treeWriter) start(t xml.StartElement) error {
 	w.elements++
 	e := element{name: t.Name.Local, space: t.Name.Space, members: len(w.members), text: len(w.text), from: len(w.out)}
-	e.lists = w.open[len(w.open)-1].lists.at(e.name)
+	e.outline = w.open[len(w.open)-1].outline.at(e.name)
 	switch {
 	case len(w.open) == 1 && len(w.members) > 0:
 		return w.refuse("a second root element")
@@ -163,7 +163,7 @@ func (w *treeWriter) end() error {
 	switch {
 	case e.null:
 		w.out = append(w.out[:e.from], "null"...)
-	case len(members) == 0 && !(e.lists.holdsLists() && blank(text)):
+	case len(members) == 0 && !(e.outline.holdsLists() && blank(text)):
 		w.out = appendText(w.out, text)
 	default:
 		if !group(members) {
@@ -175,7 +175,7 @@ func (w *treeWriter) end() error {
 	w.text, w.members, w.open = w.text[:e.text], w.members[:e.members], w.open[:len(w.open)-1]
 	if len(w.open) > 0 {
 		w.members = append(w.members, member{
-			name: e.name, space: e.space, from: e.from, to: len(w.out), list: e.lists != nil && e.lists.list,
+			name: e.name, space: e.space, from: e.from, to: len(w.out), list: e.outline != nil && e.outline.List,
 		})
 	}
 	return nil
@@ -241,9 +241,9 @@ func (w *treeWriter) object(dst []byte, e element, members []member, text []byte
 		}
 	}
 	switch {
-	case !elements && blank(text) && e.lists.holdsLists():
-		for _, name := range slices.Sorted(maps.Keys(e.lists.under)) {
-			if e.lists.under[name].list {
+	case !elements && blank(text) && e.outline.holdsLists():
+		for _, name := range slices.Sorted(maps.Keys(e.outline.below)) {
+			if e.outline.below[name].List {
 				dst = append(appendName(dst, name), "[],"...)
 			}
 		}
@@ -267,40 +267,43 @@ func appendText[T string | []byte](dst []byte, text T) []byte {
 // blank tells whether a text is nothing but the white space of XML.
 func blank(text []byte) bool { return len(bytes.Trim(text, " \t\r\n")) == 0 }
 
-// Lists is a tree of the names of elements, from the root on, that marks the
-// elements that are lists. Its zero value marks none.
-type Lists struct {
-	under map[string]*Lists
-	list  bool
+// Outline is what is known of an element, and of those in it by their names: which of them are
+// lists, however many there are. The one of a document has its root element in it.
+type Outline struct {
+	List  bool
+	below map[string]*Outline
 }
 
-// Add marks the element with these names on the way to it.
-func (l *Lists) Add(names []string) {
-	for _, name := range names {
-		if l.under == nil {
-			l.under = map[string]*Lists{}
+// Below is the outline of an element with a name in this one.
+func (o *Outline) Below(name string) *Outline {
+	if o.below[name] == nil {
+		if o.below == nil {
+			o.below = map[string]*Outline{}
 		}
-		if l.under[name] == nil {
-			l.under[name] = &Lists{}
-		}
-		l = l.under[name]
+		o.below[name] = &Outline{}
 	}
-	l.list = true
+	return o.below[name]
 }
 
-// at is the part of the tree below a name. It works on nil.
-func (l *Lists) at(name string) *Lists {
-	if l == nil {
+// Put makes an outline that of the element with a name.
+func (o *Outline) Put(name string, inner *Outline) {
+	o.Below(name)
+	o.below[name] = inner
+}
+
+// at is Below for reading. It works on nil.
+func (o *Outline) at(name string) *Outline {
+	if o == nil {
 		return nil
 	}
-	return l.under[name]
+	return o.below[name]
 }
 
 // holdsLists tells whether elements right below are lists.
-func (l *Lists) holdsLists() bool {
-	if l != nil {
-		for _, under := range l.under {
-			if under.list {
+func (o *Outline) holdsLists() bool {
+	if o != nil {
+		for _, inner := range o.below {
+			if inner.List {
 				return true
 			}
 		}

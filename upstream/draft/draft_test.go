@@ -116,7 +116,7 @@ func TestShapes(t *testing.T) {
 		if p.CreatedAt.Path == "" {
 			continue // it is to be completed
 		}
-		x := plan.Explainer(mapping.Request{Kind: p.Kind, Account: p.Account}, 1)
+		x := plan.Explainer(mapping.Want{Account: p.Account}, 1)
 		if _, err := x.Take(string(sample)); err != nil || x.Items != p.Records {
 			t.Errorf("%s: %v, %d of %d records\n%s", file, err, x.Items, p.Records, p.YAML())
 		}

@@ -19,7 +19,7 @@ const maxSampleBytes = 64 << 20
 // decodeAll reads the samples, all in JSON or all in XML. An error names the sample,
 // counted from 1.
 func decodeAll(samples [][]byte) (trees []any, xml bool, err error) {
-	format := &decode.Format{}
+	format := &decode.Format{Outline: &decode.Outline{}}
 	for _, sample := range samples {
 		text := bytes.TrimLeft(bytes.TrimPrefix(sample, []byte("\xef\xbb\xbf")), " \t\r\n")
 		format.XML = format.XML || bytes.HasPrefix(text, []byte("<"))
@@ -40,7 +40,7 @@ func decodeAll(samples [][]byte) (trees []any, xml bool, err error) {
 				return nil, false, fmt.Errorf("sample %d is not JSON: %w", i+1, err)
 			}
 			trees = append(trees, tree)
-			markLists(nil, tree, &format.Lists)
+			markLists(tree, format.Outline)
 		}
 		if !format.XML {
 			break
@@ -50,16 +50,16 @@ func decodeAll(samples [][]byte) (trees []any, xml bool, err error) {
 }
 
 // markLists notes the names of all elements that are lists in a tree.
-func markLists(names []string, v any, lists *decode.Lists) {
+func markLists(v any, at *decode.Outline) {
 	switch v := v.(type) {
 	case []any:
-		lists.Add(names)
+		at.List = true
 		for _, element := range v {
-			markLists(names, element, lists)
+			markLists(element, at)
 		}
 	case map[string]any:
 		for name, member := range v {
-			markLists(append(slices.Clone(names), name), member, lists)
+			markLists(member, at.Below(name))
 		}
 	}
 }

@@ -73,7 +73,6 @@ func (p *Proposal) endpoint(w *writer) {
 	w.line("path: /%s", ToComplete)
 	w.line(`query: {%s: "{account}"}`, ToComplete)
 	w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
-	w.line("filtering: gateway")
 	if p.XML {
 		w.line("reply: {format: xml}")
 	}

@@ -6,25 +6,25 @@ import (
 	"strings"
 )
 
-// place is the key-order cache of one place in a text: which names the objects
+// shape is what was learnt of one place in a text: which names the objects
 // there had, in which order. The records of a list are much alike, so nearly every
 // name is the one that came after the one before in the last record. Then one
 // comparison finds its node, skips it, and shows that it is no duplicate: each name
-// of a place is another one, and is met once. The cache never decides what is
+// of a shape is another one, and is met once. The cache never decides what is
 // right: a name out of order costs a look at all names, and an object with many of
 // those, or with more names than the cache holds, is read without it.
-type place struct {
+type shape struct {
 	raw   string  // the name as it is written, quotation marks included
 	head  uint64  // its first eight bytes, the first one lowest
 	mask  uint64  // of those that it has
 	name  string  // what it means
 	node  *Node   // that wants the value; nil: none
-	names []place // the members of objects at this place
-	each  *place  // the elements of arrays at this place
-	fixed bool    // nothing is learnt here
+	names []shape // the members of objects
+	each  *shape  // the elements of arrays
+	fixed bool    // nothing is learnt
 }
 
-// Bounds of the cache: of names in one place, of names and places in all, and of
+// Bounds of what is learnt: of names in one shape, of names and shapes in all, and of
 // the length of a name. And of names out of order in one object.
 const (
 	maxNames  = 256
@@ -35,7 +35,7 @@ const (
 	usualNames = 4
 )
 
-// nameBits tells which names of a place an object has had.
+// nameBits tells which names of a shape an object has had.
 type nameBits struct {
 	bits   [maxNames / 64]uint64
 	misses int // names that came out of order
@@ -63,7 +63,7 @@ func (s *nameBits) reach(k int) bool {
 }
 
 // matchesAt tells whether the name is at i.
-func (f *place) matchesAt(s string, i int) bool {
+func (f *shape) matchesAt(s string, i int) bool {
 	if i+8 > len(s) || (eight(s, i)^f.head)&f.mask != 0 {
 		return false
 	}
@@ -77,20 +77,20 @@ func eight(s string, i int) uint64 {
 		uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 }
 
-// root returns the place of whole texts that follow a tree.
-func (w *Walker) root(n *Node) *place {
+// root returns the shape of whole texts that follow a tree.
+func (w *Walker) root(n *Node) *shape {
 	for _, at := range w.roots {
 		if at.node == n {
 			return at
 		}
 	}
-	at := &place{node: n}
+	at := &shape{node: n}
 	w.roots = append(w.roots, at)
 	return at
 }
 
-// element returns the place of an array's elements, which all share it.
-func (w *Walker) element(at *place) *place {
+// element returns the shape of an array's elements, which all share it.
+func (w *Walker) element(at *shape) *shape {
 	if at.each != nil {
 		return at.each
 	}
@@ -102,22 +102,22 @@ func (w *Walker) element(at *place) *place {
 		return w.unlearnt(n)
 	}
 	w.learnt++
-	at.each = &place{node: n}
+	at.each = &shape{node: n}
 	return at.each
 }
 
-// unlearnt returns a place where nothing is learnt.
-func (w *Walker) unlearnt(n *Node) *place {
+// unlearnt returns a shape of which nothing is learnt.
+func (w *Walker) unlearnt(n *Node) *shape {
 	if n == nil {
 		return &w.blank
 	}
-	return &place{node: n, fixed: true}
+	return &shape{node: n, fixed: true}
 }
 
 // findName finds the name at i, which is not the expected one, among all names of the
-// place, and adds it if it is new. k is negative if the rest of the object is better
+// shape, and adds it if it is new. k is negative if the rest of the object is better
 // read without the cache: it is full, or the object's names come in no order.
-func (p *parser) findName(i int, at *place, next int, seen *nameBits) (k, after int) {
+func (p *parser) findName(i int, at *shape, next int, seen *nameBits) (k, after int) {
 	for k := next + 1; k < min(next+4, len(at.names)); k++ { // some are left out
 		if at.names[k].matchesAt(p.s, i) {
 			return k, i + len(at.names[k].raw)
@@ -148,13 +148,13 @@ func (p *parser) findName(i int, at *place, next int, seen *nameBits) (k, after 
 	if seen.reach(next) { // those that were met keep their numbers
 		k = len(at.names)
 	}
-	one := place{raw: raw, name: name, node: at.node.child(name)}
+	one := shape{raw: raw, name: name, node: at.node.child(name)}
 	for b := range min(len(raw), 8) {
 		one.head |= uint64(raw[b]) << (8 * b)
 		one.mask |= 0xff << (8 * b)
 	}
 	if at.names == nil {
-		at.names = make([]place, 0, usualNames)
+		at.names = make([]shape, 0, usualNames)
 	}
 	at.names = slices.Insert(at.names, k, one)
 	return k, after

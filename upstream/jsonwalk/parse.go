@@ -29,22 +29,21 @@ func (p *parser) fail(at int, what string) int {
 	return -1
 }
 
-// document parses the whole text as one value, or as one item.
-func (p *parser) document(root *Node, item bool) bool {
-	i, at := p.space(0), p.w.root(root)
-	if item {
-		i = p.item(i, at, root.frame, 0)
+// document parses the whole text as one value, or as one item, and gives where it stands; to
+// is negative for a mistake.
+func (p *parser) document(root *Node, item bool) (from, to int) {
+	at := p.w.root(root)
+	if from = p.space(0); item {
+		to = p.item(from, at, root.frame, 0)
 	} else {
-		i = p.value(i, at, 0)
+		to = p.value(from, at, 0)
 	}
-	if i < 0 {
-		return false
+	if to >= 0 {
+		if end := p.space(to); end < len(p.s) {
+			to = p.fail(end, "something follows the JSON value")
+		}
 	}
-	if i = p.space(i); i < len(p.s) {
-		p.fail(i, "something follows the JSON value")
-		return false
-	}
-	return true
+	return from, to
 }
 
 // space skips white space. Compact replies have none, so that is seen inline.
@@ -68,8 +67,8 @@ func skipSpace(s string, i int) int {
 	return i
 }
 
-// value parses the value that starts at i, at a place.
-func (p *parser) value(i int, at *place, depth int) (end int) {
+// value parses the value that starts at i, and that has the shape.
+func (p *parser) value(i int, at *shape, depth int) (end int) {
 	if i >= len(p.s) {
 		return p.fail(i, "the text ends where a value is expected")
 	}
@@ -119,7 +118,7 @@ func (p *parser) literal(i int, word string) int {
 
 // object parses an object. What it holds is checked even where no node wants
 // it: half a check would let the other half through.
-func (p *parser) object(i int, at *place, depth int) int {
+func (p *parser) object(i int, at *shape, depth int) int {
 	if depth > maxDepth {
 		return p.fail(i, "nested too deeply")
 	}
@@ -127,7 +126,7 @@ func (p *parser) object(i int, at *place, depth int) int {
 		return i + 1
 	}
 	var seen nameBits
-	if at.fixed || at.node.items(true) != nil {
+	if at.fixed || at.node.itemsIn(true) != nil {
 		return p.slowObject(i, at, &seen, depth)
 	}
 	for next := 0; ; next++ {
@@ -163,14 +162,14 @@ const duplicateName = "duplicate name in an object"
 
 // slowObject parses the rest of an object without the key-order cache: it has too
 // many names, or each name is the key of an item.
-func (p *parser) slowObject(i int, at *place, seen *nameBits, depth int) int {
+func (p *parser) slowObject(i int, at *shape, seen *nameBits, depth int) int {
 	names := make(map[string]struct{})
 	for k := range at.names {
 		if seen.has(k) {
 			names[at.names[k].name] = struct{}{}
 		}
 	}
-	items := at.node.items(true)
+	items := at.node.itemsIn(true)
 	for more := true; more; {
 		key, after := p.key(i)
 		if after < 0 {
@@ -244,15 +243,15 @@ func (p *parser) next(i int, end byte) (after int, more bool) {
 	return p.fail(i, "a comma or the end of an object or array is expected"), false
 }
 
-// array parses an array, whose elements may be the items of a list.
-func (p *parser) array(i int, at *place, depth int) int {
+// array parses an array, whose elements may be items.
+func (p *parser) array(i int, at *shape, depth int) int {
 	if depth > maxDepth {
 		return p.fail(i, "nested too deeply")
 	}
 	if i = p.space(i + 1); i < len(p.s) && p.s[i] == ']' {
 		return i + 1
 	}
-	element, items := p.w.element(at), at.node.items(false)
+	element, items := p.w.element(at), at.node.itemsIn(false)
 	for more := true; more; {
 		if items != nil {
 			i = p.item(i, element, items.Frame, depth)
@@ -268,24 +267,23 @@ func (p *parser) array(i int, at *place, depth int) int {
 }
 
 // member parses an item that is a member of an object.
-func (p *parser) member(i int, at *place, key string, depth int) int {
-	if at.node.list.KeyID {
+func (p *parser) member(i int, at *shape, key string, depth int) int {
+	if at.node.items.KeyID {
 		p.w.ids.Add(key)
 	}
-	p.w.frames[at.node.list.Frame].Key = key
-	return p.item(i, p.w.element(at), at.node.list.Frame, depth)
+	p.w.frames[at.node.items.Frame].Key = key
+	return p.item(i, p.w.element(at), at.node.items.Frame, depth)
 }
 
-// item parses an element of a list and tells the sink about it.
-func (p *parser) item(i int, at *place, frame, depth int) int {
+// item parses an item and tells the sink about it.
+func (p *parser) item(i int, at *shape, frame, depth int) int {
 	p.w.Clear(frame)
-	p.w.sink.Begin(frame)
 	end := p.value(i, at, depth)
 	if end < 0 {
 		return end
 	}
 	f := &p.w.frames[frame]
-	f.Element = p.s[i:end]
+	f.Element = element(p.s[i:end])
 	if !p.w.sink.End(frame, f) {
 		return -1
 	}

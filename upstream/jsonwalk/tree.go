@@ -8,7 +8,7 @@ type Node struct {
 	children []child
 	lengths  uint64 // bit n: a child's key has n (mod 64) bytes; most keys stop here
 	each     *Node  // the elements, should the value be an array
-	list     *List  // the elements are items, of which the sink is told
+	items    *Items // the elements are items, of which the sink is told
 	frame    int    // which frame the slots are in
 	slots    []int  // the value goes here
 	id       bool   // the value is an internal id
@@ -21,8 +21,8 @@ type child struct {
 	node *Node
 }
 
-// List marks an array, or the members of an object, whose elements are items.
-type List struct {
+// Items marks an array, or an object, whose elements are told to the sink.
+type Items struct {
 	Frame int  // of the elements
 	Keyed bool // the items are the members of an object
 	KeyID bool // whose keys are internal ids
@@ -31,10 +31,10 @@ type List struct {
 // NewNode returns the root of a tree whose values belong to a frame.
 func NewNode(frame int) *Node { return &Node{frame: frame} }
 
-// SetList makes the elements at the node the items of a list, and returns the root
-// of each of them: element, unless the tree has one already.
-func (n *Node) SetList(l List, element *Node) *Node {
-	n.list = &l
+// SetItems makes the elements at the node items, and returns the root of each of them:
+// element, unless the tree has one already.
+func (n *Node) SetItems(items Items, element *Node) *Node {
+	n.items = &items
 	if n.each == nil {
 		n.each = element
 	}
@@ -47,9 +47,6 @@ func (n *Node) AddSlot(slot int) { n.slots = append(n.slots, slot) }
 // MarkID makes the value at the node an internal id, but for its members whose names begin
 // with without; empty: with all of them.
 func (n *Node) MarkID(without string) { n.id, n.without = true, without }
-
-// Branches is how many keys below the node are wanted.
-func (n *Node) Branches() int { return len(n.children) }
 
 // Frame is the number of the frame that the node's value belongs to.
 func (n *Node) Frame() int { return n.frame }
@@ -94,25 +91,29 @@ func (n *Node) child(key string) *Node {
 	return nil
 }
 
-// items returns the list whose items are in an array, or in an object if keyed.
-func (n *Node) items(keyed bool) *List {
-	if n == nil || n.list == nil || n.list.Keyed != keyed {
+// itemsIn tells whether the elements of an array are items, or the members of an object if
+// keyed; nil: they are not.
+func (n *Node) itemsIn(keyed bool) *Items {
+	if n == nil || n.items == nil || n.items.Keyed != keyed {
 		return nil
 	}
-	return n.list
+	return n.items
 }
 
-// Frame holds the values of one element of a list. Each level of lists has one.
+// Frame holds the values of one item, or of a text as a whole. Each level of items has one.
 type Frame struct {
-	Element string // the whole element; valid at [Sink.End]
+	Element Value  // the whole; valid at [Sink.End]
 	Key     string // of the member that it is; empty: it is the element of an array
 	Texts   *Texts // for texts that have to be made
 	// Tables are for the sink: what else in the text an element may refer to, by key.
 	Tables []map[string]Value
 
 	text  string // that the slots are positions in
-	slots []slot
+	slots Slots
 }
+
+// Slots are the values of frames that were kept.
+type Slots []slot
 
 // slot is where a value stands. Positions instead of values cost the garbage
 // collector nothing. The zero value is a missing one.
@@ -124,11 +125,16 @@ type slot struct {
 
 // of is the value that stands there in the text that was walked.
 func (s slot) of(text string) Value {
-	return Value{Raw: text[s.from:s.to], Kind: s.kind, esc: s.esc}
+	return Value{s.kind, s.esc, text[s.from:s.to]}
 }
 
 // Value returns the value in a slot.
 func (f *Frame) Value(slot int) Value { return f.slots[slot].of(f.text) }
 
-// IsObject tells whether the element is an object.
-func (f *Frame) IsObject() bool { return f.Element[0] == '{' }
+// Keep is a copy of the frame, with its values in room, that the next element does not change.
+func (f *Frame) Keep(room *Slots) Frame {
+	from, kept := len(*room), *f
+	*room = append(*room, f.slots...)
+	kept.slots = (*room)[from:len(*room):len(*room)]
+	return kept
+}

@@ -1,6 +1,7 @@
 package jsonwalk
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"strings"
@@ -8,12 +9,13 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Value is one JSON value as it stands in the text. The zero value is a missing
-// one.
+// Value is one JSON value in a text that was checked. The zero value is a missing one. Others
+// come from a [Walker], [Parse] and [TextValue] only, so that gjson, which does not check what
+// it reads, is never given anything else.
 type Value struct {
-	Raw  string // without white space around it; a string's quotation marks included
 	Kind Kind
-	esc  bool // a string with a backslash in it
+	esc  bool   // a string with a backslash in it
+	raw  string // without white space around it; a string's quotation marks included
 }
 
 // Kind is the type of a JSON value. The order matters: see Present and Scalar.
@@ -35,6 +37,9 @@ func (k Kind) String() string {
 	return [...]string{"missing", "null", "boolean", "number", "string", "object", "array"}[k]
 }
 
+// Raw is the value as it stands in the text; empty: it is missing.
+func (v Value) Raw() string { return v.raw }
+
 // Present tells whether there is a value, and it is not null.
 func (v Value) Present() bool { return v.Kind > Null }
 
@@ -46,11 +51,11 @@ func (v Value) Scalar() bool { return v.Kind >= Bool && v.Kind <= Text }
 func (v Value) String() string {
 	switch {
 	case v.Kind != Text:
-		return v.Raw
+		return v.raw
 	case v.esc:
-		return unescape(v.Raw[1 : len(v.Raw)-1])
+		return unescape(v.raw[1 : len(v.raw)-1])
 	}
-	return v.Raw[1 : len(v.Raw)-1]
+	return v.raw[1 : len(v.raw)-1]
 }
 
 // Plain is String; a missing value and null have no text.
@@ -64,7 +69,7 @@ func (v Value) Plain() string {
 // In is String with the memory for a text that has to be made.
 func (v Value) In(texts *Texts) string {
 	if v.Kind == Text && v.esc {
-		s := v.Raw[1 : len(v.Raw)-1]
+		s := v.raw[1 : len(v.raw)-1]
 		return texts.Keep(appendUnescaped(texts.Room(len(s)), s)) // no escape is shorter than what it means
 	}
 	return v.String()
@@ -74,23 +79,60 @@ func (v Value) In(texts *Texts) string {
 // object, until visit returns false. Another value has none.
 func (v Value) Each(visit func(Value) bool) {
 	if v.Kind == Array || v.Kind == Object {
-		gjson.Parse(v.Raw).ForEach(func(_, item gjson.Result) bool { return visit(FromGJSON(item)) })
+		gjson.Parse(v.raw).ForEach(func(_, item gjson.Result) bool { return visit(fromGJSON(item)) })
 	}
 }
 
 // Members calls visit with the members of an object. Another value has none. Names are
 // without escapes.
-func (v Value) Members(visit func(key string, value Value)) {
+func (v Value) Members(visit func(name string, value Value)) {
 	if v.Kind == Object {
-		gjson.Parse(v.Raw).ForEach(func(key, item gjson.Result) bool { visit(key.Str, FromGJSON(item)); return true })
+		gjson.Parse(v.raw).ForEach(func(name, item gjson.Result) bool { visit(name.Str, fromGJSON(item)); return true })
 	}
 }
 
-// FromJSON returns the value that a valid text is.
-func FromJSON(text string) Value { return FromGJSON(gjson.Parse(text)) }
+// At evaluates a GJSON path.
+func (v Value) At(path string) Value { return fromGJSON(gjson.Get(v.raw, path)) }
 
-// TextValue returns the value of a text that is no JSON.
-func TextValue(text string) Value { return FromJSON(strconv.Quote(text)) }
+// Without is the value with null in the place of a part, which was found in it. A part that
+// gjson has made of several stands nowhere.
+func (v Value) Without(part Value) Value {
+	if at := strings.Index(v.raw, part.raw); at >= 0 && part.raw != "" { // compared by address first
+		return fromJSON(v.raw[:at] + "null" + v.raw[at+len(part.raw):])
+	}
+	return v
+}
+
+// With is an object with one more member, whose name needs no escape; a missing value adds
+// nothing.
+func (v Value) With(name string, value Value) Value {
+	if v.Kind != Object || value.Kind == Missing {
+		return v
+	}
+	all := strings.TrimRight(v.raw[:len(v.raw)-1], " \t\r\n")
+	if all != "{" {
+		all += ","
+	}
+	return fromJSON(all + `"` + name + `":` + value.raw + "}")
+}
+
+// ObjectOf is an object with one member, whose name needs no escape.
+func ObjectOf(name string, value Value) Value { return fromJSON(`{"` + name + `":` + value.raw + "}") }
+
+// ArrayOf is an array of values.
+func ArrayOf(values ...Value) Value {
+	elements := make([]string, len(values))
+	for i, v := range values {
+		elements[i] = v.raw
+	}
+	return fromJSON("[" + strings.Join(elements, ",") + "]")
+}
+
+// TextValue is the value of a text that is no JSON.
+func TextValue(text string) Value {
+	b, _ := json.Marshal(text) // a string always can be
+	return fromJSON(string(b))
+}
 
 // Count reads a text as a whole number, as systems write how many there are: 165, 165.0
 // and 1e2 are counts.
@@ -131,8 +173,8 @@ func (v Value) Scalars(without string, visit func(string)) {
 	case Array:
 		v.Each(func(item Value) bool { item.Scalars(without, visit); return true })
 	case Object:
-		v.Members(func(key string, item Value) {
-			if without == "" || !strings.HasPrefix(key, without) {
+		v.Members(func(name string, item Value) {
+			if without == "" || !strings.HasPrefix(name, without) {
 				item.Scalars(without, visit)
 			}
 		})
@@ -140,13 +182,12 @@ func (v Value) Scalars(without string, visit func(string)) {
 	}
 }
 
-// Lookup evaluates a GJSON path that is not simple, see [SimplePath]. The text must be valid
-// JSON: in any other one it may find what panics when it is read.
-func Lookup(raw, path string) Value { return FromGJSON(gjson.Get(raw, path)) }
+// fromJSON is the value that a checked text is.
+func fromJSON(text string) Value { return fromGJSON(gjson.Parse(text)) }
 
-// FromGJSON converts what gjson found.
-func FromGJSON(r gjson.Result) Value {
-	v := Value{Raw: r.Raw}
+// fromGJSON converts what gjson found.
+func fromGJSON(r gjson.Result) Value {
+	v := Value{raw: r.Raw}
 	switch r.Type {
 	case gjson.Null:
 		if r.Exists() {
@@ -156,12 +197,12 @@ func FromGJSON(r gjson.Result) Value {
 		v.Kind = Bool
 	case gjson.Number:
 		v.Kind = Number
-		if v.Raw == "" { // a count, made by gjson itself
-			v.Raw = r.String()
+		if v.raw == "" { // a count, made by gjson itself
+			v.raw = r.String()
 		}
 	case gjson.String:
 		v.Kind = Text
-		v.esc = strings.IndexByte(v.Raw, '\\') >= 0
+		v.esc = strings.IndexByte(v.raw, '\\') >= 0
 	case gjson.JSON:
 		v.Kind = Object
 		if r.IsArray() {

@@ -10,8 +10,7 @@
 // alike, so the walker learns the order in which names follow each other at each place, and
 // compares a name with the expected one before it reads it (see keyorder.go). What is
 // unusual leaves that fast path for a slow one, which decides the same. Paths that are more
-// than keys are evaluated by gjson, which does not check: it is given checked text only, see
-// [Check].
+// than keys are evaluated by gjson, which does not check: see [Value].
 package jsonwalk
 
 import (
@@ -35,10 +34,8 @@ type SyntaxError struct {
 // Error implements error.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.What, e.At) }
 
-// Sink is told of the elements of lists.
+// Sink is told of items.
 type Sink interface {
-	// Begin is called before each element.
-	Begin(frame int)
 	// End is called after each element with its values. False ends the walk.
 	End(frame int, element *Frame) bool
 }
@@ -59,15 +56,15 @@ type Walker struct {
 	sink   Sink
 	ids    IDs
 
-	roots  []*place // of whole texts
-	blank  place    // where no value is wanted and nothing is learnt
-	learnt int      // names and places in all roots
+	roots  []*shape // of whole texts
+	blank  shape    // where no value is wanted and nothing is learnt
+	learnt int      // names and shapes in all roots
 }
 
 // NewWalker returns a walker with as many frames as sizes, each with so many
 // slots. texts is the memory of texts that have to be made.
 func NewWalker(sink Sink, ids IDs, texts *Texts, sizes []int) *Walker {
-	w := &Walker{frames: make([]Frame, len(sizes)), sink: sink, ids: ids, blank: place{fixed: true}}
+	w := &Walker{frames: make([]Frame, len(sizes)), sink: sink, ids: ids, blank: shape{fixed: true}}
 	all := 0
 	for _, n := range sizes {
 		all += n
@@ -86,38 +83,45 @@ func (w *Walker) Frame(i int) *Frame { return &w.frames[i] }
 // Clear makes all values of a frame missing.
 func (w *Walker) Clear(frame int) { clear(w.frames[frame].slots) }
 
-// Check tells what is wrong with a text that nothing is wanted of yet. The errors are those of
-// [Walker.Walk].
-func Check(text string) error {
-	return NewWalker(nil, nil, nil, []int{0}).Walk(text, NewNode(0), 0)
+// Parse gives a text as a value, or what is wrong with it, as [Walker.Walk] does.
+func Parse(text string) (Value, error) {
+	return NewWalker(nil, nil, nil, []int{0}).Parse(text)
 }
 
-// Walk reads a text whose values go into the frames from first on. It returns a
-// [*SyntaxError], [ErrNotUTF8] or [ErrStopped].
-func (w *Walker) Walk(text string, root *Node, first int) error {
+// Parse gives a text of which nothing is wanted yet. What was walked before stays in the frames.
+func (w *Walker) Parse(text string) (Value, error) {
+	return w.walk(text, &unwanted, len(w.frames), false)
+}
+
+var unwanted Node
+
+// Walk reads a text whose values go into the frames from first on, and gives it as a value.
+// The error is a [*SyntaxError], [ErrNotUTF8] or [ErrStopped].
+func (w *Walker) Walk(text string, root *Node, first int) (Value, error) {
 	return w.walk(text, root, first, false)
 }
 
+// WalkItem reads a text that is one item, as Walk reads those in an array.
+func (w *Walker) WalkItem(text string, item *Node) (Value, error) {
+	return w.walk(text, item, item.frame, true)
+}
+
 // walk reads a text, which is an item itself or a value that may hold some.
-func (w *Walker) walk(text string, root *Node, first int, item bool) error {
+func (w *Walker) walk(text string, root *Node, first int, item bool) (Value, error) {
 	for i := first; i < len(w.frames); i++ {
 		w.frames[i].text = text
 	}
 	p := parser{s: text, w: w}
+	from, to := p.document(root, item)
 	switch {
-	case !p.document(root, item) && p.err == nil:
-		return ErrStopped
+	case to < 0 && p.err == nil:
+		return Value{}, ErrStopped
 	case p.err != nil:
-		return p.err
+		return Value{}, p.err
 	case p.invalidUTF8:
-		return ErrNotUTF8
+		return Value{}, ErrNotUTF8
 	}
-	return nil
-}
-
-// WalkItem reads a text that is one item of a list, as Walk reads those in an array.
-func (w *Walker) WalkItem(text string, item *Node) error {
-	return w.walk(text, item, item.frame, true)
+	return element(text[from:to]), nil
 }
 
 // capture puts a value where its node wants it. Several slots may want one value, and
@@ -133,4 +137,23 @@ func (w *Walker) capture(n *Node, v slot, text string) {
 	default:
 		v.of(text).Scalars(n.without, w.ids.Add)
 	}
+}
+
+// element is the value that a text is which was read. Whether a string has a backslash is
+// found out where it is made a text.
+func element(raw string) Value {
+	v := Value{raw: raw, Kind: Number}
+	switch raw[0] {
+	case '{':
+		v.Kind = Object
+	case '[':
+		v.Kind = Array
+	case '"':
+		v.Kind, v.esc = Text, true
+	case 't', 'f':
+		v.Kind = Bool
+	case 'n':
+		v.Kind = Null
+	}
+	return v
 }

@@ -22,7 +22,6 @@ type failer interface {
 // anything is a sink that ignores everything.
 type anything struct{}
 
-func (anything) Begin(int)                 {}
 func (anything) End(int, *Frame) bool      { return true }
 func (anything) AddQuoted(string, int) int { return 0 }
 func (anything) Add(string)                {}
@@ -42,23 +41,23 @@ func sameAsGJSON(t failer, doc, path string) {
 	}
 	root, w := NewNode(0), walker(1)
 	root.At(keys, 0).AddSlot(0)
-	if err := w.Walk(doc, root, 0); err != nil && !errors.Is(err, ErrNotUTF8) {
+	if _, err := w.Walk(doc, root, 0); err != nil && !errors.Is(err, ErrNotUTF8) {
 		t.Fatalf("valid document refused: %v\n%s", err, doc)
 	}
 	got, want := w.Frame(0).Value(0), gjson.Get(doc, path)
-	if got.Raw != want.Raw || got.Kind != FromGJSON(want).Kind {
-		t.Fatalf("%q: got %q, gjson has %q\n%s", path, got.Raw, want.Raw, doc)
+	if got.Raw() != want.Raw || got.Kind != fromGJSON(want).Kind {
+		t.Fatalf("%q: got %q, gjson has %q\n%s", path, got.Raw(), want.Raw, doc)
 	}
 	if got.Kind != Text {
 		return
 	}
 	// gjson joins half a pair with whatever escape follows; encoding/json and this package
 	// do not.
-	if !strings.Contains(strings.ToLower(got.Raw), `\ud`) && got.String() != want.String() {
+	if !strings.Contains(strings.ToLower(got.Raw()), `\ud`) && got.String() != want.String() {
 		t.Fatalf("%q: got %q, gjson has %q", path, got.String(), want.String())
 	}
 	var std string
-	if err := json.Unmarshal([]byte(got.Raw), &std); err != nil || std != got.String() || got.In(new(Texts)) != std {
+	if err := json.Unmarshal([]byte(got.Raw()), &std); err != nil || std != got.String() || got.In(new(Texts)) != std {
 		t.Fatalf("%q: got %q, encoding/json has %q (%v)", path, got.String(), std, err)
 	}
 }
@@ -144,7 +143,7 @@ func FuzzTree(f *testing.F) {
 	f.Add(`{"\u0061":"\ud83d\ude00"}`, "a")
 	f.Add(`{"a":[{"b":1}],"1":2}`, "a.0.b")
 	f.Fuzz(func(t *testing.T, doc, path string) {
-		err := walker(0).Walk(doc, nil, 0)
+		_, err := walker(0).Walk(doc, nil, 0)
 		ok := err == nil || errors.Is(err, ErrNotUTF8)
 		valid := gjson.Valid(doc)
 		if ok && !valid {
@@ -208,11 +207,11 @@ func TestParserRefuses(t *testing.T) {
 		strings.Repeat("[", 1_000_000):                                "deep",
 		`{` + manyMembers(500) + `,"k7":0}`:                           "duplicate",
 	} {
-		if err := walker(0).Walk(doc, nil, 0); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := walker(0).Walk(doc, nil, 0); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%.40q: %v, want %q", doc, err, says)
 		}
 	}
-	if err := walker(0).Walk(`{`+manyMembers(500)+`}`, nil, 0); err != nil {
+	if _, err := walker(0).Walk(`{`+manyMembers(500)+`}`, nil, 0); err != nil {
 		t.Errorf("many names refused: %v", err)
 	}
 }
@@ -235,7 +234,7 @@ func TestKeyOrderCacheDecidesNothing(t *testing.T) {
 		names = append(names, fmt.Sprint("k", len(names)))
 	}
 	root := NewNode(0)
-	record := root.SetList(List{Frame: 0}, NewNode(0))
+	record := root.SetItems(Items{Frame: 0}, NewNode(0))
 	for i, name := range names {
 		record.At([]string{name}, 0).AddSlot(i)
 	}
@@ -252,7 +251,7 @@ func TestKeyOrderCacheDecidesNothing(t *testing.T) {
 			}
 			object := "{" + strings.Join(members, ",") + "}"
 			wrong := len(want) < len(keys)
-			err := w.Walk("["+strings.Join(append(before, object), ",")+"]", root, 0)
+			_, err := w.Walk("["+strings.Join(append(before, object), ",")+"]", root, 0)
 			if (err != nil) != wrong || wrong && !strings.Contains(err.Error(), "duplicate") {
 				t.Fatalf("after %q, %s: %v", before, object, err)
 			}
@@ -260,8 +259,8 @@ func TestKeyOrderCacheDecidesNothing(t *testing.T) {
 				continue
 			}
 			for i, name := range names {
-				if got := w.Frame(0).Value(i); got.Raw != want[name] {
-					t.Fatalf("after %q, %s: %q is %q, want %q", before, object, name, got.Raw, want[name])
+				if got := w.Frame(0).Value(i); got.Raw() != want[name] {
+					t.Fatalf("after %q, %s: %q is %q, want %q", before, object, name, got.Raw(), want[name])
 				}
 			}
 			before = append(before, object)
@@ -281,14 +280,14 @@ func TestCacheIsBounded(t *testing.T) {
 	}
 	w, root := walker(0), NewNode(0)
 	for range 2 {
-		if err := w.Walk("["+strings.Join(records, ",")+"]", root, 0); err != nil {
+		if _, err := w.Walk("["+strings.Join(records, ",")+"]", root, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if w.learnt > maxLearnt || len(w.roots) != 1 {
 		t.Errorf("learnt %d, %d roots", w.learnt, len(w.roots))
 	}
-	if err := w.Walk(strings.Replace(records[0], "{", `{"k0-299":0,`, 1), root, 0); err == nil {
+	if _, err := w.Walk(strings.Replace(records[0], "{", `{"k0-299":0,`, 1), root, 0); err == nil {
 		t.Error("a duplicate among many names was accepted")
 	}
 }

@@ -54,7 +54,7 @@ func (set *Set) Add(id string) {
 	if id[0] == '{' && id[len(id)-1] == '}' {
 		id = id[1 : len(id)-1]
 	}
-	if usualUUID(id) || isUUID(id) {
+	if isUUID(id) {
 		set.uuids = true
 		return
 	}
@@ -108,13 +108,7 @@ func (set *Set) Clean(s string) (string, int) {
 		return s, 0
 	}
 	set.spans = spans[:0]
-	b, at := set.texts.Room(len(s)+len(spans)*len(Removed)), 0
-	for _, sp := range spans {
-		b = append(b, s[at:sp.from]...)
-		b = append(b, Removed...)
-		at = sp.to
-	}
-	return set.texts.Keep(append(b, s[at:]...)), len(spans)
+	return set.texts.Keep(cut(set.texts.Room(len(s)+len(spans)*len(Removed)), s, spans, Removed)), len(spans)
 }
 
 // Means tells by which means ids are found in a text.
@@ -158,6 +152,26 @@ func matches(p *regexp.Regexp, s string, spans []span) []span {
 	return spans
 }
 
+// Without is a text without what patterns match, or of those with groups without what these match.
+func Without(s string, patterns []*regexp.Regexp) string {
+	for _, p := range patterns {
+		if spans := united(matches(p, s, nil)); len(spans) > 0 {
+			s = string(cut(make([]byte, 0, len(s)), s, spans, ""))
+		}
+	}
+	return s
+}
+
+// cut appends a text with something in the place of its spans.
+func cut(b []byte, s string, spans []span, instead string) []byte {
+	at := 0
+	for _, sp := range spans {
+		b = append(append(b, s[at:sp.from]...), instead...)
+		at = sp.to
+	}
+	return append(b, s[at:]...)
+}
+
 // united puts spans in order and makes one of those that overlap.
 func united(spans []span) []span {
 	if len(spans) < 2 {
@@ -194,7 +208,7 @@ func hidesCharacters(s string) bool {
 // isASCII looks at eight bytes at a time.
 func isASCII(s string) bool {
 	for ; len(s) >= 8; s = s[8:] {
-		if (four(s, 0)<<32|four(s, 4))&(ones<<7) != 0 {
+		if s[0]|s[1]|s[2]|s[3]|s[4]|s[5]|s[6]|s[7] >= utf8.RuneSelf {
 			return false
 		}
 	}

@@ -37,19 +37,31 @@ func uuidSpans(s string, spans []span) []span {
 }
 
 // isUUID tells whether an id has the digits of a UUID, and nothing but dashes between
-// them.
+// them. It counts all bytes of a reply's ids, so that it has no branches on the way.
 func isUUID(id string) bool {
-	digits := 0
+	if len(id) < uuidDigits || id[0] == '-' || id[len(id)-1] == '-' {
+		return false
+	}
+	digits, others := 0, 0
 	for i := range len(id) {
-		if !hexDash[id[i]] {
-			return false
-		}
-		if id[i] != '-' {
-			digits++
+		kind := uuidByte[id[i]]
+		digits, others = digits+int(kind&1), others+int(kind>>1)
+	}
+	return digits == uuidDigits && others == 0
+}
+
+// uuidByte is 1 for hexadecimal digits, 0 for dashes, and 2 for all else. It is never written to.
+var uuidByte = func() (table [256]uint8) {
+	for c := range table {
+		switch {
+		case !hexDash[c]:
+			table[c] = 2
+		case c != '-':
+			table[c] = 1
 		}
 	}
-	return digits == uuidDigits && id[0] != '-' && id[len(id)-1] != '-'
-}
+	return table
+}()
 
 // hexDash is true for hexadecimal digits and dashes. It is never written to. A switch
 // costs three times as much.
@@ -68,38 +80,9 @@ const quotedUUID = `"6f1c2a34-1111-4222-8333-9444555666aa"`
 // it read, 0 if it is something else.
 func (set *Set) AddQuoted(s string, i int) int {
 	end := i + len(quotedUUID)
-	if len(s) < end || s[i] != '"' || s[end-1] != '"' || !usualUUID(s[i+1:end-1]) {
+	if len(s) < end || s[i] != '"' || s[end-1] != '"' || !isUUID(s[i+1:end-1]) {
 		return 0
 	}
 	set.uuids = true
 	return len(quotedUUID)
-}
-
-// usualUUID tells whether a text is a UUID in the notation that nearly every id of a
-// reply has. It reads eight digits at a time.
-func usualUUID(s string) bool {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return false
-	}
-	return notHex(four(s, 0)<<32|four(s, 4))|notHex(four(s, 9)<<32|four(s, 14))|
-		notHex(four(s, 19)<<32|four(s, 24))|notHex(four(s, 28)<<32|four(s, 32)) == 0
-}
-
-// four are the bytes from i on.
-func four(s string, i int) uint64 {
-	b := s[i : i+4]
-	return uint64(b[0])<<24 | uint64(b[1])<<16 | uint64(b[2])<<8 | uint64(b[3])
-}
-
-// ones has a 1 in each of its bytes.
-const ones = 0x0101010101010101
-
-// notHex is 0 if all eight bytes of w are hexadecimal digits. Each step does the same to
-// all of them, and none carries into another one.
-func notHex(w uint64) uint64 {
-	letters := w >> 6 & ones // 1 for a letter
-	v := w&(ones*0x0f) + letters*9
-	bad := (w|letters<<5)&(ones*0xf0) ^ (ones+letters)*0x30 // digits are 3x, letters 4x or 6x
-	bad |= v & (ones * 0x10)                                // 16 or more
-	return bad | (v+ones*6)>>4&ones ^ letters               // 10 or more, but no letter, or the reverse
 }

@@ -23,6 +23,7 @@ const (
 	FaultRefuse     FaultName = "refuse"      // the connection is closed without an answer
 	FaultTruncate   FaultName = "truncate"    // half the body, then the connection is closed
 	FaultHTML       FaultName = "html"        // the login page with 200
+	FaultGarbage    FaultName = "garbage"     // 200 with what nobody can read
 	FaultWrongOwner FaultName = "wrong_owner" // one record more, which is another account's
 )
 
@@ -44,7 +45,7 @@ func (f Fault) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	names := []FaultName{FaultDelay, FaultStatus, FaultRefuse, FaultTruncate, FaultHTML, FaultWrongOwner}
+	names := []FaultName{FaultDelay, FaultStatus, FaultRefuse, FaultTruncate, FaultHTML, FaultGarbage, FaultWrongOwner}
 	check(slices.Contains(names, f.Name), "fault %q is none of %s", f.Name, names)
 	check(f.Kind == "" || f.Kind == KindBuyer || f.Kind == KindSeller, "kind %q is neither buyer nor seller", f.Kind)
 	check(f.Rate >= 0 && f.Rate <= 1, "rate %g is not between 0 and 1", f.Rate)

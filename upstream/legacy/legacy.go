@@ -156,6 +156,10 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, kind, account
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		_, _ = w.Write([]byte(loginPage))
 		return
+	case FaultGarbage:
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(crashPhrase))
+		return
 	}
 	body := s.list(kind, account, f, fault.Name == FaultWrongOwner)
 	// No two replies are the same, even if their records are.

@@ -1,6 +1,7 @@
 package legacy_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -188,6 +189,7 @@ func TestFaults(t *testing.T) {
 		"fault=refuse":            func(a answer) bool { return a.err != nil && a.status == 0 },
 		"fault=truncate":          func(a answer) bool { return a.err != nil && a.status == 200 },
 		"fault=html":              func(a answer) bool { return strings.HasPrefix(a.media, "text/html") },
+		"fault=garbage":           func(a answer) bool { return !json.Valid([]byte(a.body)) && a.media == "application/json" },
 		"fault=wrong_owner": func(a answer) bool {
 			return strings.Contains(a.body, `"total":25`) && strings.Contains(a.body, `"id":"globex"`)
 		},

@@ -31,7 +31,7 @@ func BenchmarkMap(b *testing.B) {
 			b.ReportAllocs()
 			report := cpu(b)
 			for b.Loop() {
-				r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
+				r := plan.NewBuilder(acme)
 				if err := func() error { _, err := r.Take(body); r.RemoveIDs(); return err }(); err != nil || len(r.List) != n {
 					b.Fatal(len(r.List), err)
 				}
@@ -45,14 +45,14 @@ func BenchmarkMap(b *testing.B) {
 // its items: it costs the same for every length of a list.
 func BenchmarkCheckEnd(b *testing.B) {
 	plan := planOf(b)
-	r := plan.NewBuilder(Request{Kind: "buyer", Account: "acme"})
+	r := plan.NewBuilder(acme)
 	if _, err := r.Take(testkit.SampleTickets(1000)); err != nil {
 		b.Fatal(err)
 	}
 	end := End{Records: 1000, Pages: 1, Address: "https://l.test/t", Header: http.Header{"Content-Type": {"application/json"}, "Date": {"x"}, "X-Request-Id": {"7"}}}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := r.CheckEnd(plan.Paging, end); err != nil {
+		if err := r.CheckEnd(end); err != nil {
 			b.Fatal(err)
 		}
 	}

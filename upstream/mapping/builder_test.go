@@ -11,7 +11,7 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-var acme = Request{Kind: "buyer", Account: "acme"}
+var acme = Want{Account: "acme"}
 
 // A list of records that come and go in any order maps to the good ones in that
 // order, whatever else is in the objects.
@@ -66,7 +66,7 @@ func TestNotUTF8(t *testing.T) {
 // All pages of a list are bounded together. The tables of a reply are bounded, too, and are
 // that reply's: an id may mean another thing on the next page.
 func TestPages(t *testing.T) {
-	plan := planOf(t, "fields.title: {lookup: {in: users, key: id, by: state, take: name}}")
+	plan := planOf(t, "fields.title: {path: name, lookup: {in: users, key: id, by: state}}")
 	plan.MaxRecords = 2
 	b := plan.NewBuilder(acme)
 	page := func(entries string) string {
@@ -99,7 +99,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(`{"result":{"items":[{"customer":{"id":"acme"},"replies":[{"by":{"role":"\ud83d\`)
 	f.Add(`{"users":[{"id":"S","role":"`)
 	plan := planOf(f, "expect: [{path: errors.0, absent: true}, {path: rc, equals: 0, missing: include}]",
-		"fields.responses.fields.responder_type: {lookup: {in: users, key: id, by: by.role, take: role}, default: null}")
+		"fields.responses.fields.responder_type: {path: role, lookup: {in: users, key: id, by: by.role}, default: null}")
 	f.Fuzz(func(t *testing.T, body string) {
 		x := plan.Explainer(acme, 3)
 		_, _ = x.Take(body)

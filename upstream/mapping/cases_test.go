@@ -138,11 +138,11 @@ func planOf(t testing.TB, settings ...string) *Plan {
 }
 
 // read maps a list that is one reply.
-func read(plan *Plan, want Request, body string, end End) (*Builder, error) {
+func read(plan *Plan, want Want, body string, end End) (*Builder, error) {
 	b := plan.NewBuilder(want)
 	n, err := b.Take(body)
 	if end.Records = n; err == nil {
-		err = b.CheckEnd(plan.Paging, end)
+		err = b.CheckEnd(end)
 	}
 	if err == nil {
 		b.RemoveIDs()
@@ -200,7 +200,7 @@ func TestLists(t *testing.T) {
 // listCase is a line of testdata/lists.
 type listCase struct {
 	plan *Plan
-	want Request
+	want Want
 	end  End
 	body string
 }
@@ -215,11 +215,12 @@ func newCase(t *testing.T, at string, settings map[string]string, given string) 
 		Pages  int
 		Header map[string]string
 	}
-	err := errors.Join(yaml.Unmarshal([]byte(settings["asked"]), &c.want), yaml.Unmarshal([]byte(settings["end"]), &end))
+	var kind struct{ Kind string }
+	err := errors.Join(yaml.Unmarshal([]byte(settings["asked"]), &kind), yaml.Unmarshal([]byte(settings["asked"]), &c.want), yaml.Unmarshal([]byte(settings["end"]), &end))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.want.Kind, c.want.Account = cmp.Or(c.want.Kind, acme.Kind), cmp.Or(c.want.Account, acme.Account)
+	c.want.Account = cmp.Or(c.want.Account, acme.Account)
 	c.end = End{Address: "https://l.test/t?a=b", Next: end.Next, Pages: max(end.Pages, 1), Header: http.Header{}}
 	for name, value := range end.Header {
 		c.end.Header.Set(name, value)
@@ -230,7 +231,7 @@ func newCase(t *testing.T, at string, settings map[string]string, given string) 
 	if len(wrong) > 0 {
 		t.Fatalf("%s: %v", at, wrong)
 	}
-	c.plan = plans[c.want.Kind]
+	c.plan = plans[cmp.Or(kind.Kind, "buyer")]
 	c.body = c.reply(t, given)
 	return c
 }
@@ -313,7 +314,7 @@ func (c listCase) explain(t *testing.T, at string, list []Inquiry, refused error
 	x := c.plan.Explainer(c.want, 100)
 	n, err := x.Take(c.body)
 	if c.end.Records = n; err == nil {
-		err = x.CheckEnd(c.plan.Paging, c.end)
+		err = x.CheckEnd(c.end)
 	}
 	x.Finish()
 	wrong := len(x.Violations) + len(x.Owner.Foreign) + len(x.Owner.Missing)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -23,12 +24,12 @@ type condition struct {
 	absent  bool // holds where nothing is
 }
 
-// conditions compiles what an element of the frame must have. A condition that is wrong
+// conditions compiles what an element must have. A condition that is wrong
 // is left out, after its mistake was noted.
-func (c *compiler) conditions(field string, list []Condition, hides string) (all Conditions) {
+func (s scope) conditions(field string, list []Condition, hides string) (all Conditions) {
 	for i, cfg := range list {
 		at, kinds := index(field, i), 0
-		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include", late: c.late(cfg.Path)}
+		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include", late: s.late(cfg.Path)}
 		for _, set := range []bool{cfg.Equals.Set, cfg.NotEquals.Set, len(cfg.In) > 0, cfg.Absent} {
 			if set {
 				kinds++
@@ -37,19 +38,19 @@ func (c *compiler) conditions(field string, list []Condition, hides string) (all
 		if cfg.Equals.Set || cfg.NotEquals.Set {
 			one.values = []string{cfg.Equals.Value + cfg.NotEquals.Value}
 		}
-		c.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
-		c.AddIf(cfg.Equals.Null || cfg.NotEquals.Null, at, "null is no value to compare with; write absent: true, or missing: include")
-		c.AddIf(cfg.Absent && cfg.Missing != "", at+".missing", "absent says it already; remove the key")
-		if !c.path(at+".path", cfg.Path) {
+		s.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
+		s.AddIf(cfg.Equals.Null || cfg.NotEquals.Null, at, "null is no value to compare with; write absent: true, or missing: include")
+		s.AddIf(cfg.Absent && cfg.Missing != "", at+".missing", "absent says it already; remove the key")
+		if !s.path(at+".path", cfg.Path) {
 			continue
 		}
-		one.at = c.source(cfg.Path)
+		one.at = s.source(cfg.Path)
 		hidden := hides
 		if one.absent {
 			hidden = "" // that nothing is there is what it wants
 		}
-		if c.frame != frameReply {
-			c.use(at, hidden, false, cfg.Path)
+		if s.frame != frameReply {
+			s.use(at, hidden, false, cfg.Path)
 		}
 		all = append(all, one)
 	}
@@ -89,20 +90,23 @@ func (c *condition) holds(f *jsonwalk.Frame) bool {
 // CompileConditions compiles the conditions of a key on the reply to a sign-in, or on one
 // that ends a session. What is wrong is added to problems.
 func CompileConditions(field string, list []Condition, problems *setting.Problems) Conditions {
-	c := &compiler{Problems: problems, plan: &Plan{}, frame: frameReply}
-	return c.conditions(field, list, "")
+	reply := scope{compiler: &compiler{Problems: problems, plan: &Plan{}}, outline: &decode.Outline{}}
+	return reply.conditions(field, list, "")
 }
 
 // Any tells whether a body meets one of the conditions. One that is no JSON meets none.
 func (all Conditions) Any(body string) bool {
-	f := &jsonwalk.Frame{Element: body}
-	return len(all) > 0 && jsonwalk.Check(body) == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(f) })
+	if len(all) == 0 {
+		return false
+	}
+	v, err := jsonwalk.Parse(body)
+	f := &jsonwalk.Frame{Element: v}
+	return err == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(f) })
 }
 
-// Unmet gives the key of a condition that a body, which is valid JSON, does not meet; empty:
-// it meets all.
-func (all Conditions) Unmet(body string) (key string) {
-	if c := all.unmet(&jsonwalk.Frame{Element: body}, false); c != nil {
+// Unmet gives the key of a condition that a reply does not meet; empty: it meets all.
+func (all Conditions) Unmet(reply jsonwalk.Value) (key string) {
+	if c := all.unmet(&jsonwalk.Frame{Element: reply}, false); c != nil {
 		return c.key
 	}
 	return ""
@@ -119,26 +123,18 @@ func (c *condition) wants() string {
 	return "must be " + strings.Join(c.values, " or ")
 }
 
-// expect compiles what replies of a plan must have as a whole. They are looked at
-// before they are walked, so the paths have no slots.
-func (c *compiler) expect(field string, list []Condition, plan *Plan) {
-	inner := *c
-	inner.root, inner.frame, inner.at = nil, frameReply, plan.Format.place()
-	plan.expect = inner.conditions(field, list, "")
-}
-
 // expected refuses a reply that does not meet a condition on it. The value that was found is
 // for the operator's screen only.
-func (b *Builder) expected(body string) *Error {
-	f := &jsonwalk.Frame{Element: body}
-	c := b.plan.expect.unmet(f, false)
+func (all Conditions) expected(reply jsonwalk.Value) *Error {
+	f := &jsonwalk.Frame{Element: reply}
+	c := all.unmet(f, false)
 	if c == nil {
 		return nil
 	}
 	found := c.at.find(f)
 	err := refusal("expect", "%s: %s %s; found: %s", c.key, c.path, c.wants(), found.Kind)
 	if found.Present() {
-		err.Found = shorten(found.Raw)
+		err.Found = shorten(found.Raw())
 	}
 	return err
 }

@@ -1,17 +1,10 @@
 package mapping
 
 import (
-	"slices"
 	"strings"
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
-)
-
-// The values of filtering.
-const (
-	FilterUpstream = "upstream"
-	FilterGateway  = "gateway"
 )
 
 // RequestConfig is one request to the legacy system.
@@ -19,6 +12,7 @@ type RequestConfig struct {
 	// Path is added to base_url. It may hold {account}; for responses and details {id} or the names of ids, too.
 	Path string `yaml:"path"`
 	// Query has the parameters. Their values may hold {account}, {status} and {inquiry_type}; for responses and details {id}, the names of ids or {ids}, and {account}. A parameter whose value is empty is left out.
+	// What neither query nor body asks for is filtered by the gateway.
 	Query           map[string]string `yaml:"query"`
 	address.Sending `yaml:",inline"`
 	// Expect are conditions that each reply must meet as a whole, such as a result code of
@@ -53,15 +47,16 @@ type EndpointConfig struct {
 	RequestConfig `yaml:",inline"`
 	RepliesConfig `yaml:",inline"`
 	ItemsConfig   `yaml:",inline"`
-	// Filtering says who filters by status and inquiry_type: upstream (default), by what query or body ask for, or gateway, from the whole list.
-	Filtering string `yaml:"filtering" enum:",upstream,gateway"`
 	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
 	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
 	InternalIDPatterns []string `yaml:"internal_id_patterns" form:"re2"`
-	// Owner is the GJSON path, within a record, of the account it belongs to; of several the first present one. A record of another account is never served.
+	// Owner is the GJSON path, within a record, of the account it belongs to; of several the first present one. An array is of several owners. A record of another account is never served.
 	Owner Paths `yaml:"owner" short:"list" form:"gjson"`
-	// OwnerLookup finds an owner that stands in a table of the reply.
+	// OwnerLookup finds the entry of a table of the reply that owner leads into.
 	OwnerLookup LookupConfig `yaml:"owner_lookup"`
+	// Group is the GJSON path, within an item, of what tells which record it is of, where a record comes as several rows: the first is
+	// the record, and has the others as its member rows.
+	Group string `yaml:"group" form:"gjson"`
 	// Details is a second request for what the list does not tell of a record.
 	Details DetailsConfig `yaml:"details"`
 	// OnInvalidRecord says what becomes of a list with a record that cannot be mapped: fail (default) refuses the list, skip leaves the record out and counts it.
@@ -70,6 +65,11 @@ type EndpointConfig struct {
 	OnForeignRecord string `yaml:"on_foreign_record" enum:",fail,drop"`
 	// Fields says where the public fields come from.
 	Fields FieldsConfig `yaml:"fields"`
+}
+
+// Hints say what to write for a key that is gone.
+func (EndpointConfig) Hints() map[string]string {
+	return map[string]string{"filtering": "is gone: remove it; what query and body do not ask for by {status} and {inquiry_type} is filtered by the gateway"}
 }
 
 // ReplyConfig is how replies are written. The default is strict: a 200 with a JSON
@@ -91,9 +91,9 @@ type ReplyConfig struct {
 // TextFields are the public fields that a record and its responses have in common.
 type TextFields struct {
 	// Content is the text of an inquiry of a buyer, or of a response.
-	Content Field `yaml:"content" short:"path"`
+	Content TextField `yaml:"content" short:"path"`
 	// CreatedAt is the time at which it was written.
-	CreatedAt Field `yaml:"created_at" short:"path"`
+	CreatedAt TimeField `yaml:"created_at" short:"path"`
 }
 
 // FieldsConfig maps the public fields of a record. A buyer's record has no
@@ -101,13 +101,13 @@ type TextFields struct {
 type FieldsConfig struct {
 	TextFields `yaml:",inline"`
 	// Title is the title of the inquiry.
-	Title Field `yaml:"title" short:"path"`
+	Title TextField `yaml:"title" short:"path"`
 	// Status is the public word for the state of the inquiry.
-	Status Field `yaml:"status" short:"path"`
+	Status TextField `yaml:"status" short:"path"`
 	// InquiryType is the public word for the sort of the inquiry.
-	InquiryType Field `yaml:"inquiry_type" short:"path"`
+	InquiryType TextField `yaml:"inquiry_type" short:"path"`
 	// CompanyName is the name of the buyer, for sellers.
-	CompanyName Field `yaml:"company_name" short:"path"`
+	CompanyName TextField `yaml:"company_name" short:"path"`
 	// Responses are the answers to the inquiry, for buyers.
 	Responses ResponsesConfig `yaml:"responses"`
 }
@@ -115,28 +115,49 @@ type FieldsConfig struct {
 // ResponsesConfig maps the answers to an inquiry. A record that has no such
 // array, or null in its place, has no answers.
 type ResponsesConfig struct {
-	ItemsConfig `yaml:",inline"`
-	// Fetch is a second request for the answers. Without a path they are within the record.
-	Fetch FetchConfig `yaml:"fetch"`
-	// Lookup replaces each element at items by its entry in a table of the reply, such as
-	// the included objects of JSON:API: all paths below lead into the entry then.
-	Lookup ElementLookup `yaml:"lookup"`
+	ItemsConfig   `yaml:",inline"`
+	FetchedConfig `yaml:",inline"`
+	LookedConfig  `yaml:",inline"`
+	// Skip is how many elements come before the answers, such as the text of the inquiry itself.
+	Skip int `yaml:"skip" min:"0"`
 	// Fields says where the public fields of an answer come from.
 	Fields ResponseFieldsConfig `yaml:"fields"`
 }
 
-// FetchConfig is a second request for the answers: one for each inquiry, or one
-// for a batch of them. All run within the timeout of the list.
+// FetchedConfig is what comes by a second request.
+type FetchedConfig struct {
+	// Fetch is the request: one for each record, or one for a batch of them. Responses without it are within the record.
+	Fetch FetchConfig `yaml:"fetch"`
+}
+
+// LookedConfig is what may stand in a table of the reply.
+type LookedConfig struct {
+	// Lookup finds the entry of a table of the reply, such as the included objects of
+	// JSON:API, that the paths beside it lead into.
+	Lookup LookupConfig `yaml:"lookup"`
+}
+
+// AtATime is how many requests of a sort are made at the same time.
+type AtATime struct {
+	// Concurrency is how many requests are made at a time: of second requests, default 8, and of pages once the end is known, default 4.
+	Concurrency int `yaml:"concurrency" min:"0"`
+}
+
+// FetchConfig is a second request. All run within the timeout of the list.
 type FetchConfig struct {
 	RequestConfig `yaml:",inline"`
 	RepliesConfig `yaml:",inline"`
+	AtATime       `yaml:",inline"`
 	// ID is the GJSON path, within a record, of what {id} stands for.
 	ID string `yaml:"id" form:"gjson"`
 	// IDs are the paths of several values of a record, in the place of id, by the names of
 	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
 	IDs map[string]string `yaml:"ids"`
-	// Concurrency is how many of these requests run at a time; default 8.
-	Concurrency int `yaml:"concurrency" min:"0"`
+	// Version is the GJSON path, within a record, of what changes with all that this request tells of it, such as updated_on. While it is
+	// the same, and for ttl + stale_if_error at most, a record is not asked for again. Not with batch.
+	Version string `yaml:"version" form:"gjson"`
+	// IDOptional takes a record without an id for one without responses, or one that the list tells all of.
+	IDOptional bool `yaml:"id_optional"`
 	// Batch is how many inquiries one request asks for, named by {ids}. 0: one, named by {id}.
 	Batch int `yaml:"batch" min:"0"`
 	// Join stands between the ids of a batch; default a comma, in a longer text none. "repeat", which is the default in a list of a body, makes each a value of its own.
@@ -149,7 +170,7 @@ type FetchConfig struct {
 type ResponseFieldsConfig struct {
 	TextFields `yaml:",inline"`
 	// ResponderType is the public word for who has written the answer.
-	ResponderType Field `yaml:"responder_type" short:"path"`
+	ResponderType TextField `yaml:"responder_type" short:"path"`
 }
 
 // DetailsConfig is a second request for what the list does not tell of a record,
@@ -160,15 +181,16 @@ type DetailsConfig struct {
 	// As is the name of that member, with which paths of the record begin; default details.
 	As string `yaml:"as"`
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
-	// details with fetch.batch; default @this.
-	Items string `yaml:"items" form:"gjson"`
-	// Fetch is the request: one for each record, or one for a batch of them.
-	Fetch FetchConfig `yaml:"fetch"`
+	// details with fetch.batch; default @this. With fetch.paging it is that of an array, and the detail is what all pages have of it.
+	Items         string `yaml:"items" form:"gjson"`
+	FetchedConfig `yaml:",inline"`
 }
 
-// ElementLookup is where in a table of the reply the whole of an element stands. One
-// without an entry makes its record invalid: a part must not be shown as the whole.
-type ElementLookup struct {
+// LookupConfig is where in a table of the reply a field or an element stands, such as in the
+// included objects of JSON:API or sideloaded users: the paths beside it lead into the entry. A
+// field without an entry is a missing one. An element without one makes its record invalid: a
+// part must not be shown as the whole.
+type LookupConfig struct {
 	// In is the GJSON path of the table, within the reply: an array.
 	In string `yaml:"in" form:"gjson"`
 	// Key are GJSON paths within an entry that together tell it from the others.
@@ -177,18 +199,14 @@ type ElementLookup struct {
 	By Paths `yaml:"by" short:"list" form:"gjson"`
 }
 
-// LookupConfig is a field that stands in a table of the same reply, such as the
-// included objects of JSON:API or sideloaded users. A value without an entry in the
-// table is a missing one.
-type LookupConfig struct {
-	ElementLookup `yaml:",inline"`
-	// Take is the GJSON path of the field, within the entry; of several the first present one.
-	Take Paths `yaml:"take" short:"list" form:"gjson"`
+// Hints say what to write for a key that is gone.
+func (LookupConfig) Hints() map[string]string {
+	return map[string]string{"take": "is gone: path, or owner, beside the look-up leads into the entry; write what stood here there"}
 }
 
-// String describes the look-up for Explain.
-func (l LookupConfig) String() string {
-	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(l.Take, ", ")
+// to describes the look-up of paths for Explain.
+func (l LookupConfig) to(paths Paths) string {
+	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(paths, ", ")
 }
 
 // Condition compares what is at a path. One of equals, not_equals, in and absent is
@@ -264,45 +282,37 @@ type PagingConfig struct {
 
 	// MaxPages bounds a list; default 500; more is an error.
 	MaxPages int `yaml:"max_pages" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
-	// Concurrency is how many pages are asked for at a time once the end is known; default 4.
-	Concurrency int `yaml:"concurrency" min:"0" with:"style=page,offset"`
+	AtATime  `yaml:",inline" with:"style=page,offset"`
 }
 
-// Field says where a public field comes from. In YAML it is a GJSON path alone
-// (`title: subject`) or a mapping with any of the keys below.
-type Field struct {
+// Source says where a public field comes from. In YAML it is a GJSON path alone
+// (`title: subject`) or a mapping with any of the keys of its field.
+type Source struct {
 	// Path is the GJSON path of the value, within the record or response; of several the first present one counts.
-	Path Paths `yaml:"path" short:"list" form:"gjson"`
-	// Values has the public value for each value of the legacy system. Filters look up the legacy values of a public one.
+	Path         Paths `yaml:"path" short:"list" form:"gjson"`
+	LookedConfig `yaml:",inline"`
+	// Join puts the values of all paths, and the elements of arrays, into one
+	// text with this between them. Without it the first present path counts. A time needs all of them.
+	Join Default `yaml:"join"`
+}
+
+// TextField is a public field that is a text.
+type TextField struct {
+	Source `yaml:",inline"`
+	// Values has the public value for each value of the legacy system; null: it means that nothing is there, and the next path or the
+	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value.
+	// Filters look up the legacy values of a public one.
 	Values Values `yaml:"values"`
 	// Default is used for a missing or null value. Not set is different from
 	// set to null.
 	Default Default `yaml:"default"`
-	// Format is that of a time: rfc3339 (default), unix, unix_ms, odata, or a layout such as "2006-01-02 15:04:05".
-	Format string `yaml:"format"`
-	// NullValues are values of the legacy that mean null: the field is missing then. A
-	// null under values says the same.
-	NullValues []string `yaml:"null_values"`
-	// Zone is that of a time whose layout holds none: an IANA name; UTC when empty. Where
-	// clocks are put back and show a time twice, the earlier one is meant.
-	Zone string `yaml:"zone" form:"zone"`
-
-	// Lookup finds the field in a table of the reply, such as the included objects of
-	// JSON:API; instead of a path.
-	Lookup LookupConfig `yaml:"lookup"`
-
 	// Const is the field's value in every record; instead of a path.
 	Const Default `yaml:"const"`
-	// Join puts the values of all paths, and the elements of arrays, into one
-	// text with this between them. Without it the first present path counts.
-	Join Default `yaml:"join"`
-	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\];
+	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\], or, in it, the groups;
 	// it is cut out before trim_html.
 	Cut []string `yaml:"cut" form:"re2"`
-	// TrimHTML keeps the text of what the legacy system stores as HTML.
-	TrimHTML bool `yaml:"trim_html"`
-	// Empty says what an empty text is: keep (default) serves it, missing treats it as missing.
-	Empty string `yaml:"empty" enum:",keep,missing"`
+	// TrimHTML keeps the text of what the legacy system stores as HTML; twice: which it has escaped once more.
+	TrimHTML string `yaml:"trim_html" enum:",false,true,twice"`
 	// UnknownValues says what becomes of a value that has no entry in values: fail (default) makes the record invalid, keep serves it as it is.
 	UnknownValues string `yaml:"unknown_values" enum:",fail,keep"`
 	// ValuesJoin says how a filter names several legacy values of one public
@@ -312,27 +322,50 @@ type Field struct {
 	ValuesJoin string `yaml:"values_join"`
 }
 
+// Hints say what to write for a key that is gone, or of a time.
+func (TextField) Hints() map[string]string {
+	const times = "is for times; remove the key"
+	return map[string]string{
+		"format": times, "zone": times,
+		"null_values": "is gone: write values: {0: null} for a legacy value 0 that means nothing",
+		"empty":       `is gone: write values: {"": null} for missing; remove keep`,
+	}
+}
+
+// TimeField is a public field that is a time.
+type TimeField struct {
+	Source `yaml:",inline"`
+	// Format is how it is written: rfc3339 (default), unix, unix_ms, odata, or a layout such as "2006-01-02 15:04:05".
+	Format string `yaml:"format"`
+	// Zone is that of a layout that holds none: an IANA name; UTC when empty. Where
+	// clocks are put back and show a time twice, the earlier one is meant.
+	Zone string `yaml:"zone" form:"zone"`
+}
+
+// Hints say what to write for a key of a text.
+func (TimeField) Hints() map[string]string {
+	hints := map[string]string{"default": "a time has no default: nobody can know when it was; remove the key"}
+	for _, key := range []string{"values", "const", "cut", "trim_html", "unknown_values", "values_join", "null_values", "empty"} {
+		hints[key] = "is for texts; remove the key"
+	}
+	return hints
+}
+
 // set tells whether the field is mapped at all. A kind whose records lack it must not
 // have it.
-func (f Field) set() bool {
+func (f TextField) set() bool {
 	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || setting.Says(f.Lookup)
 }
 
-// translations are the public values that are texts, nil if there are none, and the
-// values of the legacy that mean null.
-func (f Field) translations() (texts map[string]string, nulls []string) {
-	nulls = slices.Clone(f.NullValues)
-	for legacy, public := range f.Values {
-		if !public.Set || public.Null {
-			nulls = append(nulls, legacy)
-			continue
-		}
-		if texts == nil {
-			texts = make(map[string]string, len(f.Values))
-		}
-		texts[legacy] = public.Value
+// otherValues stands among values for all that have no entry.
+const otherValues = "*"
+
+// valuePath gives the path that a key of values is in braces.
+func valuePath(key string) (path string, is bool) {
+	if len(key) < 2 || key[0] != '{' || key[len(key)-1] != '}' {
+		return "", false
 	}
-	return texts, nulls
+	return key[1 : len(key)-1], true
 }
 
 // Values are public values by those of the legacy. One that is not set is null.

@@ -2,7 +2,9 @@ package mapping
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,44 +12,53 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
 	"inquiry-gateway/upstream/timeparse"
 )
 
-// field is a public field: where it comes from, and what is made of it. It is a text, or
-// a time.
-type field struct {
-	plain   bool     // a string in slot is the legacy's value: what most fields are
-	slot    int      // the only source
-	name    string   // as violations and removed ids are counted
+// origin is where a public field comes from.
+type origin struct {
+	name    string   // as refused records and removed ids are counted
 	paths   []string // as they were written, for Explainer
 	sources sources
-	join    Default // between the values of all sources; not set: the first present one counts
-	looked  bool    // found by a look-up
+	plain   bool     // a string in slot is the legacy's value: what most fields are
+	slot    int      // the only source
+	join    Default  // between the values of all sources; not set: the first present one counts
+	all     bool     // none of these may be missing
+	nulls   []string // values of the legacy that are missing ones
+	looked  bool     // found by a look-up
+}
 
-	time   timeparse.Parser // nil: a text
-	format string           // of the time, for messages
-
-	nth      int // among the texts of the plan
-	values   map[string]string
-	few      []entry // of values, if there are no more than fewValues
+// textField is a public field that is a text.
+type textField struct {
+	origin
+	nth      int               // of all texts of the plan
+	values   map[string]string // nil: all are served as they are
+	likes    []like            // public values by what stands elsewhere in the record
+	rest     Default           // the public value of all that are not known; not set: there is none
+	keep     bool              // those are served as they are
 	def      Default
 	fixed    Default // const
 	nullable bool
 	cut      []*regexp.Regexp
-	html     bool
-	noEmpty  bool     // an empty string is a missing value
-	nulls    []string // values of the legacy that are missing ones
-	keep     bool     // unknown values stay as they are
+	html     int // how many layers of HTML there are
+}
+
+// like is the public value of what equals another value of the record.
+type like struct {
+	nth    int // of the values that the plan compares with
+	public Default
+}
+
+// timeField is a public field that is a time.
+type timeField struct {
+	origin
+	parse  timeparse.Parser
+	format string // for messages
 }
 
 // maxTexts is more than the texts of a plan.
 const maxTexts = 8
-
-// entry is one of the values of a field.
-type entry struct{ legacy, public string }
-
-// fewValues are found faster one by one than in a map.
-const fewValues = 8
 
 // Why a value cannot be accepted. These words go to logs and to probe, so they
 // hold nothing of the value.
@@ -67,39 +78,42 @@ const (
 	hidesNull      = "every record has null"
 )
 
-// field compiles where a field comes from: a look-up, or paths of which the first
-// present one counts. A constant comes from nowhere.
-func (c *compiler) field(key, name string, f Field, hides string) *field {
-	d := &field{name: name, paths: f.Path, join: f.Join, looked: setting.Says(f.Lookup)}
-	if d.looked {
-		c.AddIf(len(f.Path) > 0 || f.Const.Set, key+".lookup", "the field has a path or a constant, too; remove the one or the other")
-		d.paths, d.sources = Paths{f.Lookup.String()}, c.lookup(key+".lookup", f.Lookup)
-		return d
+// origin compiles where a field comes from: paths of which the first present one counts, in the
+// element or in the entry of a table. A constant comes from nowhere.
+func (s scope) origin(key, name string, f Source, fixed bool, hides string) origin {
+	o := origin{name: name, paths: f.Path, join: f.Join, looked: setting.Says(f.Lookup)}
+	if o.looked {
+		s.AddIf(fixed, key+".lookup", "the field has a constant, too; remove the one or the other")
+		s.AddIf(len(f.Path) == 0, key+".path", "missing: the path, within the entry, of the field")
+		o.paths, o.sources = Paths{f.Lookup.to(f.Path)}, s.looked(key+".path", f.Path, key+".lookup", f.Lookup)
+		s.use(key+".lookup.by", "", true, f.Lookup.By...)
+		return o
 	}
-	c.AddIf(len(f.Path) == 0 && !f.Const.Set, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
-	d.sources = c.sources(key, key+".path", f.Path)
-	if d.plain = !f.Join.Set && len(d.sources) == 1 && d.sources[0].path == ""; d.plain {
-		d.slot = d.sources[0].slot
+	s.AddIf(len(f.Path) == 0 && !fixed, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
+	o.sources = s.sources(key, key+".path", f.Path)
+	if o.plain = !f.Join.Set && len(o.sources) == 1 && o.sources[0].path == ""; o.plain {
+		o.slot = o.sources[0].slot
 	}
-	c.use(key, hides, false, f.Path...)
-	return d
+	s.use(key, hides, false, f.Path...)
+	return o
 }
 
 // text compiles a field that holds a string, and null only if nullable. Keys that
 // contradict each other are refused.
-func (c *compiler) text(key, name string, f Field, nullable bool) *field {
-	values, nulls := f.translations()
-	c.AddIf(f.Format != "" || f.Zone != "", key, "format and zone are for times; remove them")
-	c.AddIf(f.Const.Set && (len(f.Path) > 0 || values != nil || f.Default.Set), key+".const",
-		"a constant needs no path, values or default; remove the one or the others")
-	c.AddIf(f.Values != nil && len(f.Values) == 0, key+".values", "empty: no value would be accepted")
-	c.AddIf(values == nil && f.UnknownValues != "", key+".unknown_values", "there are no values that a value could be missing from; remove the key")
-	c.AddIf(values == nil && f.ValuesJoin != "", key+".values_join", "there are no values to join; remove the key")
-	c.AddIf(!nullable && f.Default.Null, key+".default", "%s is never null here; give a text", name)
-	c.AddIf(!nullable && f.Const.Null, key+".const", "%s is never null here; give a text", name)
-	for _, legacy := range nulls {
-		c.AddIf(values[legacy] != "", key+".null_values", "%q has an entry in values, too; remove the one or the other", legacy)
+func (s scope) text(key, name string, f TextField, nullable bool) *textField {
+	t := &textField{
+		def: f.Default, fixed: f.Const, nullable: nullable, keep: f.UnknownValues == "keep", cut: s.cut(key+".cut", f.Cut),
+		html: map[string]int{"true": 1, "twice": 2}[f.TrimHTML],
 	}
+	nulls := t.translate(s, key+".values.", f.Values)
+	s.AddIf(t.rest.Set && t.keep, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
+	s.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), key+".const",
+		"a constant needs no path, values or default; remove the one or the others")
+	s.AddIf(f.Values != nil && len(f.Values) == 0, key+".values", "empty: no value would be accepted")
+	s.AddIf(t.values == nil && f.UnknownValues != "", key+".unknown_values", "there are no values that a value could be missing from; remove the key")
+	s.AddIf(t.values == nil && f.ValuesJoin != "", key+".values_join", "there are no values to join; remove the key")
+	s.AddIf(!nullable && f.Default.Null, key+".default", "%s is never null here; give a text", name)
+	s.AddIf(!nullable && f.Const.Null, key+".const", "%s is never null here; give a text", name)
 	hides := ""
 	switch {
 	case f.Default.Set && !f.Default.Null:
@@ -107,57 +121,141 @@ func (c *compiler) text(key, name string, f Field, nullable bool) *field {
 	case nullable:
 		hides = hidesNull
 	}
-	t := c.field(key, name, f, hides)
-	t.values, t.def, t.fixed, t.nullable, t.nulls = values, f.Default, f.Const, nullable, nulls
-	t.cut, t.html, t.noEmpty, t.keep = c.patterns(key+".cut", f.Cut), f.TrimHTML, f.Empty == "missing", f.UnknownValues == "keep"
-	t.plain = t.plain && !t.fixed.Set && t.cut == nil && !t.html && !t.noEmpty && t.nulls == nil
-	for legacy, public := range values {
-		c.AddIf(public == "", key+".values."+legacy, "the public value is empty")
-		if len(values) <= fewValues {
-			t.few = append(t.few, entry{legacy, public})
+	t.origin = s.origin(key, name, f.Source, f.Const.Set, hides)
+	t.nulls = nulls
+	t.plain = t.plain && !t.fixed.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.likes == nil && !t.rest.Set
+	return t
+}
+
+// translate compiles values, and gives those of the legacy that mean null.
+func (t *textField) translate(s scope, at string, values Values) (nulls []string) {
+	for _, legacy := range slices.Sorted(maps.Keys(values)) {
+		public := values[legacy]
+		public.Null = public.Null || !public.Set
+		public.Set = true
+		s.AddIf(public.Value == "" && !public.Null, at+legacy, "the public value is empty")
+		path, is := valuePath(legacy)
+		switch {
+		case is:
+			if s.path(at+legacy, path) {
+				t.likes = append(t.likes, like{len(s.plan.compared), public})
+				s.plan.compared = append(s.plan.compared, s.record.source(path))
+				s.record.use(strings.TrimSuffix(at, "."), "", true, path)
+			}
+		case legacy == otherValues:
+			t.rest = public
+		case public.Null:
+			nulls = append(nulls, legacy)
+			continue
+		}
+		if t.values == nil {
+			t.values = make(map[string]string, len(values))
+		}
+		if !is && legacy != otherValues {
+			t.values[legacy] = public.Value
 		}
 	}
+	return nulls
+}
+
+// time compiles a field that holds a time.
+func (s scope) time(key, name string, f TimeField) *timeField {
+	s.AddIf(f.Join.Set && len(f.Path) < 2, key+".join", "a time is joined of several paths, such as [date, time]; name them, or remove the key")
+	parse, formatErr, zoneErr := timeparse.New(f.Format, f.Zone)
+	s.AddIf(formatErr != nil, key+".format", "%v", formatErr)
+	s.AddIf(zoneErr != nil, key+".zone", "%v", zoneErr)
+	t := &timeField{origin: s.origin(key, name, f.Source, false, ""), parse: parse, format: cmp.Or(f.Format, "rfc3339")}
+	t.all = true
 	return t
 }
 
-// time compiles a field that holds a time. Keys that only texts have are refused,
-// because they would have no effect.
-func (c *compiler) time(key, name string, f Field) *field {
-	for of, used := range map[string]bool{
-		"values": f.Values != nil, "const": f.Const.Set, "null_values": len(f.NullValues) > 0, "trim_html": f.TrimHTML, "cut": len(f.Cut) > 0,
-		"unknown_values": f.UnknownValues != "", "values_join": f.ValuesJoin != "", "empty": f.Empty != "",
-	} {
-		c.AddIf(used, key+"."+of, "%s is for texts; remove the key", of)
+// The bounds of internal_id_patterns and cut: each one reads every text of a list.
+const (
+	maxPatterns     = 20
+	maxPatternBytes = 200
+)
+
+// idPatterns are patterns of which only the groups are removed, if they have some.
+func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
+	for i, text := range list {
+		tree, err := syntax.Parse(text, syntax.Perl)
+		c.AddIf(err == nil && capturesWithin(tree, false), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
 	}
-	c.AddIf(f.Default.Set, key+".default", "a time has no default: nobody can know when it was; remove the key")
-	c.AddIf(f.Join.Set && len(f.Path) < 2, key+".join", "a time is joined of several paths, such as [date, time]; name them, or remove the key")
-	t := c.field(key, name, f, "")
-	var formatErr, zoneErr error
-	t.time, formatErr, zoneErr = timeparse.New(f.Format, f.Zone)
-	t.format = cmp.Or(f.Format, "rfc3339")
-	c.AddIf(formatErr != nil, key+".format", "%v", formatErr)
-	c.AddIf(zoneErr != nil, key+".zone", "%v", zoneErr)
-	return t
+	return c.patterns(field, list)
 }
 
-// source is where in a record a value stands: in a slot of the frame that the
-// parser fills, or behind a path that only gjson understands.
+// cut are patterns in the same sense. A repeated group only holds the pattern together.
+func (c *compiler) cut(field string, list []string) []*regexp.Regexp {
+	list = slices.Clone(list)
+	for i, text := range list {
+		if tree, err := syntax.Parse(text, syntax.Perl); err == nil && capturesWithin(tree, false) {
+			list[i] = uncaptured(tree).String()
+		}
+	}
+	return c.patterns(field, list)
+}
+
+// uncaptured is a pattern without its groups.
+func uncaptured(re *syntax.Regexp) *syntax.Regexp {
+	for re.Op == syntax.OpCapture {
+		re = re.Sub[0]
+	}
+	for i := range re.Sub {
+		re.Sub[i] = uncaptured(re.Sub[i])
+	}
+	return re
+}
+
+// patterns compiles what is removed from texts wherever it stands. Patterns past the
+// bound, and those that match nothing visible, are refused.
+func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Regexp) {
+	c.AddIf(len(list) > maxPatterns, field, "%d patterns; at most %d, join some with |", len(list), maxPatterns)
+	for i, text := range list[:min(len(list), maxPatterns)] {
+		at := index(field, i)
+		if len(text) > maxPatternBytes {
+			c.Add(at, "%d bytes; at most %d", len(text), maxPatternBytes)
+			continue
+		}
+		p, err := regexp.Compile(text)
+		if err != nil {
+			continue // the tag form has told it
+		}
+		// \b matches nothing in an empty text, but between characters.
+		c.AddIf(p.MatchString("") || p.FindString("a 0-") == "" && p.MatchString("a 0-"), at, "matches the empty text; name at least one character that must be there")
+		compiled = append(compiled, p)
+	}
+	return compiled
+}
+
+// capturesWithin tells whether a group that captures stands under a repetition.
+func capturesWithin(re *syntax.Regexp, repeated bool) bool {
+	if re.Op == syntax.OpCapture && repeated {
+		return true
+	}
+	repeated = repeated || re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
+	return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return capturesWithin(inner, repeated) })
+}
+
+// source is where a value stands: in a slot of the frame that the walker fills, or behind a
+// path that only gjson understands, in the element or in the entry of a table that it names.
 type source struct {
-	slot   int
-	path   string  // "": the slot
-	lookup *lookup // instead of these: in a table of the reply
-	xml    bool    // of an element with attributes the text is meant
+	slot  int
+	path  string // "": the slot
+	entry *lookup
+	xml   bool // of an element with attributes the text is meant
 }
 
 // find gets the value out of a frame, or out of the record that it belongs to.
 func (s source) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	switch {
-	case s.lookup != nil:
-		return s.lookup.find(f)
-	case s.path != "":
-		v = jsonwalk.Lookup(f.Element, s.path)
-	default:
+	case s.path == "":
 		v = f.Value(s.slot)
+	case s.entry == nil:
+		v = f.Element.At(s.path)
+	default:
+		if entry, found := s.entry.find(f); found {
+			v = entry.At(s.path)
+		}
 	}
 	return plainText(v, s.xml)
 }
@@ -175,16 +273,20 @@ func (all sources) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	return v
 }
 
+// null tells whether a value is one that means nothing.
+func (o *origin) null(v jsonwalk.Value) bool {
+	return len(o.nulls) > 0 && v.Scalar() && slices.Contains(o.nulls, v.String())
+}
+
 // legacy gives the field as the legacy has it. found is false for a missing value,
 // which is no mistake yet: there may be a default.
-func (d *field) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
-	if d.join.Set {
-		return d.joined(f)
+func (o *origin) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
+	if o.join.Set {
+		return o.joined(f)
 	}
 	var v jsonwalk.Value
-	for _, source := range d.sources {
-		v = source.find(f)
-		if v.Present() && !(d.noEmpty && v.Raw == `""`) {
+	for _, source := range o.sources {
+		if v = source.find(f); v.Present() && !o.null(v) {
 			break
 		}
 	}
@@ -199,110 +301,110 @@ func (d *field) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
 
 // joined puts the values of all paths together. Of a text, missing ones are left out and
 // those of arrays stand in their order; of a time all are needed.
-func (d *field) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
+func (o *origin) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
 	var parts []string
 	add := func(v jsonwalk.Value) bool {
 		switch {
-		case v.Scalar() && !(d.noEmpty && v.Raw == `""`):
+		case v.Scalar() && !o.null(v):
 			parts = append(parts, v.String())
 		case v.Present() && !v.Scalar():
 			why = whyShape
-		case d.time != nil:
+		case o.all:
 			why = whyMissing
 		}
 		return true
 	}
-	for _, source := range d.sources {
-		if v := source.find(f); v.Kind == jsonwalk.Array && d.time == nil {
+	for _, source := range o.sources {
+		if v := source.find(f); v.Kind == jsonwalk.Array && !o.all {
 			v.Each(add)
 		} else {
 			add(v)
 		}
 	}
-	return strings.Join(parts, d.join.Value), len(parts) > 0, why
+	return strings.Join(parts, o.join.Value), len(parts) > 0, why
 }
 
-// text maps the field of one record. why is empty when it can be accepted; found is
-// false for a default, or for null where nothing is. Most fields are plain and most
-// values strings: these take the first branch and no other.
-func (d *field) text(f *jsonwalk.Frame) (s NullString, found bool, why string) {
-	if d.plain {
-		if v := f.Value(d.slot); v.Kind == jsonwalk.Text {
-			s, why = d.public(v.In(f.Texts))
-			return s, true, why
+// of maps the field of one record, with the values that it may be compared with.
+// why is empty when it can be accepted; found is false for a default, or for null where nothing
+// is. Most fields are plain and most values strings: these take the first branch and no other.
+func (t *textField) of(f *jsonwalk.Frame, compared []string) (s NullString, found bool, why string) {
+	if t.plain {
+		if v := f.Value(t.slot); v.Kind == jsonwalk.Text {
+			public := t.public(v.In(f.Texts), nil)
+			if !public.Set {
+				return s, false, whyUnknown
+			}
+			return NullString{public.Value, true}, true, ""
 		}
 	}
-	if d.fixed.Set {
-		return NullString{d.fixed.Value, !d.fixed.Null}, true, ""
+	if t.fixed.Set {
+		return NullString{t.fixed.Value, !t.fixed.Null}, true, ""
 	}
-	legacy, found, why := d.legacy(f)
-	for _, p := range d.cut {
-		legacy = p.ReplaceAllString(legacy, "")
-	}
-	if d.html {
+	legacy, found, why := t.legacy(f)
+	legacy = leakguard.Without(legacy, t.cut)
+	for range t.html {
 		legacy = htmlText(legacy)
 	}
-	if d.noEmpty && legacy == "" || slices.Contains(d.nulls, legacy) {
-		found = false
+	public := t.def
+	if found = found && !slices.Contains(t.nulls, legacy); found {
+		public = t.public(legacy, compared)
+		found = !public.Null
 	}
 	switch {
 	case why != "":
 		return s, false, why
-	case found:
-		s, why = d.public(legacy)
-		return s, true, why
-	case d.def.Set && !d.def.Null:
-		return NullString{d.def.Value, true}, false, ""
-	case d.nullable:
-		return s, false, ""
+	case found && !public.Set:
+		return s, false, whyUnknown
+	case !found && !t.def.Set && !t.nullable:
+		return s, false, whyMissing
+	case !found:
+		public = t.def
 	}
-	return s, false, whyMissing
+	return NullString{public.Value, public.Set && !public.Null}, found, ""
 }
 
-// public translates a legacy value.
-func (d *field) public(legacy string) (s NullString, why string) {
-	if d.values == nil {
-		return NullString{legacy, true}, ""
+// public translates a legacy value; not set: it is not known.
+func (t *textField) public(legacy string, compared []string) Default {
+	if t.values == nil {
+		return Default{Set: true, Value: legacy}
 	}
-	for i := range d.few {
-		if d.few[i].legacy == legacy {
-			return NullString{d.few[i].public, true}, ""
+	if public, ok := t.values[legacy]; ok {
+		return Default{Set: true, Value: public}
+	}
+	for _, like := range t.likes {
+		if legacy != "" && compared[like.nth] == legacy {
+			return like.public
 		}
 	}
-	if len(d.few) < len(d.values) {
-		if public, ok := d.values[legacy]; ok {
-			return NullString{public, true}, ""
-		}
+	if t.keep {
+		return Default{Set: true, Value: legacy}
 	}
-	if d.keep {
-		return NullString{legacy, true}, ""
-	}
-	return s, whyUnknown
+	return t.rest
 }
 
 // guarded tells whether the legacy decides on the text. Only then can an
 // internal id be in it.
-func (d *field) guarded() bool { return !d.fixed.Set && (d.values == nil || d.keep) }
+func (t *textField) guarded() bool { return !t.fixed.Set && (t.values == nil || t.keep) }
 
-// moment maps the time of one record. why is empty when it can be accepted.
-func (d *field) moment(f *jsonwalk.Frame) (at time.Time, why string) {
+// of maps the time of one record. why is empty when it can be accepted.
+func (t *timeField) of(f *jsonwalk.Frame) (at time.Time, why string) {
 	text, found := "", false
-	if d.plain {
-		if v := f.Value(d.slot); v.Kind == jsonwalk.Text {
+	if t.plain {
+		if v := f.Value(t.slot); v.Kind == jsonwalk.Text {
 			text, found = v.In(f.Texts), true
 		}
 	}
 	if !found {
-		if text, found, why = d.legacy(f); why == "" && !found {
+		if text, found, why = t.legacy(f); why == "" && !found {
 			why = whyMissing
 		}
 	}
 	if why != "" {
 		return at, why
 	}
-	at, ok := d.time(text)
+	at, ok := t.parse(text)
 	if !ok {
-		return at, whyTime + " " + strconv.Quote(d.format)
+		return at, whyTime + " " + strconv.Quote(t.format)
 	}
 	return at, ""
 }

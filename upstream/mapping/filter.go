@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/upstream/address"
@@ -13,18 +12,18 @@ import (
 // Ask gives the requests for a list. impossible: no record can have the wanted values,
 // so there is nothing to ask for. What is asked for may be more than what is wanted:
 // [Builder.Take] keeps the wanted records only.
-func (p *Plan) Ask(want Request) (ask Asking, impossible bool) {
+func (p *Plan) Ask(want Want) (ask Asking, impossible bool) {
 	status, noStatus := p.byStatus.ask(want.Status)
 	inquiryType, noType := p.byType.ask(want.InquiryType)
 	values := address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}
-	return Asking{plan: &p.request, values: values}, noStatus || noType
+	return Asking{request: &p.request, values: values}, noStatus || noType
 }
 
 // Asking makes the requests for the pages of one list. It is safe for concurrent use.
 type Asking struct {
-	plan   *address.Plan
-	values address.Values
-	second bool // for the responses to one record or more
+	request *address.Template
+	values  address.Values
+	second  bool // for the responses to one record or more
 }
 
 // Page gives the request for a page, which has these values besides those of the
@@ -36,7 +35,7 @@ func (a Asking) Page(page address.Values) (address.Request, error) {
 		values = maps.Clone(values)
 		maps.Copy(values, page)
 	}
-	r, err := a.plan.Request(values)
+	r, err := a.request.Request(values)
 	if bad, ok := errors.AsType[*address.Unsendable](err); ok && a.second && bad.Placeholder != address.Account && bad.Placeholder != address.Cursor {
 		err = refusal("record", "the id of a record cannot be sent: %w", err)
 	}
@@ -44,62 +43,58 @@ func (a Asking) Page(page address.Values) (address.Request, error) {
 }
 
 // TakesJSON tells whether the cursor may be any value of JSON.
-func (a Asking) TakesJSON() bool { return a.plan.TakesJSON() }
+func (a Asking) TakesJSON() bool { return a.request.TakesJSON() }
 
 // filter turns the public value of a query parameter into what the legacy is
 // asked for. Whatever it is asked for, the gateway keeps only the records whose
 // public value is the wanted one: a legacy that ignores a parameter must not
 // make a wrong list.
 type filter struct {
-	*field
-	sent   bool                // the request holds the placeholder, for what the legacy has
-	join   string              // of several legacy values
-	legacy map[string][]string // by public value, in order: equal filters make equal requests
+	*textField
+	sent    bool                // the request holds the placeholder, for what the legacy has
+	several bool                // it can name several legacy values
+	legacy  map[string][]string // by public value, in order: equal filters make equal requests
+	rest    map[string]bool     // public values that others have, too, for which there is no word
 }
-
-// repeatValues is the join of several values that repeats the parameter.
-const repeatValues = "repeat"
 
 const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
 	"give a separator, or make the placeholder a parameter or list element of its own"
 
-// filters compiles both filters, and refuses a configuration in which one
-// would silently not be applied.
-func (c *compiler) filters(cfg EndpointConfig) {
-	p, at := c.plan, c.prefix+".filtering"
-	hasStatus, hasType := p.request.Has(address.Status), p.request.Has(address.Type)
-	p.selects = cfg.Filtering == FilterGateway
-	c.AddIf(!p.selects && !hasStatus && !hasType, at,
-		"the legacy is to filter but neither query nor body holds {status} or {inquiry_type}; add those that it knows, or set filtering: gateway")
-	c.AddIf(p.selects && (hasStatus || hasType), at,
-		"the gateway is to filter but query or body holds {status} or {inquiry_type}; remove them, or remove filtering: what the query cannot ask for is selected here")
-	p.byStatus = c.filter(address.Status, p.status, cfg.Fields.Status.ValuesJoin)
-	p.byType = c.filter(address.Type, p.inquiryType, cfg.Fields.InquiryType.ValuesJoin)
+// filters compiles both filters. What the request holds no placeholder for is filtered by the
+// gateway.
+func (c *compiler) filters(cfg FieldsConfig) {
+	p := c.plan
+	p.selects = !p.request.Has(address.Status) && !p.request.Has(address.Type)
+	p.byStatus = c.filter(address.Status, p.status, cfg.Status.ValuesJoin)
+	p.byType = c.filter(address.Type, p.inquiryType, cfg.InquiryType.ValuesJoin)
 }
 
 // filter compiles the filter of a placeholder's field. A parameter that is to be repeated
 // must be nothing but the value.
-func (c *compiler) filter(placeholder string, d *field, join string) filter {
+func (c *compiler) filter(placeholder string, t *textField, join string) filter {
 	request := &c.plan.request
-	if d.values != nil {
+	if t.values != nil {
 		request.Trust(placeholder)
 	}
-	if join == repeatValues {
-		for _, place := range request.OneValue(placeholder) {
-			c.Add(c.prefix+".fields."+placeholder+".values_join", cannotRepeat, place, placeholder)
+	if join == address.Repeat {
+		for _, text := range request.OneValue(placeholder) {
+			c.Add(c.plan.Kind+".fields."+placeholder+".values_join", cannotRepeat, text, placeholder)
 		}
 	}
-	if join == "" && request.InLists(placeholder) {
-		join = repeatValues
-	}
+	request.Join(placeholder, join)
 	// A text that is made of several, or of a part, is not what the legacy has.
-	sent := !c.plan.selects && request.Has(placeholder) && !d.join.Set && d.cut == nil && !d.html && !d.looked
-	f := filter{field: d, join: join, sent: sent, legacy: map[string][]string{}}
-	for legacy, public := range d.values {
+	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && t.html == 0 && !t.looked
+	f := filter{textField: t, sent: sent, several: join != "" || request.InLists(placeholder), legacy: map[string][]string{}, rest: map[string]bool{}}
+	for legacy, public := range t.values {
 		f.legacy[public] = append(f.legacy[public], legacy)
 	}
 	for _, list := range f.legacy {
 		slices.Sort(list)
+	}
+	for _, like := range append(slices.Clip(t.likes), like{public: t.rest}) {
+		if like.public.Set && !like.public.Null {
+			f.rest[like.public.Value] = true
+		}
 	}
 	return f
 }
@@ -113,9 +108,9 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 		return nil, false
 	case f.fixed.Set:
 		return nil, f.fixed.Value != want
-	case f.def.Set && f.def.Value == want:
-		// Records that get the value by default have something else, or nothing,
-		// in the legacy: no filter of the legacy finds them.
+	case f.def.Set && f.def.Value == want, f.rest[want]:
+		// Records that get the value by default, or as all others do, have something else, or
+		// nothing, in the legacy: no filter of the legacy finds them.
 		return nil, false
 	}
 	list := f.legacy[want]
@@ -127,22 +122,32 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case len(list) == 0:
 		return nil, true
-	case !f.sent || slices.Contains(list, ""):
+	case !f.sent || slices.Contains(list, "") || len(list) > 1 && !f.several:
 		return nil, false // an empty value would be left out, and its records with it
-	case len(list) == 1 || f.join == repeatValues:
-		return list, false
-	case f.join != "":
-		return []string{strings.Join(list, f.join)}, false
 	}
-	return nil, false // several values, and no way to name them: the gateway filters
+	return list, false
 }
 
 // Filters tell what becomes of the values of status and inquiry_type. A list is a
 // selection from that without the values that are SelectedHere. Where responses are
 // fetched by further requests none is: those are made for the records that are kept.
 func (p *Plan) Filters() (status, inquiryType filters.Filter) {
-	selectable := p.Second == nil || p.selects
+	selectable := p.Responses == nil || p.selects
 	return p.byStatus.asked(selectable), p.byType.asked(selectable)
+}
+
+// Words are the public values, by the name of their filter, that the legacy is asked for.
+func (p *Plan) Words() map[string][]string {
+	all := map[string][]string{}
+	for name, f := range map[string]*filter{"status": &p.byStatus, "inquiry_type": &p.byType} {
+		for value, asked := range f.asked(true).Values {
+			if asked == filters.AskedFor {
+				all[name] = append(all[name], value)
+			}
+		}
+		slices.Sort(all[name])
+	}
+	return all
 }
 
 // asked is what ask says of all values that a configuration names. selectable: the gateway
@@ -161,6 +166,9 @@ func (f *filter) asked(selectable bool) filters.Filter {
 	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
 	for legacy, public := range f.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
+	}
+	for public := range f.rest {
+		all.Values[public] = of(public)
 	}
 	for _, d := range []Default{f.fixed, f.def} {
 		if d.Set {

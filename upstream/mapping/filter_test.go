@@ -18,9 +18,9 @@ func TestFilters(t *testing.T) {
 		plan := plans["buyer"]
 		status, inquiryType := plan.Filters()
 		name, value, _ := strings.Cut(given, " ")
-		request, asked := Request{Account: "acme", Status: value}, status.Of(value)
+		request, asked := Want{Account: "acme", Status: value}, status.Of(value)
 		if name == "type" {
-			request, asked = Request{Account: "acme", InquiryType: value}, inquiryType.Of(value)
+			request, asked = Want{Account: "acme", InquiryType: value}, inquiryType.Of(value)
 		}
 		ask, impossible := plan.Ask(request)
 		sent, err := ask.Page(nil)

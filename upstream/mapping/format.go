@@ -9,7 +9,7 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// Format is how the replies of one address are written. It is read-only and safe for
+// Format is how the replies to one sort of request are written. It is read-only and safe for
 // concurrent use.
 type Format struct {
 	decode.Format
@@ -38,8 +38,7 @@ func (f *Format) Empty(status int) bool { return slices.Contains(f.emptyStatuses
 // AcceptJSON is what requests accept by default.
 const AcceptJSON = "application/json"
 
-// format compiles how replies are written, but for the lists in XML, which the paths of
-// the mapping tell.
+// format compiles how replies are written, but for the lists in XML, which paths tell.
 func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 	f.XML, f.Accept, f.emptyStatuses = cfg.Format == "xml", AcceptJSON, cfg.EmptyStatuses
 	if f.XML {
@@ -66,62 +65,20 @@ func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 	return f
 }
 
-// place is where in XML replies an element of a list stands: the names on the way
-// to it. Paths that use elements as a list are told to lists.
-type place struct {
-	lists *decode.Lists // nil: the replies are not XML
-	names []string
-	lost  bool // a path is more than names, so what is below it is not known
-
-	as     string // name of a member that is of another reply
-	detail *place // where it is there
-}
-
-// place is the one of whole replies.
-func (f *Format) place() (p place) {
-	if f.XML {
-		p.lists = &f.Lists
-	}
-	return p
-}
-
-// xml tells whether an element stands in XML, or has a detail that does.
-func (p place) xml() bool { return p.lists != nil || p.detail != nil && p.detail.lists != nil }
-
-// inside gives the place of the elements of a list whose path is known, and
-// notes that it is one.
-func (p place) inside(path string) place {
-	p = p.note(path)
-	if p.lists != nil && !p.lost {
-		p.lists.Add(p.names)
-	}
-	return p
-}
-
-// note marks the elements that a path uses as lists: those before a # or an index. It
-// gives the place at the end of the path. XML does not tell a list of one from a single
-// element, so that only the paths can say which elements are lists.
-func (p place) note(path string) place {
-	if p.detail != nil {
-		if first, rest, _ := strings.Cut(path, "."); first == p.as {
-			return p.detail.note(rest)
-		}
-	}
-	if p.lists == nil || p.lost {
-		return p
-	}
-	p.names, p.detail = slices.Clone(p.names), nil
+// note marks the elements of XML that a path uses as lists: those before a # or an index. It
+// gives the outline of what is at the end of the path. XML does not tell a list of one from a
+// single element, so that only the paths can say which elements are lists.
+func note(at *decode.Outline, path string) *decode.Outline {
 	for _, part := range jsonwalk.Segments(path) {
 		switch {
 		case part == "@this":
 		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
-			p.lists.Add(p.names)
+			at.List = true
 		case strings.ContainsAny(part, "@({[*?!"):
-			p.lost = true
-			return p
+			return &decode.Outline{} // what is there cannot be told
 		default:
-			p.names = append(p.names, strings.ReplaceAll(part, `\`, ""))
+			at = at.Below(strings.ReplaceAll(part, `\`, ""))
 		}
 	}
-	return p
+	return at
 }

@@ -5,16 +5,17 @@
 // configuration. A list is asked for by [Plan.Ask]. Its replies go to [Builder.Take], one
 // page after the other, which walks each text once (package jsonwalk): the walker checks
 // the JSON, puts wanted values into frames, and tells of each record and response at its
-// end ([Builder.End]). The ids of a record and of its responses are collected, whatever
-// becomes of it. Then it is judged: whose it is, whether it is shown, and only then its fields. Details and responses that come by further requests are put in by
-// [Builder.AddDetails] and [Builder.AddResponses]. When all is there, RemoveIDs takes the
-// internal ids out of the texts.
+// end. The reader collects the ids of a record and of its responses, whatever
+// becomes of it. Then the record is judged: whose it is, whether it is shown, and only then its
+// fields. Details and responses that come by further requests are [Attachment]s, which are put to
+// their records by [Builder.AddDetails] and [Builder.AddResponses]. When all is there,
+// [Builder.RemoveIDs] takes the internal ids out of the texts.
 //
 // A path that names nothing but keys is a place in the tree that the walker follows; all
 // others are left to gjson, which reads a record again for each of them.
 //
-// [Explainer] does the same for a person who writes a mapping: it is told what became of
-// each record, goes on after mistakes, and says what it saw.
+// [Explainer] observes a Builder for a person who writes a mapping: it is told what became of
+// each record, after a mistake, too, and says what it saw.
 package mapping
 
 import (
@@ -48,14 +49,11 @@ type NullString struct {
 	Valid  bool // false: null, String is empty
 }
 
-// Request says which list is wanted.
-type Request struct {
-	Kind        string // buyer or seller
+// Want says what of a kind is wanted.
+type Want struct {
 	Account     string // whose list; put into the request and compared with each record's owner
 	Status      string // public value; empty: all
 	InquiryType string // public value; empty: all
-	RequestID   string // goes to the legacy as X-Request-Id when not empty
-	Background  bool   // nobody waits for the list: it gives way where requests are bounded
 }
 
 // Error says why a reply cannot be accepted. Its text is for logs: it holds

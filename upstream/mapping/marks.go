@@ -22,18 +22,18 @@ type End struct {
 // never be shown as the whole; and a list with a record twice, see twice. Marks are looked
 // for where real systems put them: in the headers, in the top level of the reply and in the
 // objects on the way to the items, and beside these in objects that describe pages or hold
-// links, up to two of them in each other. markOf knows them by the words in their names.
+// links, up to two of them in each other. marks.of knows them by the words in their names.
 // Within items only the object that holds a record's responses is looked at, see holder. A
 // mark that paging reads, or that ignore_marks names, is none. An error is an [*Error].
-func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
-	if err := b.twice(); err != nil {
+func (r *reader) CheckEnd(end End) error {
+	if err := r.twice(); err != nil {
 		return err
 	}
-	m := marks{end: end, what: "records", paging: &paging}
-	if way := b.plan.items.way; len(way) > 0 {
+	m, way := marks{end: end, what: "records", paging: &r.Paging}, r.items.way
+	if len(way) > 0 {
 		m.own = own(way[len(way)-1])
 	}
-	if end.Next != "" && paging.Style != PageLink && !paging.knows("Link") && !m.here(end.Next) {
+	if end.Next != "" && m.paging.Style != PageLink && !m.paging.knows("Link") && !m.here(end.Next) {
 		m.found = "the header Link names a next page"
 	}
 	var named []string
@@ -53,15 +53,14 @@ func (b *Builder) CheckEnd(paging PagingConfig, end End) error {
 			m.value(name, kind, jsonwalk.TextValue(value))
 		}
 	}
-	before, after := around(b.body, b.held.Raw) // without the items, which may be most of it
-	found := m.in(before, after, "", b.plan.items.way)
-	if found != "" && end.Records == 0 && b.plan.items.alone != nil && strings.Contains(b.plan.items.path, "#(") {
+	found := m.in(r.reply.Without(r.held), "", way) // without the items, which may be most of it
+	if found != "" && end.Records == 0 && r.items.alone != nil && strings.Contains(r.items.path, "#(") {
 		found += " (does the query in items leave them out?)"
 	}
 	switch {
 	case found == "":
 		return nil
-	case paging.Style == PageNone:
+	case m.paging.Style == PageNone:
 		return refusal("paging", "the list goes on: %s; configure paging, or name it in paging.ignore_marks if it means something else", found)
 	}
 	return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else", end.Pages, found)
@@ -82,77 +81,43 @@ func (c *PagingConfig) knows(path string) bool {
 	return same(c.TotalHeader) || slices.ContainsFunc(c.IgnoreMarks, same)
 }
 
-// around is what stands before and after a part of a text. If the part is none of it
-// nothing stands after it.
-func around(text, part string) (before, after string) {
-	at := -1
-	if part != "" {
-		at = strings.Index(text, part) // compared by address first
-	}
-	if at < 0 {
-		return text, "" // nothing is at the part's path, or gjson made it of several parts
-	}
-	return text[:at], text[at+len(part):]
-}
-
 // holder is the object within a record that has the array of its responses.
 type holder struct {
 	slot   int
-	prefix string // of the paths of its members
-	key    string // that leads to the responses
-	own    string // its letters
+	prefix string   // of the paths of its members
+	way    []string // from it to the responses
+	own    string   // the letters of their key
 }
-
-// aside is what stands beside the responses of a record.
-type aside struct {
-	before, after string
-	responses     int
-}
-
-// maxAsides bounds what is remembered of a list.
-const maxAsides = 100
 
 // holder finds the object that holds the responses, if no field of the record is in it: marks
 // of more in it can be about them only. All other fields are compiled before.
-func (c *compiler) holder() {
-	r := c.plan.responses
-	if r == nil || c.plan.Second != nil || len(r.way) < 2 {
+func (s scope) holder() {
+	if s.plan.inner == nil || len(s.plan.inner.way) < 2 {
 		return
 	}
-	n := len(r.way) - 1
-	for _, u := range *c.uses {
+	way, key := s.plan.inner.way, ""
+	way, key = way[:len(way)-1], way[len(way)-1]
+	for _, u := range s.plan.uses {
 		field := strings.HasPrefix(u.key, "fields.") && !strings.HasPrefix(u.key, "fields.responses.") || u.key == "owner"
-		if way := wayTo(u.path); field && len(way) > n && slices.Equal(way[:n], r.way[:n]) {
+		if to := wayTo(u.path, false); field && len(to) > len(way) && slices.Equal(to[:len(way)], way) {
 			return
 		}
 	}
-	r.holder = &holder{c.slot(c.root.At(r.way[:n], frameRecord)), strings.Join(r.way[:n], ".") + ".", r.way[n], own(r.way[n])}
+	s.plan.responses.holder = &holder{s.slot(s.tree.At(way, frameRecord)), strings.Join(way, ".") + ".", []string{key}, own(key)}
 }
 
-// checkEnd looks for marks beside the responses of a record: a part of them must not
-// be shown as the whole either. Most records say the same in the same words, which is read
-// once.
-func (h *holder) checkEnd(b *Builder, f *jsonwalk.Frame, responses jsonwalk.Value) violation {
-	all := f.Value(h.slot)
+// check looks for marks beside the responses of a record: a part of them must not be shown as
+// the whole either.
+func (h *holder) check(e element, paging *PagingConfig) Violation {
+	all := e.Value(h.slot)
 	if all.Kind != jsonwalk.Object {
-		return violation{}
+		return Violation{}
 	}
-	said := aside{responses: b.came}
-	said.before, said.after = around(all.Raw, responses.Raw)
-	if b.whole[said] {
-		return violation{}
+	m := marks{end: End{Records: len(e.responses), Pages: 1}, what: "responses", own: h.own, paging: paging}
+	if found := m.in(all.Without(e.held), h.prefix, h.way); found != "" {
+		return Violation{Field: "responses", Problem: "these are not all: " + found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
 	}
-	m := marks{end: End{Records: b.came, Pages: 1}, what: "responses", own: h.own, paging: &b.plan.Paging}
-	if found := m.in(said.before, said.after, h.prefix, []string{h.key}); found != "" {
-		return violation{"responses", "these are not all: " + found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
-	}
-	if b.whole == nil {
-		b.whole = map[aside]bool{}
-	}
-	if len(b.whole) < maxAsides {
-		b.whole[said] = true
-	}
-	return violation{}
+	return Violation{}
 }
 
 // marks are what the surroundings of a list say of its end. What they say for a person
@@ -164,17 +129,14 @@ type marks struct {
 	paging *PagingConfig
 	found  string // the first mark
 	next   string // the first that names a next page
-	whole  bool   // a truth value says that no page follows: what names one is void
+	ended  bool   // a truth value says that no page follows: what names one is void
 }
 
-// in looks at the object that a text is when the list within it, to which way leads, is
-// left out, and gives the mark that counts, empty if there is none.
-func (m *marks) in(before, after, prefix string, way []string) string {
-	if after != "" {
-		before += "null" + after
-	}
-	m.object(jsonwalk.FromJSON(before), prefix, way, 0)
-	if m.found == "" && !m.whole {
+// in looks at an object without the list within it, to which way leads, and gives the mark that
+// counts, empty if there is none.
+func (m *marks) in(v jsonwalk.Value, prefix string, way []string) string {
+	m.object(v, prefix, way, 0)
+	if m.found == "" && !m.ended {
 		return m.next
 	}
 	return m.found
@@ -197,14 +159,14 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 	v.Members(func(key string, value jsonwalk.Value) {
 		path, kind := prefix+key, m.of(key)
 		// What is called as lists are describes one only within what describes pages.
-		aside := kind == markPage || kind == markObject || kind == markCursor || kind == markThing && depth > 0
+		inside := kind == markPage || kind == markObject || kind == markCursor || kind == markThing && depth > 0
 		switch {
 		case len(way) > 0 && key == way[0]:
 			m.object(value, path+".", way[1:], 0)
-		case aside && value.Kind == jsonwalk.Object && depth < deepest:
+		case inside && value.Kind == jsonwalk.Object && depth < deepest:
 			m.link(path, value)
 			m.object(value, path+".", nil, depth+1)
-		case aside && value.Kind == jsonwalk.Array:
+		case inside && value.Kind == jsonwalk.Array:
 			value.Each(func(link jsonwalk.Value) bool { m.link(path, link); return true })
 		case kind == markCurrent || kind == markPage:
 			current = value
@@ -214,7 +176,7 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 			m.value(path, kind, value)
 		}
 	})
-	if nextPath != "" && next.Raw != current.Raw {
+	if nextPath != "" && next.Raw() != current.Raw() {
 		m.namesNext(nextPath, "names a next page")
 	}
 }
@@ -228,7 +190,7 @@ func (m *marks) namesNext(path, how string) {
 
 // link looks at an element of an array of links: one with relation next names a next page.
 func (m *marks) link(path string, link jsonwalk.Value) {
-	is := func(key string) bool { return strings.EqualFold(jsonwalk.Lookup(link.Raw, key).Plain(), "next") }
+	is := func(key string) bool { return strings.EqualFold(link.At(key).Plain(), "next") }
 	if to := target(link); (is("rel") || is("relation") || is("-rel")) && to.Scalar() && to.Plain() != "" && !m.here(to.Plain()) {
 		m.namesNext(path, "has a link to a next page")
 	}
@@ -274,10 +236,10 @@ func nothing(v jsonwalk.Value) bool {
 func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
 	least := ""
 	if kind == markTotal && v.Kind == jsonwalk.Object { // {"value": 165, "relation": "eq"}
-		if jsonwalk.Lookup(v.Raw, "relation").Plain() == "gte" {
+		if v.At("relation").Plain() == "gte" {
 			least = " or more"
 		}
-		v = jsonwalk.Lookup(v.Raw, "value")
+		v = v.At("value")
 	}
 	if kind == markNone || !v.Scalar() || m.found != "" {
 		return
@@ -296,12 +258,12 @@ func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
 		case truth && is:
 			what = "is true"
 		case kind == markMore && truth:
-			m.whole = true
+			m.ended = true
 		case kind == markMore && m.follows(path, v):
 			what = "names a next page"
 		}
 	case markEnd:
-		if m.whole = m.whole || truth && is; truth && !is {
+		if m.ended = m.ended || truth && is; truth && !is {
 			what = "is false"
 		}
 	case markLast, markDone:

@@ -1,8 +1,6 @@
 package mapping
 
 import (
-	"strings"
-
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
@@ -15,73 +13,46 @@ type met struct {
 	ids  string // what it is told by: internal ids, and when it was written; empty: it has no id
 }
 
-// tells gives what tells the items of a list in pages from each other: their ids, those that
-// further requests are made with, and the time. What stands in an array is not their own.
-func (c *compiler) tells(internalIDs []string, further ...*Second) (ids sources) {
-	if c.plan.Paging.Style == PageNone {
-		return nil
-	}
-	for _, path := range internalIDs {
-		switch {
-		case path == keyPath:
-			ids = append(ids, source{path: keyPath})
-		case !strings.Contains(path, jsonwalk.Each) && jsonwalk.CheckPath(path) == nil:
-			ids = append(ids, c.source(path))
-		}
-	}
-	for _, s := range further {
-		for i := 0; s != nil && i < len(s.id); i++ {
-			ids = append(ids, s.id[i].at)
-		}
-	}
-	return ids
-}
-
 // meet notes an item of a list in pages.
-func (b *Builder) meet(f *jsonwalk.Frame) {
-	p := b.plan
-	if p.Paging.Style == PageNone {
+func (r *reader) meet(f *jsonwalk.Frame) {
+	if r.Paging.Style == PageNone {
 		return
 	}
-	one, found := met{page: b.pages, key: f.Key, text: f.Element}, false
-	for _, id := range p.ids {
+	one, found := met{page: r.pages, key: f.Key, text: f.Element.Raw()}, false
+	for _, id := range r.identify {
 		text := f.Key
 		if id.path != keyPath {
-			text = id.find(f).Raw
+			text = id.find(f).Raw()
 		}
 		found = found || text != "" && text != "null"
 		one.ids += text + "\x00"
 	}
+	for _, beside := range r.beside {
+		one.ids += beside.find(f).Raw()
+	}
 	if !found {
 		one.ids = ""
-	} else if p.onlyResponses {
-		one.ids += p.responses.created.sources.first(f).Raw + p.responses.key.first(f).Raw
-	} else if p.created != nil { // else it is a detail
-		one.ids += p.created.sources.first(f).Raw
 	}
-	b.met = append(b.met, one)
+	r.met = append(r.met, one)
 }
 
 // twice refuses a list with an item that came on two pages. Ids count where they tell the
 // items of each page apart: else they may be those of something that items share. Without
 // them the whole text counts. Equal items on one page are the legacy's own: nothing is lost by
 // them.
-func (b *Builder) twice() *Error {
-	items, what := b.met, "record"
-	b.met = nil
+func (r *reader) twice() *Error {
+	items := r.met
+	r.met = nil
 	if len(items) == 0 || items[0].page == items[len(items)-1].page {
 		return nil
-	}
-	if b.plan.onlyResponses {
-		what = "response"
 	}
 	const why = "%s %d came before as number %d, on another page: the list changed while it was read, or its order lets records change places; " +
 		"let it be sorted by what no two of them share, such as an id"
 	if first, again := repeated(items, func(m met) string { return m.ids }); again > 0 && toldApart(items) {
-		return refusal(ReasonChanged, why, what, again+1, first+1)
+		return refusal(ReasonChanged, why, r.what, again+1, first+1)
 	}
 	if first, again := repeated(items, func(m met) string { return m.key + m.text }); again > 0 {
-		return refusal(ReasonChanged, why+"; two that are alike to the byte need an id in internal_ids, or one page that has both (paging.size)", what, again+1, first+1)
+		return refusal(ReasonChanged, why+"; two that are alike to the byte need an id in internal_ids, or one page that has both (paging.size)", r.what, again+1, first+1)
 	}
 	return nil
 }

@@ -17,11 +17,11 @@ const examples = "../../examples"
 // upstreamOf is the upstream section of an example.
 func upstreamOf(t *testing.T, name string) upstream.Config {
 	t.Helper()
-	loaded, err := config.Load(filepath.Join(examples, name), config.Options{})
+	cfg, err := config.Load(filepath.Join(examples, name), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return loaded.Config.Upstream
+	return cfg.Upstream
 }
 
 // runFile runs the tests in a file.
@@ -69,7 +69,10 @@ func TestExamples(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, kind := range []string{"buyer", "seller"} {
+			for kind, other := range map[string]string{"buyer": "-seller", "seller": "-buyer"} {
+				if strings.Contains(file, other) || kind == "buyer" && cfg.Buyer.Details.Fetch.Path != "" {
+					continue // it is not the whole of this list
+				}
 				p, err := Run(t.Context(), cfg, upstream.Request{Kind: kind, Account: account}, Options{Sample: sample})
 				if err != nil || p.Problem != "" || p.Items == 0 || len(p.Violations) > 0 || p.Owner.Matches != p.Items {
 					t.Errorf("%s %s: %+v %v", file, kind, p, err)

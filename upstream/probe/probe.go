@@ -36,7 +36,6 @@ type Probe struct {
 	Found     string        `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
 	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot
 	Beside    []string      `json:"beside,omitempty"`     // numbers beside a list without pages that may count more records
-	Whole     bool          `json:"whole"`                // all pages were read, and all second requests made
 
 	mapping.Explanation
 	Violations []Violation        `json:"violations"`
@@ -77,10 +76,10 @@ type Further struct {
 
 // Options choose what is probed.
 type Options struct {
-	Sample  []byte   // a saved reply; nil: ask
+	Sample  []byte   // a saved reply; nil: ask for the whole list
 	Records int      // to show field by field
-	Whole   bool     // read all pages and second requests; else one request, and one of each further sort
 	MayMiss []string // paths, or keys, of the mapping that may match nothing
+	Beyond  bool     // also ask for what a fetch does not: the page after the last one, and the lists of all words of the filters
 	// UserAgent is sent to the legacy system.
 	UserAgent string
 }
@@ -89,29 +88,25 @@ type Options struct {
 // without its metrics. The error is for a kind or account that makes no request; all that
 // is wrong with the list is in the Probe.
 func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Options) (*Probe, error) {
-	transport, depth := &Transport{live: true}, upstream.FirstOfEach
-	if o.Sample != nil {
-		// The media type of a saved reply is lost, and is the configuration's.
-		media := "application/json"
-		if cfg.Endpoint(want.Kind).Reply.Format == "xml" {
-			media = "application/xml"
-		}
-		transport, depth = &Transport{replies: []saved{{Reply: Reply{Body: o.Sample, Headers: map[string]string{"Content-Type": media}}}}}, upstream.FirstReply
-	} else if o.Whole {
-		depth = upstream.Whole
-	}
+	transport := &Transport{live: o.Sample == nil}
 	client, err := transport.Client(cfg, o.UserAgent)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	seen, err := client.Explain(ctx, want, math.MaxInt, depth) // each violation has a value to tell of
+	var seen *upstream.Explained
+	const all = math.MaxInt // records to show: each violation has a value to tell of
+	if o.Sample != nil {
+		seen, err = client.ExplainReply(want, all, o.Sample)
+	} else {
+		seen, err = client.Explain(ctx, want, all, o.Beyond)
+	}
 	if err != nil {
 		return nil, err
 	}
 	p := &Probe{
 		Kind: want.Kind, Account: want.Account, Unasked: seen.Unasked, Took: seen.Took, NextPage: seen.NextPage,
-		Whole: depth == upstream.Whole, Explanation: seen.Explanation, Served: seen.Served, Violations: violations(seen), Verdict: Good,
+		Explanation: seen.Explanation, Served: seen.Served, Violations: violations(seen), Verdict: Good,
 	}
 	if seen.Problem != nil {
 		p.Problem = seen.Problem.Error()
@@ -143,8 +138,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 	var doubts []string
 	for _, d := range p.Doubts {
 		// A wrong path of a field with a default gives a list that is good and says nothing.
-		// Of a part of a list some doubts say nothing.
-		if !slices.Contains(o.MayMiss, d.Path) && (p.Whole || o.Sample != nil || !d.Whole) {
+		if !slices.Contains(o.MayMiss, d.Path) {
 			doubts = append(doubts, d.Text)
 		}
 	}

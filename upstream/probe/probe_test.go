@@ -62,9 +62,9 @@ func TestSavedReplies(t *testing.T) {
 		leftOut         int
 	}{
 		{"", testkit.SampleList(good), Good, "", 0},
-		{"", testkit.SampleList(good, strange), Refused, "invalid (record): record 2: status: a value that has no entry", 0},
-		{"", testkit.SampleList(good, stranger, stranger), Refused, "invalid (owner): record 2: another owner than the account; in all 2 records", 0},
-		{"", testkit.SampleList(nobodys), Refused, "invalid (owner): record 1: no owner", 0},
+		{"", testkit.SampleList(good, strange), Refused, "the mapping does not fit (record): record 2: status: a value that has no entry", 0},
+		{"", testkit.SampleList(good, stranger, stranger), Refused, "the mapping does not fit (owner): record 2: another owner than the account; in all 2 records", 0},
+		{"", testkit.SampleList(nobodys), Refused, "the mapping does not fit (owner): record 1: no owner", 0},
 		{"", "<html>", Refused, "json", 0},
 		{"", `{"a":1}`, Refused, "items", 0},
 		{"", `{"a":1,"a":2}`, Refused, "duplicate", 0},
@@ -151,7 +151,7 @@ func TestFurtherRequests(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, body)
 	})
-	p := run(t, cfg, Options{Whole: true})
+	p := run(t, cfg, Options{})
 	want := []Further{{"responses", 2, Request{Method: "POST", URL: cfg.BaseURL + "/notes", Body: `{"of":"7","password":"(hidden)"}`}}}
 	if !reflect.DeepEqual(p.Further, want) {
 		t.Errorf("%+v", p.Further)
@@ -159,7 +159,7 @@ func TestFurtherRequests(t *testing.T) {
 	if p.Verdict != Doubtful || p.Reason != "no response came for any of 2 records: every inquiry would look unanswered" {
 		t.Error(p.Verdict, p.Reason)
 	}
-	if p := run(t, cfg, Options{Whole: true, MayMiss: []string{"notes"}}); p.Verdict != Good {
+	if p := run(t, cfg, Options{MayMiss: []string{"notes"}}); p.Verdict != Good {
 		t.Error(p.Verdict, p.Reason)
 	}
 }

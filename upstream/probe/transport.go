@@ -28,8 +28,8 @@ type Reply struct {
 	Body    []byte
 }
 
-// Transport records the requests for a list and what came. It hands them on to the
-// network or, where it has saved replies, never touches that: of the replies that fit a
+// Transport records the requests for a list and what came, sign-ins apart. It hands them on to
+// the network or, where it has saved replies, never touches that: of the replies that fit a
 // request it takes one with the most parameters; of several such each in its turn. It is
 // safe for concurrent use.
 type Transport struct {
@@ -88,9 +88,6 @@ func (t *Transport) Client(cfg upstream.Config, userAgent string) (*upstream.Cli
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.live && !upstream.ForList(r) {
-		return t.network.RoundTrip(r) // a sign-in, whose reply nobody is to see
-	}
 	e := &exchange{method: r.Method, url: r.URL.String(), header: r.Header.Clone()}
 	if r.Body != nil && r.Body != http.NoBody {
 		body, err := io.ReadAll(r.Body)

@@ -94,7 +94,7 @@ func TestTheVerdictIsTheGateways(t *testing.T) {
 				}
 				list, refused := client.Fetch(t.Context(), acme)
 				client.Close()
-				p := run(t, cfg, Options{Whole: true})
+				p := run(t, cfg, Options{})
 				verdicts[p.Verdict]++
 				named := append(slices.Clone(p.Owner.Foreign), p.Owner.Missing...)
 				for _, v := range p.Violations {

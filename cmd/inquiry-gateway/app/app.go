@@ -34,7 +34,7 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// topAccounts is how many accounts the console can tell apart by their load.
+// topAccounts is how many accounts the console counts.
 const topAccounts = 256
 
 // maxOpsConnections is far more than probes, Prometheus and people need.
@@ -43,29 +43,29 @@ const maxOpsConnections = 256
 // writeSlack is what writing an answer may take beyond the time to find it.
 const writeSlack = 10 * time.Second
 
-// App is the whole program, put together but not yet serving; Run serves. What
-// a reload replaces is in current; the rest lives as long as the process.
+// App is the whole program, put together but not yet serving; Run serves. A reload replaces
+// current; the rest lives as long as the process.
 type App struct {
-	opts     Options
-	public   *server
-	ops      *server
-	memory   memory
-	registry *prometheus.Registry // of what lives as long as the process
-	traces   *traces              // with no provider where they are off
-	redis    *redisclient.Client  // nil without Redis
-	lists    *cache.Lists
-	panics   *prometheus.CounterVec // where
-	ceiling  *quota.Ceiling
-	lab      *ttllab.Lab
-	accounts *console.TopAccounts
-	console  *console.Console
-	failures failures // for the console
-	rate     *rate.Limiter
-	tokens   *ops.Tokens // of the ops listener
-	current  atomic.Pointer[live]
-	gateway  gateway.Live // that of current
-	reloads  *reloader
-	draining atomic.Bool
+	opts       Options
+	public     *server
+	ops        *server
+	memory     memory
+	registry   *prometheus.Registry // of what lives as long as the process
+	traces     *traces              // with no provider where they are off
+	redis      *redisclient.Client  // nil without Redis
+	lists      *cache.Lists
+	panics     *prometheus.CounterVec // where
+	ceiling    *quota.Ceiling
+	lab        *ttllab.Lab
+	accounts   *console.TopAccounts
+	console    *console.Console
+	lastErrors lastErrors // for the console
+	rate       *rate.Limiter
+	tokens     *ops.Tokens // of the ops listener
+	current    atomic.Pointer[setup]
+	gateway    gateway.Live // that of current
+	reloads    *reloader
+	draining   atomic.Bool
 
 	errorLog    *log.Logger // of both listeners
 	flushErrors func()
@@ -75,11 +75,11 @@ type App struct {
 type Options struct {
 	Logger   *slog.Logger
 	Requests io.Writer // of one line per request; the same log as Logger's
-	// LostRecords counts the lines that there was no room for in the log; nil: none is lost.
+	// LostRecords is how many lines the log had no room for; nil: none is lost.
 	LostRecords func() uint64
 	// Traces sends spans where the variables OTEL_* of the environment say so.
 	Traces bool
-	// Hangup has all files read again with each signal; nil: there are none.
+	// Each signal of Hangup has all files read again; nil: there are none.
 	Hangup <-chan os.Signal
 	// Now is the clock of this node; nil: the system's.
 	Now func() time.Time
@@ -111,8 +111,8 @@ func OpenListeners(cfg config.Config) (Listeners, error) {
 // Close closes both.
 func (l Listeners) Close() error { return errors.Join(l.Public.Close(), l.Ops.Close()) }
 
-// New puts the parts together. On an error everything already opened is
-// closed again, the listeners included.
+// New puts the parts together. On an error it closes all that is open, the listeners
+// included.
 func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 	a := &App{opts: opts, memory: limitMemory(opts.Logger, memlimit.FromCgroup), registry: newRegistry(opts)}
 	if err := a.assemble(cfg, l); err != nil {
@@ -121,8 +121,8 @@ func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 	return a, nil
 }
 
-// assemble makes the parts in the order in which they need each other. What fails
-// leaves the rest to New, which closes it.
+// assemble makes the parts in the order in which they need each other. New closes
+// them where it fails.
 func (a *App) assemble(cfg config.Config, l Listeners) error {
 	var err error
 	if a.traces, err = openTraces(a.opts); err != nil {
@@ -153,11 +153,9 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		return err
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
-		Fill:     gateway.NewFill(a.fetch, a.traces.tracers()),
-		Observer: a.lab,
-		Failing: func(kind, account string) bool {
-			return a.current.Load().client.BreakerState(kind, account) != "closed"
-		},
+		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
+		Observer:   a.lab,
+		Failing:    func(kind, account string) bool { return a.running().client.BreakerState(kind, account) != "closed" },
 		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.KeyPrefix(),
@@ -181,18 +179,18 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	return a.buildServers(cfg, l)
 }
 
-// fetch asks the legacy through the client that runs now: a fill that begins after a
+// fetch asks the legacy through the client of the running setup: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
-	list, err := a.current.Load().client.Fetch(ctx, r)
+	list, err := a.running().client.Fetch(ctx, r)
 	if err != nil {
-		a.failures.fetched(r, err)
+		a.lastErrors.fetched(r, err)
 	}
 	return list, err
 }
 
-// buildServers puts the two listeners to use. Until here a caller waits in the
-// kernel's queue, and nobody is refused while the parts are built.
+// buildServers makes the servers of the two listeners. Until they run a caller waits in the
+// kernel's queue: nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	connections := front.NewMetrics(a.registry)
 	a.errorLog, a.flushErrors = gateway.NewErrorLog(refusalRecords, a.opts.Logger, a.registry)
@@ -204,7 +202,7 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeSlack}
 	connections.SetStreams("public", maxStreams)
 	if cfg.TLS.CertFile.Set() {
-		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current.Load().certificate, nil })
+		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.running().certificate, nil })
 	}
 	return a.buildOps(front.NewListener(l.Ops, front.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
 }
@@ -215,15 +213,13 @@ func (a *App) URL() string { return a.public.url() }
 // OpsURL is where people and Prometheus reach the ops listener.
 func (a *App) OpsURL() string { return a.ops.url() }
 
-// askNobody is the Dial of a check: other programs must not notice it.
-func askNobody(context.Context, string, string) (net.Conn, error) {
-	return nil, errors.New("a check opens no connection")
-}
-
-// Check builds everything that New would build, short of listening and without a
-// connection to anybody, so that what is in the files that cfg names is checked too.
+// Check builds what New would build, without listening and without any connection: so it finds
+// what is wrong in the files that cfg names.
 func Check(cfg config.Config) (err error) {
-	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: askNobody}, registry: prometheus.NewRegistry()}
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("a check opens no connection")
+	}
+	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: dial}, registry: prometheus.NewRegistry()}
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
@@ -236,10 +232,10 @@ func Check(cfg config.Config) (err error) {
 	return err
 }
 
-// Run serves until ctx ends, then stops in order: not ready but serving for the
-// delay, no new requests, those under way to their end, background refreshes,
-// connections, and the ops listener last, so that the stop itself can be watched.
-// Where a part fails there is no delay.
+// Run serves until asked ends. Then it stops in order: for shutdown_delay it is not ready but
+// serves, then it takes no new requests, waits for those under way, and ends refreshes,
+// connections, and last the ops listener, so that the stop itself can be watched. Where a part
+// fails there is no delay.
 func (a *App) Run(asked context.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(asked))
 	defer end()
@@ -271,14 +267,14 @@ func (a *App) Run(asked context.Context) error {
 	return group.Wait()
 }
 
-// drain is not ready but serves for the delay, so that a balancer has noticed
+// drain serves for shutdown_delay without being ready, so that a balancer notices
 // before anything is closed. Another SIGTERM or Ctrl-C ends it.
 func (a *App) drain(ctx context.Context) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
 	a.draining.Store(true)
-	delay := a.current.Load().cfg.ShutdownDelay
+	delay := a.running().cfg.ShutdownDelay
 	a.opts.Logger.Info("draining", "delay_seconds", delay.Seconds())
 	select {
 	case <-time.After(delay):
@@ -287,7 +283,7 @@ func (a *App) drain(ctx context.Context) {
 	}
 }
 
-// labGroups are the groups of lists that the lab observes: those of lists that there are.
+// labGroups are the groups of lists that the lab observes, of the kinds that are configured.
 func labGroups(cfg config.Config) []ttllab.Group {
 	kinds := cfg.Upstream.Kinds()
 	return slices.DeleteFunc(ttllab.GroupsOf(cfg.Cache), func(g ttllab.Group) bool { return !slices.Contains(kinds, g.Kind) })
@@ -299,15 +295,14 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 		c, err := fill(cache.InBackground(ctx), k)
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
-	timeout := func() time.Duration { return a.current.Load().cfg.RequestTimeout }
+	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
-// stop ends the parts within shutdown_grace, which is counted from here and not from
-// the signal: the delay before it is for balancers.
+// stop ends the parts within shutdown_grace, which begins here, after shutdown_delay.
 func (a *App) stop() error {
 	a.draining.Store(true)
-	grace := a.current.Load().cfg.ShutdownGrace
+	grace := a.running().cfg.ShutdownGrace
 	a.opts.Logger.Info("stopping", "grace_seconds", grace.Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
@@ -315,13 +310,13 @@ func (a *App) stop() error {
 	return errors.Join(err, a.closeParts(ctx), a.ops.shutdown(ctx))
 }
 
-// closeParts ends what the parts own: refreshes first, then what they use.
+// closeParts closes the parts: the lists with their refreshes first, then what these use.
 func (a *App) closeParts(ctx context.Context) error {
 	var errs []error
 	if a.lists != nil {
 		errs = append(errs, a.lists.Close(ctx))
 	}
-	a.running().close(&live{})
+	a.running().close(&setup{})
 	if a.ceiling != nil {
 		a.ceiling.Close()
 	}

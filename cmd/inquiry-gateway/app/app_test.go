@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -27,6 +28,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// buyerKey makes keys.yaml with a key of a buyer.
+func buyerKey(t *testing.T, dir string) string {
+	t.Helper()
+	key, err := auth.Generate(legacy.KindBuyer)
+	record := auth.KeyRecord{ID: "buyer", Kind: legacy.KindBuyer, Account: legacy.BuyerTypical, Scopes: []string{auth.ScopeInquiriesRead}, Digest: auth.Hasher{}.Hash(key)}
+	account := &auth.Account{ID: legacy.BuyerTypical, APIAccess: auth.AccessPaid}
+	must(t, errors.Join(err, keysfile.NewEditor(filepath.Join(dir, "keys.yaml"), auth.Hasher{}).Add(t.Context(), record, account)))
+	return key
+}
+
 // build makes an App that does not run, in front of a legacy system of its own;
 // section is put before the section upstream. key is that of a buyer.
 func build(t *testing.T, section string) (a *App, key string) {
@@ -34,38 +45,18 @@ func build(t *testing.T, section string) (a *App, key string) {
 	dir := t.TempDir()
 	system := httptest.NewServer(legacy.New(legacy.Options{}))
 	t.Cleanup(system.Close)
-	key, err := auth.Generate(legacy.KindBuyer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	record := auth.KeyRecord{ID: "buyer", Kind: legacy.KindBuyer, Account: legacy.BuyerTypical, Scopes: []string{auth.ScopeInquiriesRead}, Digest: auth.Hasher{}.Hash(key)}
-	account := &auth.Account{ID: legacy.BuyerTypical, APIAccess: auth.AccessPaid}
-	if err := keysfile.NewEditor(filepath.Join(dir, "keys.yaml"), auth.Hasher{}).Add(t.Context(), record, account); err != nil {
-		t.Fatal(err)
-	}
+	key = buyerKey(t, dir)
 	file := filepath.Join(dir, "gateway.yaml")
 	text := "listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0}\nauth: {keys_file: keys.yaml}\n" + section + "\n" +
 		strings.Replace(string(legacy.Mapping()), "http://127.0.0.1:9300", system.URL, 1)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := config.Load(file, config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := OpenListeners(loaded.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err = New(loaded.Config, l, Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := a.stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	cfg, err := config.Load(file, config.Options{})
+	must(t, err)
+	l, err := OpenListeners(cfg)
+	must(t, err)
+	a, err = New(cfg, l, Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	t.Cleanup(func() { must(t, a.stop()) })
 	return a, key
 }
 
@@ -92,12 +83,10 @@ func TestReloadOfTheWriteDeadline(t *testing.T) {
 	if w := get(a, key); w.Code != http.StatusOK || !w.deadline.IsZero() {
 		t.Fatalf("before: status %d, a deadline of its own %s", w.Code, w.deadline)
 	}
-	cfg := a.current.Load().cfg
+	cfg := a.running().cfg
 	cfg.RequestTimeout = time.Minute
 	next, err := a.build(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a.apply(next)
 	if left := time.Until(get(a, key).deadline); left < time.Minute || left > time.Minute+writeSlack {
 		t.Errorf("the answer must be written within %s", left)
@@ -110,18 +99,13 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 	a, key := build(t, "cache: {jitter: 0}")
 	file := a.running().cfg.Path()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reload := func(n int) {
 		changed := strings.Replace(string(text), "default: other", fmt.Sprintf("default: other-%d", n%2), 1) // another mapping
 		changed = strings.Replace(changed, "timeout: 2s", fmt.Sprintf("timeout: %ds", 1+n%3), 1)             // other connections
-		if err := os.WriteFile(file, []byte(changed), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if a.reload(t.Context(), nil, true); a.reloads.config != nil {
-			t.Fatal(a.reloads.config)
-		}
+		must(t, os.WriteFile(file, []byte(changed), 0o600))
+		a.reload(t.Context(), nil, true)
+		must(t, a.reloads.config)
 		get(a, key)
 	}
 	level := func() (heap int64, goroutines int) {
@@ -149,13 +133,16 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// What a reload has replaced is closed once its last request must be over, and not before.
+// What a reload has replaced is closed once its last request must be over, and not before; what the
+// next one shares is not.
 func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 	closed, over := 0, time.Now()
-	r := reloader{retired: []retired{{&live{keys: &keyring{close: func() { closed++ }}}, &live{}, over}}}
-	for after, want := range []int{0, 1, 1} {
+	keys := &keyring{close: func() { closed++ }}
+	first, second := &setup{keys: keys}, &setup{keys: keys}
+	r := reloader{retired: []retired{{first, second, over}, {second, &setup{}, over.Add(time.Second)}}}
+	for after, want := range []int{0, 0, 1, 1} {
 		if r.closeRetired(over.Add(time.Duration(after) * time.Second)); closed != want {
-			t.Errorf("closed %d times %d s after its time", closed, after)
+			t.Errorf("closed %d times %d s after the first reload's time", closed, after)
 		}
 	}
 }
@@ -164,9 +151,7 @@ func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 func TestAChangeAfterTheReadingIsNoticed(t *testing.T) {
 	a, _ := build(t, "")
 	cfg := a.running().cfg // read some time ago
-	if err := os.Remove(cfg.Auth.KeysFile); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(cfg.Auth.KeysFile))
 	r := newReloader(cfg, Options{}, prometheus.NewRegistry())
 	now := time.Now()
 	r.watcher.Changed(now)

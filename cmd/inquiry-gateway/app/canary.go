@@ -11,11 +11,10 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/ops/canary"
-	"inquiry-gateway/internal/setting"
 )
 
-// canarySlack is how much longer the canary waits than a request may take, so
-// that it gets the error that says so.
+// canarySlack is how much longer than request_timeout the canary waits: so it gets
+// the gateway's own answer.
 const canarySlack = time.Second
 
 // canaryRun is a canary with its series, which are there while it is on. A nil one does
@@ -29,18 +28,13 @@ type canaryRun struct {
 
 // newCanary makes the canary that the configuration asks for; nil: none. Each key is
 // called by its place in the configuration.
-func (a *App) newCanary(l *live) *canaryRun {
+func (a *App) newCanary(s *setup) *canaryRun {
 	var kinds []canary.Kind
-	for _, k := range []struct {
-		name, key string
-		files     []setting.File
-	}{
-		{cache.KindBuyer, "canary.buyer_keys", l.cfg.Canary.BuyerKeys},
-		{cache.KindSeller, "canary.seller_keys", l.cfg.Canary.SellerKeys},
-	} {
-		kind := canary.Kind{Name: k.name}
-		for i, file := range k.files {
-			kind.Keys = append(kind.Keys, canary.Key{Name: fmt.Sprintf("%s[%d]", k.key, i), Secret: canary.Secret(strings.TrimSpace(file.Text()))})
+	for _, name := range []string{cache.KindBuyer, cache.KindSeller} {
+		kind := canary.Kind{Name: name}
+		key, files := s.cfg.Canary.Keys(name)
+		for i, file := range files {
+			kind.Keys = append(kind.Keys, canary.Key{Name: fmt.Sprintf("%s[%d]", key, i), Secret: canary.Secret(strings.TrimSpace(file.Text()))})
 		}
 		if len(kind.Keys) > 0 {
 			kinds = append(kinds, kind)
@@ -51,8 +45,8 @@ func (a *App) newCanary(l *live) *canaryRun {
 	}
 	registry := prometheus.NewRegistry()
 	return &canaryRun{registry: registry, Canary: canary.New(canary.Options{
-		Kinds: kinds, Every: l.cfg.Canary.Every, Timeout: l.cfg.RequestTimeout + canarySlack, Version: a.opts.Version,
-		Owner: ownerBy(l.keys.Authenticator), Logger: a.opts.Logger, Registerer: registry,
+		Kinds: kinds, Every: s.cfg.Canary.Every, Timeout: s.cfg.RequestTimeout + canarySlack, Version: a.opts.Version,
+		Owner: ownerBy(s.keys.Authenticator), Logger: a.opts.Logger, Registerer: registry,
 	})}
 }
 
@@ -70,22 +64,22 @@ func ownerBy(a *auth.Authenticator) func(context.Context, string, canary.Secret)
 
 // canaryResults are those of the last round; nil: the canary is off.
 func (a *App) canaryResults() []canary.Result {
-	if c := a.current.Load().canary; c != nil {
+	if c := a.running().canary; c != nil {
 		return c.Last()
 	}
 	return nil
 }
 
-// startCanary runs the canary of l, unless it runs already, against the public listener, as
+// startCanary runs the canary of s, unless it runs already, against the public listener, as
 // any caller would reach it: over TCP, with TLS where that is on.
-func (a *App) startCanary(ctx context.Context, l *live) {
-	c := l.canary
+func (a *App) startCanary(ctx context.Context, s *setup) {
+	c := s.canary
 	if c == nil || c.cancel != nil {
 		return
 	}
 	var certificate []byte
 	if a.public.tls {
-		certificate = l.certificate.Certificate[0]
+		certificate = s.certificate.Certificate[0]
 	}
 	ctx, c.cancel = context.WithCancel(ctx)
 	c.done = make(chan struct{})

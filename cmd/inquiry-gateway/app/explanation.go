@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,8 +42,9 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}
-	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind, key.Account), Ceiling: ops.Ceiling(a.ceiling.State())}
-	if x.Prediction = predict(x.Cache, x.Upstream.Breaker); x.Access != nil && x.Access.Code != "" {
+	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind, key.Account), Ceiling: ops.Ceiling(a.ceiling.State()), Failing: failing(l.client.State(key.Kind))}
+	failed := cmp.Or(l.client.Askable(key.Kind, key.Account), l.client.LastFailure(key.Kind, key.Account))
+	if x.Prediction = predict(x.Cache, x.Upstream.Breaker, failed); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
 	}
 	return x, nil
@@ -85,11 +87,27 @@ func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
 }
 
-// predict says what an authorized request gets. The rate does not come into it:
-// looking at it would spend it.
-func predict(x cache.Explanation, breaker string) ops.Prediction {
+// failing is what is not over, for a person.
+func failing(s upstream.State) []ops.Failing {
+	all := []ops.Failing{}
+	for _, f := range s.Failing {
+		all = append(all, ops.Failing{
+			Failure: string(f.Failure), Since: f.First, Last: f.Last, Fetches: f.Fetches, Accounts: f.Accounts, Of: f.Of, Text: f.Err.Error(),
+		})
+	}
+	return all
+}
+
+// predict says what an authorized request gets. failed is why there can be no list of the
+// account, or why there was none when it was last asked for; nil: there was. The rate does not
+// come into it: looking at it would spend it.
+func predict(x cache.Explanation, breaker string, failed *upstream.Error) ops.Prediction {
 	served := func(outcome cache.Outcome, text string) ops.Prediction {
 		return ops.Prediction{Outcome: string(outcome), HTTPStatus: http.StatusOK, Text: text}
+	}
+	not := func(outcome string, err *upstream.Error, text string) ops.Prediction {
+		p := gateway.ProblemOf(err)
+		return ops.Prediction{Outcome: outcome, HTTPStatus: p.Status, Code: p.Code, Text: text}
 	}
 	stale := x.Tier != "" && x.Age < x.TTL-x.Jitter+x.StaleIfError
 	switch {
@@ -101,13 +119,16 @@ func predict(x cache.Explanation, breaker string) ops.Prediction {
 		return served(cache.StaleRevalidate, "served stale at once, and refreshed in the background")
 	case x.Outcome == cache.StaleError, breaker == "open" && stale:
 		return served(cache.StaleError, "served stale, because the legacy system fails")
+	case failed != nil && failed.Failure() == upstream.FailureAccount:
+		return not("unsupported", failed, failed.Error())
 	case breaker == "open":
-		p := gateway.ProblemOf(&upstream.Error{Kind: upstream.KindNotAsked})
-		return ops.Prediction{Outcome: "unavailable", HTTPStatus: p.Status, Code: p.Code, Text: "the breaker is open, and the cache has nothing that may be served"}
+		return not("unavailable", &upstream.Error{Reason: "breaker_open"}, "the breaker is open, and the cache has nothing that may be served")
 	case x.Outcome == cache.Collapsed:
 		return served(cache.Collapsed, "waits for the fill that is under way")
 	case stale:
 		return served(cache.Miss, "asks the legacy system; where that fails, the stale list is served")
+	case failed != nil:
+		return not("failing", failed, "asks the legacy system; unless it works again, the caller gets the error of the last time: "+failed.Error())
 	}
 	return served(cache.Miss, "asks the legacy system; where that fails, the caller gets its error")
 }

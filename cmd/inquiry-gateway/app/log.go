@@ -17,10 +17,10 @@ import (
 const (
 	// logDelay is how long a line may wait for others before it is written out.
 	logDelay = 100 * time.Millisecond
-	// logFull is how much may wait where the reader of the log does not keep up, in
-	// bytes; what comes on top is dropped and counted.
+	// logFull is how many bytes may wait for a slow reader of the log; lines beyond it are
+	// dropped and counted.
 	logFull = 1 << 20
-	// logEnough is written out at once.
+	// logEnough bytes are written out at once.
 	logEnough = 64 << 10
 	// logEnd is how long Close waits for a reader of the log that does not read.
 	logEnd = time.Second
@@ -94,8 +94,8 @@ func (w *LogWriter) run() {
 	}
 }
 
-// flush is run's alone. Where the log cannot be written there is nowhere to say
-// so; the lines are gone.
+// flush writes out what waits; only run calls it. Lines that cannot be written are gone:
+// there is nowhere to say so.
 func (w *LogWriter) flush() {
 	w.mu.Lock()
 	lines := w.lines
@@ -109,7 +109,7 @@ func (w *LogWriter) flush() {
 	w.mu.Unlock()
 }
 
-// Lost is how many lines there was no room for, security records included.
+// Lost is how many lines were dropped, security records included.
 func (w *LogWriter) Lost() uint64 { return w.lost.Load() }
 
 // Close writes out what waits, unless nobody reads the log: a stop does not wait for
@@ -122,9 +122,8 @@ func (w *LogWriter) Close() {
 	}
 }
 
-// NewLogger writes one JSON record per line. The Redis client's own remarks go
-// the same way instead of between the lines; what they tell is in the metrics,
-// so they are for debugging.
+// NewLogger makes a logger that writes one JSON record per line. It gets the Redis client's own
+// remarks, too, at debug level: what they tell is in the metrics.
 func NewLogger(w io.Writer) *slog.Logger {
 	logger := slog.New(slog.NewJSONHandler(w, nil))
 	redis.SetLogger(redisRemarks{logger})

@@ -22,8 +22,8 @@ import (
 // asked for.
 const opsWriteTimeout = 10 * time.Second
 
-// buildOps builds what people and Prometheus ask. It gets functions, as what they
-// read may be replaced by a reload.
+// buildOps builds the ops listener's server. It is given functions, because a reload may replace
+// what they read.
 func (a *App) buildOps(l *front.Listener) error {
 	err := a.registry.Register(replaced{a})
 	if err != nil {
@@ -50,7 +50,7 @@ func (a *App) buildOps(l *front.Listener) error {
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: prometheus.Gatherers{a.registry, newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
-		Config: func() string { return a.current.Load().cfg.Redacted() },
+		Config: func() string { return a.running().cfg.Redacted() },
 	}), opsWriteTimeout, a.errorLog)
 	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // nobody needs it, and one connection would do for a hundred
 	return nil
@@ -63,37 +63,39 @@ type replaced struct{ a *App }
 func (replaced) Describe(chan<- *prometheus.Desc) {}
 
 func (r replaced) Collect(to chan<- prometheus.Metric) {
-	l := r.a.running()
-	if l.keys != nil {
-		l.keys.registry.Collect(to)
+	s := r.a.running()
+	if s.keys != nil {
+		s.keys.registry.Collect(to)
 	}
-	if l.canary != nil {
-		l.canary.registry.Collect(to)
+	if s.canary != nil {
+		s.canary.registry.Collect(to)
 	}
 }
 
 // facts are what the console's lines name: the files and addresses of this gateway, and
 // the newest errors.
 func (a *App) facts() console.Facts {
-	cfg := a.current.Load().cfg
-	facts := console.Facts{Kinds: cfg.Upstream.Kinds(), File: cfg.Path()}
+	cfg := a.running().cfg
 	if a.redis != nil {
-		facts.Redis = cfg.Redis.Addrs[0]
 		if at, err := a.redis.LastError(); err != nil {
-			a.failures.note("redis", "", at, err)
+			a.lastErrors.note("redis", "", at, err)
 		}
 	}
-	a.failures.tell(&facts)
+	facts := a.lastErrors.known()
+	facts.Kinds, facts.File = cfg.Upstream.Kinds(), cfg.Path()
+	if a.redis != nil {
+		facts.Redis = cfg.Redis.Addrs[0]
+	}
 	if failed, ok := facts.Last["redis"]; ok && cfg.Auth.Redis != nil {
 		facts.Last["keystore"] = failed
 	}
 	return facts
 }
 
-// readiness is ready or degraded as long as requests are welcome: with Redis or
-// the legacy system away there are still lists to serve, and errors that say so.
+// readiness is degraded, but ready, while Redis or the legacy system is away: there are
+// still lists to serve.
 func (a *App) readiness() ops.Readiness {
-	client := a.current.Load().client
+	client := a.running().client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{"redis": a.lists.RedisState()}}
 	if state.Parts["redis"] == "down" {
 		state.Status = ops.StatusDegraded
@@ -110,9 +112,9 @@ func (a *App) readiness() ops.Readiness {
 	return state
 }
 
-// legacyHealthy says whether the legacy can bear a question of ours.
+// legacyHealthy tells whether all breakers are closed.
 func (a *App) legacyHealthy() bool {
-	client := a.current.Load().client
+	client := a.running().client
 	for kind := range client.Fingerprints() {
 		if client.BreakerState(kind, "") != "closed" {
 			return false
@@ -123,7 +125,7 @@ func (a *App) legacyHealthy() bool {
 
 // checkKind refuses a question about a list that the configuration does not have.
 func (a *App) checkKind(kind string) error {
-	if a.current.Load().client.BreakerState(kind, "") == "" {
+	if a.running().client.BreakerState(kind, "") == "" {
 		return fmt.Errorf("%w: the configuration has no upstream.%s, so there are no such lists", ops.ErrNoSuchList, kind)
 	}
 	return nil
@@ -146,7 +148,7 @@ func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedRep
 // kept, and what is limited. It holds no secret: values of variables are shown by their
 // names, and files are named, not shown.
 func (a *App) summary() []any {
-	cfg := a.current.Load().cfg
+	cfg := a.running().cfg
 	shown := cfg.Shown()
 	var redis []string
 	for i := range cfg.Redis.Addrs {
@@ -166,7 +168,7 @@ func (a *App) summary() []any {
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
 		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
-		"tls", a.public.tls, "canary", a.current.Load().canary != nil, "traces", a.traces.provider != nil,
+		"tls", a.public.tls, "canary", a.running().canary != nil, "traces", a.traces.provider != nil,
 	}
 }
 

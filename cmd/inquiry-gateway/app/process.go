@@ -61,8 +61,8 @@ func (m memory) fit(c cache.Config) cache.Config {
 	return c
 }
 
-// otherFiles is how many files are for others than callers: the ops listener, the
-// legacy system, Redis, and what is read.
+// otherFiles are left for the ops listener, the legacy system, Redis, and files that
+// are read.
 const otherFiles = 2 * maxOpsConnections
 
 // openFiles is how many files the process may have open.
@@ -74,9 +74,8 @@ func openFiles() uint64 {
 	return limit.Cur
 }
 
-// fitConnections keeps max_connections within the files that the process may have open,
-// as a connection is one. At that limit the legacy system and Redis could not be reached
-// either.
+// fitConnections keeps max_connections below the limit of open files, as each connection is one:
+// without a file left the legacy system and Redis could not be reached.
 func fitConnections(want int, files uint64, logger *slog.Logger) int {
 	n := int(min(files, math.MaxInt))
 	most := max(n-otherFiles, n/2)
@@ -87,7 +86,7 @@ func fitConnections(want int, files uint64, logger *slog.Logger) int {
 	return min(want, most)
 }
 
-// newPanics counts the bugs of goroutines that would have ended the process.
+// newPanics counts panics by the part whose goroutine would have ended the process.
 func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
 	total := telemetry.Series(reg, "").Counters("panics_total",
 		"Panics outside of handlers, by where; each is a bug, and the request that it belonged to has failed.", "where")
@@ -97,8 +96,8 @@ func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
 	return total
 }
 
-// catcher is for goroutines of the part where: a panic of theirs is counted and logged,
-// and the process goes on.
+// catcher catches the panics of a part's goroutines: they are counted and logged, and
+// the process goes on.
 func (a *App) catcher(where string) *telemetry.Catcher {
 	return telemetry.NewCatcher(where, a.panics.WithLabelValues(where), a.opts.Logger)
 }

@@ -24,12 +24,12 @@ const (
 	retryPolls = 40
 )
 
-// reloader is the loop that has the program run what the files say. A file counts as changed
-// once two polls see the same size, time and inode, and what failed is tried again from time
-// to time. config gives a whole configuration or all that is wrong with it, build makes
-// the parts, apply swaps them; the old ones are closed when their last request must be over.
-// The keys file is read on its own: a mistake elsewhere must not keep a revoked key good,
-// and a key is no reason to replace anything else.
+// reloader polls the files and takes over what changes. A file counts as changed once two polls
+// see the same size, time and inode; what failed is tried again from time to time. config reads
+// the whole file or says all that is wrong with it, build makes the parts, apply swaps them, and
+// the old ones are closed when their last request must be over. The keys file is read on its own:
+// a mistake elsewhere must not keep a revoked key good, and a key is no reason to replace
+// anything else.
 type reloader struct {
 	total *prometheus.CounterVec // result
 	last  prometheus.Gauge
@@ -45,14 +45,14 @@ type reloader struct {
 	retired []retired // in their order
 }
 
-// retired is what was live, and when its last request must be over.
+// retired is a setup that was replaced, and when its last request must be over.
 type retired struct {
-	old, next *live
+	old, next *setup
 	over      time.Time
 }
 
-// newReloader begins with the files as they were before cfg was read from them, so that no
-// change falls between.
+// newReloader compares the files with how they were just before cfg was read: a change since
+// then is noticed.
 func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
 	all := telemetry.Series(reg, "config")
 	r := &reloader{
@@ -94,8 +94,7 @@ func (a *App) watch(ctx context.Context) error {
 	}
 }
 
-// reload reads again what has changed, and what failed before; all files where somebody asks
-// for it.
+// reload reads what has changed and what failed before, or all files.
 func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	r, running := a.reloads, a.running()
 	file, again := running.cfg.Auth.KeysFile, !all && len(changed) == 0
@@ -115,7 +114,7 @@ func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	if r.config != nil {
 		waiting = nil // the mistake comes first
 	}
-	a.failures.reloaded(notInForce, waiting)
+	a.lastErrors.reloaded(notInForce, waiting)
 	r.last.Set(0)
 	if len(notInForce)+len(r.waiting) == 0 {
 		r.last.Set(1)
@@ -123,26 +122,26 @@ func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	r.retryAt = time.Now().Add(retryPolls * r.every)
 }
 
-// reloadConfig makes what the file says live; where that has a mistake, all stays as it is.
-// One that is tried again for the same mistake says nothing.
+// reloadConfig brings the file into force; after a mistake all stays as it is. Another try that
+// finds the same mistake says nothing.
 func (a *App) reloadConfig(ctx context.Context, again bool) {
 	r, old := a.reloads, a.running()
 	if old.cfg.Path() == "" {
 		return
 	}
-	warnings, waiting, err := a.replace(ctx, old)
+	waiting, err := a.replace(ctx, old)
 	repeated := again && err != nil && r.config != nil && err.Error() == r.config.Error()
 	if r.config = err; repeated {
 		return
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
-		a.failures.note("reload", "", time.Time{}, err)
+		a.lastErrors.note("reload", "", time.Time{}, err)
 		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}
 	r.total.WithLabelValues("ok").Inc()
-	Warn(a.opts.Logger, warnings)
+	Warn(a.opts.Logger, a.running().cfg)
 	if r.waiting = waiting; len(waiting) > 0 {
 		a.opts.Logger.Warn("these keys take effect at the next start only", "keys", waiting)
 	}
@@ -150,23 +149,23 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 }
 
 // Warn logs what is doubtful in a configuration.
-func Warn(logger *slog.Logger, warnings config.Problems) {
-	for _, warning := range warnings {
+func Warn(logger *slog.Logger, cfg config.Config) {
+	for _, warning := range cfg.Warnings() {
 		logger.Warn("configuration", "warning", warning.Error())
 	}
 }
 
-// replace puts what the file says in old's place; waiting are the keys that need a restart.
-// On an error, a panic included, old stays.
-func (a *App) replace(ctx context.Context, old *live) (warnings config.Problems, waiting []string, err error) {
+// replace builds the setup of the file and puts it in old's place; waiting are the keys that need a
+// restart. On an error, a panic included, old stays.
+func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
-	loaded, waiting, err := old.cfg.Reload(config.Options{})
+	cfg, waiting, err := old.cfg.Reload(config.Options{})
 	if err != nil {
-		return nil, waiting, err
+		return waiting, err
 	}
-	next, err := a.build(loaded.Config)
+	next, err := a.build(cfg)
 	if err != nil {
-		return nil, waiting, err
+		return waiting, err
 	}
 	if next.canary != old.canary {
 		old.canary.stop()
@@ -174,12 +173,12 @@ func (a *App) replace(ctx context.Context, old *live) (warnings config.Problems,
 	a.apply(next)
 	a.startCanary(ctx, next)
 	r := a.reloads
-	r.watcher.SetFiles(loaded.Config.Files())
+	r.watcher.SetFiles(cfg.Files())
 	if next.keys.file != old.keys.file {
 		r.keys = nil
 	}
 	r.retired = append(r.retired, retired{old, next, time.Now().Add(old.cfg.RequestTimeout + writeSlack)})
-	return loaded.Warnings, waiting, nil
+	return waiting, nil
 }
 
 // closeRetired closes what is over at a moment; the zero time is the end of all.

@@ -23,8 +23,6 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
-	"inquiry-gateway/auth"
-	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
@@ -128,37 +126,22 @@ const (
 
 func startProgram(t *testing.T, secure bool) *program {
 	dir := t.TempDir()
-	p := &program{public: newPipes(), ops: newPipes(), secure: secure}
-	var err error
-	if p.key, err = auth.Generate(legacy.KindBuyer); err != nil {
-		t.Fatal(err)
-	}
-	record := auth.KeyRecord{ID: "buyer", Kind: legacy.KindBuyer, Account: legacy.BuyerTypical, Scopes: []string{auth.ScopeInquiriesRead}, Digest: auth.Hasher{}.Hash(p.key)}
-	account := &auth.Account{ID: legacy.BuyerTypical, APIAccess: auth.AccessPaid}
-	if err := keysfile.NewEditor(filepath.Join(dir, "keys.yaml"), auth.Hasher{}).Add(t.Context(), record, account); err != nil {
-		t.Fatal(err)
-	}
+	p := &program{public: newPipes(), ops: newPipes(), secure: secure, key: buyerKey(t, dir)}
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0, token_file: token}\nauth: {keys_file: keys.yaml}\nmax_connections: %d\nshutdown_delay: 0s\n", maxPublic)
 	if secure {
 		testkit.Certificate(t, dir, "gateway")
 		text += "tls: {cert_file: cert.pem, key_file: key.pem}\n"
 	}
 	for name, content := range map[string]string{"gateway.yaml": text + string(legacy.Mapping()), "token": opsToken} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	loaded, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
+	must(t, err)
 	system := newPipes()
 	server := &http.Server{Handler: legacy.New(legacy.Options{})}
 	go func() { _ = server.Serve(system) }()
-	p.App, err = New(loaded.Config, Listeners{p.public, p.ops}, Options{Logger: slog.New(slog.NewJSONHandler(&p.logs, nil)), Dial: system.dial, PollFiles: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	p.App, err = New(cfg, Listeners{p.public, p.ops}, Options{Logger: slog.New(slog.NewJSONHandler(&p.logs, nil)), Dial: system.dial, PollFiles: time.Hour})
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
@@ -176,9 +159,7 @@ func startProgram(t *testing.T, secure bool) *program {
 func (p *program) connections(t *testing.T, listener string) int {
 	t.Helper()
 	values, err := testkit.Values(p.registry, "inquiry_gateway_http_connections")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return int(values[listener])
 }
 
@@ -228,9 +209,7 @@ func slowly(t *testing.T, c net.Conn, protocol, at string) {
 	spoken, secure := strings.CutSuffix(protocol, " over TLS")
 	if secure && at != "connect" && at != "handshake" {
 		over := tls.Client(c, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{strings.ToLower(spoken)}}) //nolint:gosec // a test
-		if err := over.Handshake(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, over.Handshake())
 		c = over
 	}
 	write := func(text string) { _, _ = io.WriteString(c, text) }
@@ -307,9 +286,7 @@ func slowStrangers(t *testing.T, listener, protocol, at string, left time.Durati
 	come := func(strangers int) {
 		for range strangers {
 			c, err := network.dial(t.Context(), "", "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = c.Close() })
 			slowly(t, c, protocol, at)
 			time.Sleep(time.Millisecond)
@@ -320,9 +297,7 @@ func slowStrangers(t *testing.T, listener, protocol, at string, left time.Durati
 	for _, c := range known {
 		defer c.CloseIdleConnections()
 	}
-	if err := known[0].ask(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, known[0].ask())
 	time.Sleep(2 * time.Second)
 	come(most + 8)
 	known[1].dialed = func() { come(2) } // before it asks

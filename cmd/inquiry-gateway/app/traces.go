@@ -101,8 +101,7 @@ type spanSender struct {
 	remarked time.Time // zero: the last batch was sent
 }
 
-// ExportSpans sends a batch. It logs the first failure of a row, and from then on one a
-// minute, and does not return it.
+// ExportSpans sends a batch. It logs failures, at most one a minute, and returns none.
 func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

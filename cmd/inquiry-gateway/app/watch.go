@@ -19,12 +19,11 @@ type Watcher struct {
 	since time.Time              // of that change
 }
 
-// NewWatcher watches files that were as given; nil: not there. What is otherwise now is told by
-// Changed.
+// NewWatcher watches files. Changed compares them with how they are given; nil: not there.
 func NewWatcher(files map[string]fs.FileInfo) *Watcher { return &Watcher{told: files} }
 
-// SetFiles replaces the set of files. Those that were watched before keep what is known of
-// them: a change of theirs that was not told yet will be.
+// SetFiles replaces the set of files. A change of one that stays in the set is told even if
+// it came before.
 func (w *Watcher) SetFiles(files map[string]fs.FileInfo) {
 	next := make(map[string]fs.FileInfo, len(files))
 	for path, now := range files {
@@ -36,9 +35,9 @@ func (w *Watcher) SetFiles(files map[string]fs.FileInfo) {
 	w.told, w.last = next, nil
 }
 
-// Changed polls the files and gives those that have changed. It is called at
-// intervals: a change is told when the next poll finds nothing new, so that a
-// file is read when it is whole, or else half a second after it was seen.
+// Changed polls the files and returns those that have changed. Call it at intervals: it
+// returns a file when two polls in a row find it the same, so that it is read whole, or half a
+// second after the change was first seen.
 func (w *Watcher) Changed(at time.Time) (changed []string) {
 	now := make(map[string]fs.FileInfo, len(w.told))
 	settled := w.last != nil

@@ -1,14 +1,13 @@
 package config
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
@@ -16,21 +15,23 @@ import (
 	"inquiry-gateway/upstream/timeparse"
 )
 
+// kinds are those of lists and of keys.
+var kinds = []string{cache.KindBuyer, cache.KindSeller}
+
 // check reports what no single value can show: contradictions within sections, which
 // their packages know, and between them.
 func (doc document) check(c Config) {
 	doc.checkListeners(c)
-	doc.checkGateway(c.Gateway)
-	doc.checkLog(c.Log)
+	doc.checkGateway(c)
 	doc.checkCanary(c.Canary)
-	doc.checkSections(c)
-}
-
-// checkLog refuses a log that the TTL lab could not read later.
-func (doc document) checkLog(l Log) {
-	if l.AccessKeys == LogHashedKeys && l.SampleHits > 1 {
-		doc.Wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
+	doc.Invalid("auth", c.Auth.Validate())
+	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
+		doc.Wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
 	}
+	doc.Invalid("rate_limit", c.RateLimit.Validate())
+	doc.Invalid("redis", c.Redis.Validate())
+	doc.Invalid("cache", c.Cache.Validate())
+	doc.checkUpstream(c)
 }
 
 // checkListeners keeps the two listeners apart, and the ops listener from strangers: it
@@ -55,18 +56,6 @@ func (doc document) checkListeners(c Config) {
 	}
 	_, err := c.Certificate()
 	doc.Invalid("", err)
-	if c.ShutdownGrace < c.RequestTimeout {
-		doc.Warn("shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
-	}
-}
-
-// checkGateway warns of a network that is everybody.
-func (doc document) checkGateway(g Gateway) {
-	for i, proxy := range g.TrustedProxies {
-		if prefix, ok := yamlfile.ParseNetwork(proxy); ok && prefix.Bits() == 0 {
-			doc.Warn(yamlfile.Item("gateway.trusted_proxies", i), "%s trusts every client to name its own address", proxy)
-		}
-	}
 }
 
 // address is where a listener listens.
@@ -93,32 +82,29 @@ func (a address) collides(b address) bool {
 	return a.port == b.port && a.port != "0" && same
 }
 
-// Proxies reads TrustedProxies as networks; a single address is a network of its own.
-func (g Gateway) Proxies() ([]netip.Prefix, error) {
-	prefixes := make([]netip.Prefix, len(g.TrustedProxies))
-	for i, entry := range g.TrustedProxies {
-		var ok bool
-		if prefixes[i], ok = yamlfile.ParseNetwork(entry); !ok {
-			return nil, fmt.Errorf("gateway.trusted_proxies: %q is no network", entry)
+// checkGateway refuses a log that the TTL lab could not read later, and warns of a network that is
+// everybody and of a stop that is too short.
+func (doc document) checkGateway(c Config) {
+	if c.Log.AccessKeys == LogHashedKeys && c.Log.SampleHits > 1 {
+		doc.Wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
+	}
+	for i, proxy := range c.Gateway.Proxies() {
+		if proxy.IsValid() && proxy.Bits() == 0 {
+			doc.Warn(yamlfile.Item("gateway.trusted_proxies", i), "%s trusts every client to name its own address", c.Gateway.TrustedProxies[i])
 		}
 	}
-	return prefixes, nil
+	if c.ShutdownGrace < c.RequestTimeout {
+		doc.Warn("shutdown_grace", "%s is less than request_timeout (%s): a stop cuts off slow requests", c.ShutdownGrace, c.RequestTimeout)
+	}
 }
 
-// checkSections lets the packages check their own sections, and looks for
-// contradictions between them and ours.
-func (doc document) checkSections(c Config) {
-	doc.Invalid("auth", c.Auth.Validate())
-	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
-		doc.Wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
-	}
-	doc.Invalid("rate_limit", c.RateLimit.Validate())
-	doc.Invalid("redis", c.Redis.Validate())
+// checkUpstream looks at the section, at each of the two lists, and at the keys elsewhere that bound
+// the time and the rate of its requests.
+func (doc document) checkUpstream(c Config) {
 	if part := quota.Usable(c.Redis.Timeout); part < 0.75 && len(c.Redis.Addrs) > 0 && c.Upstream.MaxRequestsPerSecond > 0 {
 		doc.Warn("redis.timeout", "of %s leaves %.0f %% of upstream.max_requests_per_second to be used: what a node may send can be on its way from Redis for that long; lower it to a few times what a call of Redis takes",
 			c.Redis.Timeout, 100*part)
 	}
-	doc.Invalid("cache", c.Cache.Validate())
 	const needed = "base_url, and buyer or seller or both"
 	if v := doc.Root.Child("upstream"); v == nil {
 		doc.Wrong("upstream", "missing; add the section with %s", needed)
@@ -128,17 +114,21 @@ func (doc document) checkSections(c Config) {
 		return
 	}
 	doc.Invalid("upstream", c.Upstream.Validate())
-	kinds := c.Upstream.Kinds()
-	for _, kind := range []string{"buyer", "seller"} {
-		if !slices.Contains(kinds, kind) {
-			doc.checkAbsent(kind, c)
+	for _, kind := range kinds {
+		key := "upstream." + kind
+		if !slices.Contains(c.Upstream.Kinds(), kind) {
+			doc.checkAbsent(key, kind, c)
 			continue
 		}
-		key, ec := "upstream."+kind, c.Upstream.Endpoint(kind)
-		doc.checkOwner(key+".owner", ec.Owner)
-		doc.checkZone(key+".fields.created_at", ec.Fields.CreatedAt)
-		if kind == "buyer" {
-			doc.checkZone(key+".fields.responses.fields.created_at", ec.Fields.Responses.Fields.CreatedAt)
+		// Nothing in a reply is compared with the account then: one that the legacy system
+		// confuses with another gets the other's list.
+		list := c.Upstream.Endpoint(kind)
+		if len(list.Owner) == 0 {
+			doc.Warn(key+".owner", "missing: the gateway cannot see whether a record belongs to the account that asks; give the path of the account within a record, if there is one")
+		}
+		doc.checkZone(key+".fields.created_at", list.Fields.CreatedAt)
+		if kind == cache.KindBuyer {
+			doc.checkZone(key+".fields.responses.fields.created_at", list.Fields.Responses.Fields.CreatedAt)
 		}
 	}
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
@@ -147,57 +137,40 @@ func (doc document) checkSections(c Config) {
 	}
 }
 
-// checkAbsent says that one of the two lists is not served, and finds what cannot be meant
-// then.
-func (doc document) checkAbsent(kind string, c Config) {
-	if key := "upstream." + kind; doc.Has(key) {
+// checkAbsent warns that one of the two lists is not served, and finds what is written for it all
+// the same.
+func (doc document) checkAbsent(key, kind string, c Config) {
+	if doc.Has(key) {
 		doc.Wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
 		return
 	}
-	canary := map[string][]setting.File{"buyer": c.Canary.BuyerKeys, "seller": c.Canary.SellerKeys}[kind]
-	if key := "canary." + kind + "_keys"; len(canary) > 0 {
-		doc.Wrong(key, "there is no list of %ss to ask for; add upstream.%s, or leave this out", kind, kind)
+	if canary, files := c.Canary.Keys(kind); len(files) > 0 {
+		doc.Wrong(canary, "there is no list of %ss to ask for; add %s, or leave this out", kind, key)
 	}
 	if len(c.Upstream.Kinds()) > 0 {
-		doc.Warn("upstream", "there is no upstream.%s: no list of %ss is served, and its path is answered with 404", kind, kind)
+		doc.Warn("upstream", "there is no %s: no list of %ss is served, and its path is answered with 404", key, kind)
 	}
 }
 
 // checkZone warns of times that may be read in the wrong zone.
-func (doc document) checkZone(key string, field mapping.Field) {
+func (doc document) checkZone(key string, field mapping.TimeField) {
 	if field.Zone == "" && !timeparse.NamesZone(field.Format) {
 		doc.Warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
 	}
 }
 
-// checkOwner warns where nothing in a reply is compared with the account: an
-// account that the legacy system confuses with another gets the other's list.
-func (doc document) checkOwner(key string, owner []string) {
-	if len(owner) == 0 {
-		doc.Warn(key, "missing: the gateway cannot see whether a record belongs to the account that asks; give the path of the account within a record, if there is one")
+// checkCanary wants two accounts for each kind that has any. Whether the keys are good
+// only their store knows.
+func (doc document) checkCanary(c Canary) {
+	for _, kind := range kinds {
+		key, files := c.Keys(kind)
+		if len(files) == 1 {
+			doc.Wrong(key, "wants at least two keys, of two accounts: a list is compared with another's")
+		}
+		for i := range files {
+			doc.checkCanaryKey(key, files[:i+1])
+		}
 	}
-}
-
-// Canary is the synthetic callers: keys of accounts of the operator's own, used
-// through the public listener to see that nobody gets another's list.
-type Canary struct {
-	// BuyerKeys are files of one API key each, of two buyers or more. None: no buyer is tried.
-	BuyerKeys []setting.File `yaml:"buyer_keys"`
-	// SellerKeys are the same for sellers.
-	SellerKeys []setting.File `yaml:"seller_keys"`
-	// Every is the mean time between two rounds. The alerts look back half an hour, and would see too few rounds above 5m.
-	Every time.Duration `yaml:"every" min:"1s" max:"5m"`
-}
-
-// canaryList is one of the canary's lists of keys.
-type canaryList struct {
-	key   string // of the configuration
-	files []setting.File
-}
-
-// lists are both, so that a check of one is a check of the other.
-func (c Canary) lists() [2]canaryList {
-	return [...]canaryList{{"canary.buyer_keys", c.BuyerKeys}, {"canary.seller_keys", c.SellerKeys}}
 }
 
 // checkCanaryKey looks at the last of the files of a list, and at those before it.
@@ -221,18 +194,5 @@ func (doc document) checkCanaryKey(list string, files []setting.File) {
 	}
 	if err := auth.CheckKey(text); err != nil {
 		doc.Wrong(key, "%s: wants one API key and nothing else: %v", file, err)
-	}
-}
-
-// checkCanary wants two accounts for each kind that has any. Whether the keys are good
-// only their store knows.
-func (doc document) checkCanary(c Canary) {
-	for _, list := range c.lists() {
-		if len(list.files) == 1 {
-			doc.Wrong(list.key, "wants at least two keys, of two accounts: a list is compared with another's")
-		}
-		for i := range list.files {
-			doc.checkCanaryKey(list.key, list.files[:i+1])
-		}
 	}
 }

@@ -4,6 +4,7 @@ package config
 import (
 	"crypto/tls"
 	"io/fs"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -56,9 +57,10 @@ type Config struct {
 	// Canary is callers of the operator's own, who look all the time whether anybody gets another's list.
 	Canary Canary `yaml:"canary"`
 
-	path  string                 // the configuration file itself, absolute; "" without one
-	files map[string]fs.FileInfo // see Files
-	file  *yamlfile.Value        // what it says; nil without one
+	path     string                 // the configuration file itself, absolute; "" without one
+	files    map[string]fs.FileInfo // see Files
+	file     *yamlfile.Value        // what it says; nil without one
+	warnings Problems
 }
 
 // Ops is the listener for operators: health, metrics, purge, explain.
@@ -74,6 +76,15 @@ type Ops struct {
 // Tokens are that of operators and that for the metrics; empty: there is none.
 func (o Ops) Tokens() (operator, read string) {
 	return strings.TrimSpace(o.TokenFile.Text()), strings.TrimSpace(o.ReadTokenFile.Text())
+}
+
+// Proxies are TrustedProxies as networks; a single address is a network of its own.
+func (g Gateway) Proxies() []netip.Prefix {
+	networks := make([]netip.Prefix, len(g.TrustedProxies))
+	for i, text := range g.TrustedProxies {
+		networks[i] = yamlfile.ParseNetwork(text)
+	}
+	return networks
 }
 
 // Certificate is that of the public API with its key; nil: clear text.
@@ -104,6 +115,25 @@ type Log struct {
 	// AccessKeys is "hashed" to log what the TTL lab needs to read the log later:
 	// kind, a hash of the list's name, and the entity tag. Empty: not.
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`
+}
+
+// Canary is the synthetic callers: keys of accounts of the operator's own, used
+// through the public listener to see that nobody gets another's list.
+type Canary struct {
+	// BuyerKeys are files of one API key each, of two buyers or more. None: no buyer is tried.
+	BuyerKeys []setting.File `yaml:"buyer_keys"`
+	// SellerKeys are the same for sellers.
+	SellerKeys []setting.File `yaml:"seller_keys"`
+	// Every is the mean time between two rounds. The alerts look back half an hour, and would see too few rounds above 5m.
+	Every time.Duration `yaml:"every" min:"1s" max:"5m"`
+}
+
+// Keys are the files of the keys of a kind, and the key of the configuration that lists them.
+func (c Canary) Keys(kind string) (key string, files []setting.File) {
+	if kind == cache.KindSeller {
+		return "canary.seller_keys", c.SellerKeys
+	}
+	return "canary.buyer_keys", c.BuyerKeys
 }
 
 // LogHashedKeys is the one value of log.access_keys besides none.
@@ -141,6 +171,9 @@ func Default() Config {
 // by absolute path: each as it was just before it was read; nil: it was not there. They are
 // what a watcher must watch. The map must not be changed.
 func (c Config) Files() map[string]fs.FileInfo { return c.files }
+
+// Warnings are what is doubtful, and keeps nothing from working.
+func (c Config) Warnings() Problems { return c.warnings }
 
 // Path is the configuration file, absolute; empty where there is none.
 func (c Config) Path() string { return c.path }

@@ -67,10 +67,17 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 	return refs
 }
 
-// resolveFiles makes the paths absolute, from the configuration file's folder,
-// reads the files, and reports those that cannot be used. Files in mayMiss need
-// not exist yet.
-func (doc document) resolveFiles(into any, mayMiss []string) {
+// keysFile is the key of the one file that is not read here but by its own package, which has its
+// own bound for it and reads it on its own at a reload.
+const keysFile = "auth.keys_file"
+
+// maxNamedFile bounds the content of each other one.
+const maxNamedFile = 1 << 20
+
+// readFiles makes the paths absolute, from the configuration file's folder,
+// reads the files, and reports those that cannot be used.
+func (doc document) readFiles(into any, keysMayMiss bool) {
+	folder := filepath.Dir(doc.Path)
 	for _, ref := range fileRefs(reflect.ValueOf(into).Elem(), "") {
 		written := ref.path()
 		if written == "" || doc.Follows(ref.key) {
@@ -78,67 +85,62 @@ func (doc document) resolveFiles(into any, mayMiss []string) {
 		}
 		path := written
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(doc.Path), path)
+			path = filepath.Join(folder, path)
 		}
-		ref.set(path, doc.readFile(ref.key, written, path, slices.Contains(mayMiss, ref.key)))
+		var text string
+		var info fs.FileInfo
+		var err error
+		if ref.key == keysFile {
+			info, err = doc.statKeys(path, keysMayMiss)
+		} else {
+			text, info, err = readNamed(written, path, folder)
+		}
+		if err != nil {
+			doc.Wrong(ref.key, "%v", err)
+			doc.Touch(ref.key) // what follows from it is not told
+		} else if secret(ref.key) && info.Mode().Perm()&0o004 != 0 {
+			doc.Warn(ref.key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
+		}
+		doc.files[path] = info
+		ref.set(path, text)
 	}
 }
 
-// keysFile is the key of the one file that is not read here but by its own package, which has its
-// own bound for it and reads it on its own at a reload.
-const keysFile = "auth.keys_file"
-
-// readFile gives a file's content, or reports why it cannot be used.
-func (doc document) readFile(key, written, path string, mayMiss bool) string {
-	text, info, err := "", fs.FileInfo(nil), error(nil)
-	if key == keysFile {
-		info, err = yamlfile.StatRegular(path)
-	} else {
-		text, info, err = readText(path)
+// statKeys tells whether the keys file is there.
+func (doc document) statKeys(path string, mayMiss bool) (fs.FileInfo, error) {
+	info, err := yamlfile.StatRegular(path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err == nil || missing && mayMiss {
+		return info, nil
 	}
-	doc.files[path] = info
-	if mayMiss && errors.Is(err, fs.ErrNotExist) {
-		return ""
+	if missing {
+		err = fmt.Errorf("%w; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid", err)
 	}
-	if err != nil && info == nil && key != keysFile && !isName(written, path) {
-		err = errNoFile
-		if !filepath.IsAbs(written) {
-			err = fmt.Errorf("%w in %s", errNoFile, filepath.Dir(doc.Path))
-		}
-		doc.Wrong(key, "%v; %s", err, notItself)
-		doc.Touch(key)
-		return ""
+	if !doc.Has(keysFile) {
+		path += " (the default)"
 	}
-	if err != nil {
-		if !doc.Has(key) {
-			path += " (the default)"
-		}
-		if key == keysFile && errors.Is(err, fs.ErrNotExist) {
-			err = fmt.Errorf("%w; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid", err)
-		}
-		doc.Wrong(key, "%s: %v", path, err)
-		doc.Touch(key) // what follows from it is not told
-		return ""
-	}
-	if secret(key) && info.Mode().Perm()&0o004 != 0 {
-		doc.Warn(key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
-	}
-	return text
+	return nil, fmt.Errorf("%s: %w", path, err)
 }
 
-// readText refuses an empty file: a secret that was not written yet would be no secret.
-func readText(path string) (string, fs.FileInfo, error) {
-	data, info, err := yamlfile.ReadRegular(path, setting.MaxBytes)
-	if err == nil && len(bytes.TrimSpace(data)) == 0 {
-		err = errors.New("is empty")
+// readNamed reads a file that is written with that name, which is the given path. It refuses an empty one:
+// a secret that was not written yet would be no secret. An error does not show what may be the
+// secret itself, written in the place of the name of its file.
+func readNamed(written, path, folder string) (string, fs.FileInfo, error) {
+	data, info, err := yamlfile.ReadRegular(path, maxNamedFile)
+	switch {
+	case err != nil && !isName(written, path):
+		place := ""
+		if folder != "" && !filepath.IsAbs(written) {
+			place = " in " + folder
+		}
+		err = fmt.Errorf("there is no such file%s; write the name of a file here, never its content", place)
+	case err != nil:
+		err = fmt.Errorf("%s: %w", path, err)
+	case len(bytes.TrimSpace(data)) == 0:
+		err = fmt.Errorf("%s: is empty", path)
 	}
 	return string(data), info, err
 }
-
-// notItself is for a secret that may stand where the name of its file belongs: it is not shown.
-const notItself = "write the name of a file here, never its content"
-
-var errNoFile = errors.New("there is no such file")
 
 // isName tells the name of a file that is missing from a secret that was pasted in its place: by
 // a file of that name that cannot be read, or by the folder in it.
@@ -157,12 +159,9 @@ func ReadFile(flag, path string) (setting.File, error) {
 	if path == "" {
 		return setting.File{}, nil
 	}
-	text, info, err := readText(path)
-	switch {
-	case err != nil && info == nil && !isName(path, path):
-		return setting.File{}, fmt.Errorf("--%s: %w; %s", flag, errNoFile, notItself)
-	case err != nil:
-		return setting.File{}, fmt.Errorf("--%s: %s: %w", flag, path, err)
+	text, _, err := readNamed(path, path, "")
+	if err != nil {
+		return setting.File{}, fmt.Errorf("--%s: %w", flag, err)
 	}
 	return setting.NewFile(path, text), nil
 }

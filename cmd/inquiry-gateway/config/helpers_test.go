@@ -15,6 +15,13 @@ var environment = map[string]string{
 	"SLOW": "6s", "QUICK": "5s", "NULL": "null", "TILDE": "~", "EMPTY": "",
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func fakeEnv(name string) (string, bool) {
 	v, ok := environment[name]
 	return v, ok
@@ -24,9 +31,7 @@ func fakeEnv(name string) (string, bool) {
 func example(t testing.TB, pairs ...string) string {
 	t.Helper()
 	data, err := os.ReadFile("testdata/example.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := string(data)
 	for ; len(pairs) > 0; pairs = pairs[2:] {
 		if !strings.Contains(text, pairs[0]) {
@@ -51,31 +56,31 @@ func folder(t *testing.T, gatewayYAML string) string {
 }
 
 // loadText loads a text as the file gateway.yaml of a folder, and gives the mistakes found.
-func loadText(t *testing.T, text string) (Loaded, []string) {
+func loadText(t *testing.T, text string) (Config, []string) {
 	t.Helper()
 	path := folder(t, text)
-	loaded, err := Load(path, Options{Env: fakeEnv})
+	c, err := Load(path, Options{Env: fakeEnv})
 	got := lines(err)
 	for i := range got {
 		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path)+"/", "")
 		got[i] = strings.ReplaceAll(got[i], filepath.Dir(path), "FOLDER")
 	}
-	return loaded, got
+	return c, got
 }
 
 // good loads a text that has no mistakes.
-func good(t *testing.T, text string) Loaded {
+func good(t *testing.T, text string) Config {
 	t.Helper()
-	loaded, problems := loadText(t, text)
+	c, problems := loadText(t, text)
 	if problems != nil {
 		t.Fatalf("got\n%s", strings.Join(problems, "\n"))
 	}
-	return loaded
+	return c
 }
 
 // parsed loads a text without a folder, for the tests that load thousands.
-func parsed(text string) (Loaded, error) {
-	return load(documentOf(text), Options{Env: fakeEnv, MayMiss: []string{"auth.keys_file"}})
+func parsed(text string) (Config, error) {
+	return load(documentOf(text), Options{Env: fakeEnv, KeysMayMiss: true})
 }
 
 // documentOf parses a text as the file gateway.yaml.
@@ -96,8 +101,6 @@ func lines(err error) []string {
 // write makes a file of a test and gives its path.
 func write(t *testing.T, path, content string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

@@ -38,23 +38,16 @@ var Schema []byte
 type Options struct {
 	// Env looks up the variables of ${NAME}; nil is os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// MayMiss lists keys, such as auth.keys_file, whose files need not exist yet, for the
-	// commands that make them.
-	MayMiss []string
-	// Sections are those that are used; mistakes in others are not told. Empty: all.
+	// KeysMayMiss is for commands that make the keys file, or need no callers.
+	KeysMayMiss bool
+	// Sections are those that a command uses, beginning with the one that it is about; mistakes in
+	// others are not told. Empty: all.
 	Sections []string
 }
 
-// Loaded is a valid configuration with what was doubtful on the way.
-type Loaded struct {
-	Config   Config
-	Warnings Problems // may be empty; nothing here keeps the gateway from working
-}
-
-// Load reads and checks the file at path. Variables are put in, paths made
-// absolute from the file's folder, and the files they name looked at. The
-// error is a Problems with everything found; the Loaded is then of no use.
-func Load(path string, o Options) (Loaded, error) {
+// Load reads and checks the file at path and the files that it names, from its folder. The
+// error is a Problems with everything found; of the Config only the Warnings are of use then.
+func Load(path string, o Options) (Config, error) {
 	return load(newDocument(yamlfile.Open(path, o.env())), o)
 }
 
@@ -67,28 +60,29 @@ func (o Options) env() func(string) (string, bool) {
 }
 
 // load goes on after each problem, so that one run shows all.
-func load(doc document, o Options) (Loaded, error) {
+func load(doc document, o Options) (Config, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
 	if doc.Root != nil && doc.Root.Kind == yamlfile.Null {
 		doc.WrongAt(0, "", "is empty; it needs at least an upstream section")
 	} else if doc.Root != nil {
-		if !doc.Has("auth.keys_file") && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
+		if !doc.Has(keysFile) && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
 			doc.refuseEmpty("auth.redis", "write redis: {} for keys in the Redis of redis.addrs")
 			doc.refuseEmpty("auth.introspection", "give its url at least")
 		}
 		doc.Decode(&c)
-		doc.resolveFiles(&c, o.MayMiss)
+		doc.readFiles(&c, o.KeysMayMiss)
 		doc.check(c)
 		if len(o.Sections) > 0 {
-			doc.Keep(func(key string) bool { return o.uses(key) || !doc.Has("auth") && misspelt(key) })
+			doc.Keep(func(key string) bool { return o.uses(key) || !doc.Has(o.Sections[0]) && unknown(key) })
 		}
 	}
 	if err := doc.Err(); err != nil {
-		return Loaded{Warnings: doc.Warnings()}, err
+		return Config{warnings: doc.Warnings()}, err
 	}
-	return Loaded{Config: c, Warnings: doc.Warnings()}, nil
+	c.warnings = doc.Warnings()
+	return c, nil
 }
 
 // uses tells whether a key is in one of the sections that are used.
@@ -96,18 +90,18 @@ func (o Options) uses(key string) bool {
 	return slices.ContainsFunc(o.Sections, func(s string) bool { return key == s || yamlfile.Under(key, s) })
 }
 
-// misspelt tells whether a key may stand for any section: without auth it may be that one.
-func misspelt(key string) bool {
+// unknown tells whether a key is in no section, and so may be meant for any.
+func unknown(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	return !slices.ContainsFunc(yamlfile.FieldsOf(reflect.TypeFor[Config]()), func(f yamlfile.Field) bool { return f.Key == section })
 }
 
-// refuseEmpty reports a source of keys of which the file has the name only.
+// refuseEmpty reports a source of keys without a value.
 func (doc document) refuseEmpty(key, do string) {
 	_, name, _ := strings.Cut(key, ".")
 	if v := doc.Root.Child("auth").Child(name); v != nil && v.Kind == yamlfile.Null {
 		doc.Wrong(key, "is empty; %s", do)
-		doc.Touch("auth.keys_file") // which is missing for that reason
+		doc.Touch(keysFile) // which is missing for that reason
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 )
 
 func TestWhatIsShownLoadsAgain(t *testing.T) {
-	loaded := good(t, example(t))
-	if len(loaded.Warnings) != 0 {
-		t.Errorf("warnings: %v", loaded.Warnings)
+	c := good(t, example(t))
+	if len(c.Warnings()) != 0 {
+		t.Errorf("warnings: %v", c.Warnings())
 	}
-	shown := loaded.Config.String()
+	shown := c.String()
 	for _, line := range []string{
 		"listen: 127.0.0.1:8080\n", "request_timeout: 5s\n", "stale_if_error: 10m\n", "max_bytes: 256MiB\n",
 		"title: subject\n", "default: null\n", `category: "{inquiry_type}"`, `"N": pending`,
@@ -22,18 +22,18 @@ func TestWhatIsShownLoadsAgain(t *testing.T) {
 			t.Errorf("%q is not in\n%s", line, shown)
 		}
 	}
-	if again := good(t, shown).Config.Redacted(); again != shown {
+	if again := good(t, shown).Redacted(); again != shown {
 		t.Errorf("got\n%s\nwant\n%s", again, shown)
 	}
 }
 
 func TestSecretsAreNotShown(t *testing.T) {
-	loaded := good(t, example(t, "headers: {X-Tenant: acme}", `headers: {X-Tenant: "${SECRET}", X-Key: hunter2}`,
+	c := good(t, example(t, "headers: {X-Tenant: acme}", `headers: {X-Tenant: "${SECRET}", X-Key: hunter2}`,
 		`customer: "{account}"`, `customer: "{account}", key: "${SECRET}"`))
-	if got := loaded.Config.Upstream.Headers["X-Tenant"]; got != "hunter2" {
+	if got := c.Upstream.Headers["X-Tenant"]; got != "hunter2" {
 		t.Errorf("the header is %q", got)
 	}
-	shown := loaded.Config.Redacted()
+	shown := c.Redacted()
 	if strings.Contains(shown, "hunter2") || !strings.Contains(shown, "key: ${SECRET}") || !strings.Contains(shown, "X-Key: \"[hidden]\"") {
 		t.Errorf("got\n%s", shown)
 	}
@@ -51,7 +51,7 @@ func TestVariablesAreShownByName(t *testing.T) {
 	for _, name := range []string{"NULL", "TILDE", "EMPTY"} {
 		for _, form := range []string{"inquiry_type: {path: category, default: '${" + name + "}'}",
 			"inquiry_type:\n        path: category\n        default: ${" + name + "}"} {
-			c := good(t, example(t, "inquiry_type: {path: category, default: general}", form)).Config
+			c := good(t, example(t, "inquiry_type: {path: category, default: general}", form))
 			if got := c.Upstream.Seller.Fields.InquiryType.Default; got.Null || got.Value != environment[name] {
 				t.Errorf("%s: %+v", form, got)
 			}
@@ -87,7 +87,7 @@ func TestWarnings(t *testing.T) {
 		{[]string{"addrs: []", remote + ", timeout: 1s"}, ""},
 		{[]string{"addrs: []", remote, ceiling, ceiling + "\n  max_requests_per_second: 100"}, ""},
 	} {
-		warnings := good(t, example(t, tt.pairs...)).Warnings
+		warnings := good(t, example(t, tt.pairs...)).Warnings()
 		if (len(warnings) == 1) != (tt.want != "") || tt.want != "" && !strings.Contains(warnings.Error(), tt.want) {
 			t.Errorf("%q: the warnings are %v, want %q", tt.pairs, warnings, tt.want)
 		}
@@ -97,7 +97,7 @@ func TestWarnings(t *testing.T) {
 // One of the two lists may be left out, which is said; what is written for it cannot be meant.
 func TestOneListOnly(t *testing.T) {
 	buyerOnly, _, _ := strings.Cut(example(t), "  seller:\n    path")
-	if warned := good(t, buyerOnly).Warnings.Error(); !strings.Contains(warned, "no list of sellers is served, and its path is answered with 404") {
+	if warned := good(t, buyerOnly).Warnings().Error(); !strings.Contains(warned, "no list of sellers is served, and its path is answered with 404") {
 		t.Errorf("the warning is %q", warned)
 	}
 	for text, want := range map[string]string{
@@ -112,7 +112,7 @@ func TestOneListOnly(t *testing.T) {
 
 // A body is a tree of the writer's own: variables are put in, but not shown.
 func TestABodyIsDecodedAsItIsWritten(t *testing.T) {
-	c := good(t, example(t, "    filtering: upstream ", "    method: POST\n    body:\n      tenant: ${SECRET}\n      size: 5\n    filtering: upstream ")).Config
+	c := good(t, example(t, "    items: result.items ", "    method: POST\n    body:\n      tenant: ${SECRET}\n      size: 5\n    items: result.items "))
 	if tree, _ := c.Upstream.Buyer.Body.(map[string]any); tree["tenant"] != "hunter2" || tree["size"] != uint64(5) {
 		t.Errorf("decoded as %#v", tree)
 	}
@@ -126,7 +126,7 @@ func TestABodyIsDecodedAsItIsWritten(t *testing.T) {
 func TestNamedFiles(t *testing.T) {
 	elsewhere := write(t, filepath.Join(t.TempDir(), "ca"), "content-of-ca\n")
 	c := good(t, "canary: {buyer_keys: [token, ./pepper], seller_keys: }\n"+
-		example(t, `pepper_file: ""`, "pepper_file: token", `password_file: ""`, "password_file: "+elsewhere)).Config
+		example(t, `pepper_file: ""`, "pepper_file: token", `password_file: ""`, "password_file: "+elsewhere))
 	dir := filepath.Dir(c.Path())
 	for file, want := range map[string]string{
 		c.Auth.KeysFile: dir + "/keys.yaml", c.Auth.PepperFile.Path(): dir + "/token", c.Redis.PasswordFile.Path(): elsewhere,
@@ -152,7 +152,7 @@ func TestFilesThatMayMiss(t *testing.T) {
 	if _, err := Load(path, Options{}); len(lines(err)) != 1 || !strings.HasSuffix(err.Error(), "auth.keys_file: "+want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	if _, err := Load(path, Options{MayMiss: []string{"auth.keys_file"}}); err != nil {
+	if _, err := Load(path, Options{KeysMayMiss: true}); err != nil {
 		t.Error(err)
 	}
 	_, err := Load(write(t, path, "listen: :1\n"), Options{})
@@ -164,14 +164,12 @@ func TestFilesThatMayMiss(t *testing.T) {
 func TestSecretsOpenToEverybodyAreAWarning(t *testing.T) {
 	path := folder(t, example(t, `pepper_file: ""`, "pepper_file: token", `tls: {ca_file: ""`, "tls: {ca_file: legacy.ca"))
 	for _, name := range []string{"token", "keys.yaml", "legacy.ca"} { // of which one is secret
-		if err := os.Chmod(filepath.Join(filepath.Dir(path), name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(filepath.Join(filepath.Dir(path), name), 0o644))
 	}
-	loaded, err := Load(path, Options{})
-	if want := "auth.pepper_file: " + filepath.Dir(path) + "/token can be read by every user of this machine; chmod 640 or 600 it"; len(loaded.Warnings) != 1 ||
-		!strings.HasSuffix(loaded.Warnings[0].Error(), want) {
-		t.Errorf("got %v and warnings %v, want %q", err, loaded.Warnings, want)
+	c, err := Load(path, Options{})
+	if want := "auth.pepper_file: " + filepath.Dir(path) + "/token can be read by every user of this machine; chmod 640 or 600 it"; len(c.Warnings()) != 1 ||
+		!strings.HasSuffix(c.Warnings()[0].Error(), want) {
+		t.Errorf("got %v and warnings %v, want %q", err, c.Warnings(), want)
 	}
 }
 
@@ -200,14 +198,14 @@ func FuzzLoad(f *testing.F) {
 	f.Add("upstream: {buyer: {fields: {title: [a, b], status: {values: {1: x}}}}}\n")
 	f.Add("canary: &c {buyer_keys: [a, b], every: *c}\nrate_limit: {per_second: ${PORT}}\nops: {listen: ':0'}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		loaded, err := parsed(text)
+		c, err := parsed(text)
 		for _, line := range lines(err) {
 			if !strings.HasPrefix(line, "gateway.yaml:") {
 				t.Errorf("line %q of %q names no file", line, err)
 			}
 		}
-		if err == nil && strings.Contains(loaded.Config.Redacted(), "cannot be shown") {
-			t.Error(loaded.Config.Redacted())
+		if err == nil && strings.Contains(c.Redacted(), "cannot be shown") {
+			t.Error(c.Redacted())
 		}
 	})
 }

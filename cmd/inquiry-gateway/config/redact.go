@@ -7,21 +7,18 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 
-	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
 const hidden = "[hidden]"
 
 // Redacted gives the effective configuration as YAML, defaults included, for a
-// person to read or a log to keep. Values of headers and users in URLs are hidden; a
+// person or a log. Values of headers and users in URLs are hidden; a
 // value that comes from a variable is shown as ${NAME}; maps and what has several forms
-// (queries, mappings) are shown as they stand in the file. Files are named, their
-// content is not read.
+// (queries, mappings) are shown as they stand in the file. Of files the names are shown.
 func (c Config) Redacted() string {
 	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.file, yamlfile.Field{}), yaml.IndentSequence(true))
 	if err != nil {
@@ -42,41 +39,28 @@ func view(into reflect.Value, v *yamlfile.Value, f yamlfile.Field) any {
 	if v != nil && v.Kind == yamlfile.Scalar && v.Written != v.Text {
 		return v.Written
 	}
-	_, nullable := reflect.New(into.Type()).Interface().(yamlfile.Nullable)
+	kind := into.Kind()
 	switch {
 	case f.Key == "headers":
 		return hideValues(into)
-	case nullable || f.Short() != "" || into.Kind() == reflect.Interface || into.Kind() == reflect.Map && v != nil:
+	case yamlfile.IsNullable(into.Type()) || f.Short() != "" || kind == reflect.Interface || kind == reflect.Map && v != nil:
 		return asWritten(v)
-	case into.Type() == reflect.TypeFor[time.Duration]():
-		return formatDuration(time.Duration(into.Int()))
-	case into.Type() == reflect.TypeFor[setting.File]():
-		return into.Interface().(setting.File).Path()
-	}
-	switch into.Kind() {
-	case reflect.Pointer:
-		if into.IsNil() {
-			return nil
-		}
+	case kind == reflect.Pointer && into.IsNil():
+		return nil
+	case kind == reflect.Pointer:
 		return view(into.Elem(), v, f)
-	case reflect.Struct:
+	case yamlfile.HasKeys(into.Type()):
 		return viewSection(into, v)
-	case reflect.Slice:
-		if v != nil && v.Kind == yamlfile.List && len(v.Items) == into.Len() {
-			shown := make([]any, into.Len())
-			for i, one := range v.Items {
-				shown[i] = view(into.Index(i), one, yamlfile.Field{})
-			}
-			return shown
+	case kind == reflect.Slice && v != nil && v.Kind == yamlfile.List && len(v.Items) == into.Len():
+		shown := make([]any, into.Len())
+		for i, one := range v.Items {
+			shown[i] = view(into.Index(i), one, yamlfile.Field{})
 		}
-	case reflect.Int64:
-		if s := yamlfile.FormatBytes(into.Int()); strings.HasSuffix(s, "B") {
-			return s
-		}
-	case reflect.String:
+		return shown
+	case kind == reflect.String:
 		return redactURL(into.String())
 	}
-	return into.Interface()
+	return yamlfile.Format(into)
 }
 
 // viewSection keeps the order of the fields, and leaves out what shows nothing.
@@ -102,8 +86,7 @@ func hideValues(headers reflect.Value) any {
 	return shown
 }
 
-// asWritten shows a part of the file; nil: it says nothing. A variable is shown as a text,
-// which is what it is.
+// asWritten shows a part of the file; nil: it says nothing.
 func asWritten(v *yamlfile.Value) any {
 	switch {
 	case v == nil || v.Kind == yamlfile.Null:
@@ -121,19 +104,13 @@ func asWritten(v *yamlfile.Value) any {
 		}
 		return shown
 	}
-	if _, text := v.Plain().(string); text {
+	if v.Written != v.Text {
 		return v.Written
 	}
-	return plainScalar(v.Written)
+	return v.Plain()
 }
 
-// plainScalar is a number, true or false, shown as it is written.
-type plainScalar string
-
-// MarshalYAML gives the text.
-func (s plainScalar) MarshalYAML() ([]byte, error) { return []byte(s), nil }
-
-// redactURL hides the user in a URL, who must not be there and may be all the same.
+// redactURL hides the user in a URL.
 func redactURL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {
@@ -141,18 +118,6 @@ func redactURL(text string) string {
 	}
 	u.User = nil
 	return strings.Replace(u.String(), "//", "//"+hidden+"@", 1)
-}
-
-// formatDuration writes 10m where Go writes 10m0s.
-func formatDuration(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }
 
 // Change is one key whose value differs between two configurations. An empty

@@ -3,25 +3,26 @@ package config
 import (
 	"cmp"
 	"fmt"
-	"inquiry-gateway/internal/yamlfile"
 	"reflect"
 	"strings"
+
+	"inquiry-gateway/internal/yamlfile"
 )
 
-// Effect is how a changed key of the file reaches a running gateway.
+// Effect is after what a changed key of the file counts in a running gateway.
 type Effect string
 
 // The effects of a changed value, or of a changed content of the files it names.
 const (
-	Live    Effect = "reload"                  // taken over by a reload
-	Restart Effect = "restart"                 // a reload keeps what runs
-	toggle  Effect = "restart to set or empty" // another value is taken over by a reload
+	AfterReload  Effect = "reload"                  // a reload takes it over
+	AfterRestart Effect = "restart"                 // a reload keeps what runs
+	toggle       Effect = "restart to set or empty" // a reload takes over another value
 )
 
-// notLive has the keys and sections of which a reload does not take over every change.
+// needRestart has the keys and sections of which a reload does not take over every change.
 // It is the one place that says so: reloads, check --against and the docs follow it.
-var notLive = map[string]Effect{
-	"listen": Restart, "ops.listen": Restart, "redis": Restart,
+var needRestart = map[string]Effect{
+	"listen": AfterRestart, "ops.listen": AfterRestart, "redis": AfterRestart,
 	"tls": toggle,
 }
 
@@ -41,44 +42,43 @@ func keysOf() (keys []string) {
 	return keys
 }
 
-// effectOf is the effect of one of them.
-func effectOf(key string) Effect {
+// EffectOf is the effect of a key.
+func EffectOf(key string) Effect {
 	section, _, _ := strings.Cut(key, ".")
-	return cmp.Or(notLive[key], notLive[section], Live)
+	return cmp.Or(needRestart[key], needRestart[section], AfterReload)
 }
 
-// Effect is that of a change of its key; a key that this version does not know
-// needs a restart, with another version.
+// Effect is after what the change counts. A key that this version does not know needs a restart,
+// with another version.
 func (c Change) Effect() Effect {
 	for _, key := range keysOf() {
 		if c.Key != key && !yamlfile.Under(c.Key, key) {
 			continue
 		}
-		if effect := effectOf(key); effect != toggle {
+		if effect := EffectOf(key); effect != toggle {
 			return effect
 		} else if c.Old != "" && c.New != "" {
-			return Live
+			return AfterReload
 		}
 	}
-	return Restart
+	return AfterRestart
 }
 
-// Reload reads the file of c, which runs, again. What a reload can change is in
-// next as the file says it; the keys that need a restart have the values that
-// run, and those that differ in the file are in waiting. The error is that of
-// Load, or says that the rest of the file cannot work without them. That the keys file is
-// missing is none: the old keys stay in force, and a change elsewhere counts.
-func (c Config) Reload(o Options) (next Loaded, waiting []string, err error) {
-	o.MayMiss = append(o.MayMiss, keysFile)
+// Reload reads the file of c, which runs, again. next has what the file says, but for the keys
+// that need a restart: they keep the values that run, and waiting has those that differ in the
+// file. The error is that of Load, or says that the rest of the file cannot work without
+// them. A missing keys file is no error: the old keys stay in force.
+func (c Config) Reload(o Options) (next Config, waiting []string, err error) {
+	o.KeysMayMiss = true
 	doc := newDocument(yamlfile.Open(c.path, o.env()))
 	if next, err = load(doc, o); err != nil {
-		return Loaded{}, nil, err
+		return Config{}, nil, err
 	}
-	if next.Config, waiting = c.keep(next.Config); len(waiting) == 0 {
+	if next, waiting = c.keep(next); len(waiting) == 0 {
 		return next, nil, nil
 	}
-	if doc.check(next.Config); doc.Err() != nil {
-		return Loaded{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.Err(), strings.Join(waiting, ", "))
+	if doc.check(next); doc.Err() != nil {
+		return Config{}, waiting, fmt.Errorf("%w\nthe running gateway cannot change %s: restart it to take over the file", doc.Err(), strings.Join(waiting, ", "))
 	}
 	return next, waiting, nil
 }
@@ -88,8 +88,8 @@ func (c Config) Reload(o Options) (next Loaded, waiting []string, err error) {
 func (c Config) keep(next Config) (Config, []string) {
 	var waiting []string
 	for _, key := range keysOf() {
-		effect, running, wanted := effectOf(key), valueAt(&c, key), valueAt(&next, key)
-		if effect == Live || effect == toggle && running.IsZero() == wanted.IsZero() || c.Same(next, key) {
+		effect, running, wanted := EffectOf(key), valueAt(&c, key), valueAt(&next, key)
+		if effect == AfterReload || effect == toggle && running.IsZero() == wanted.IsZero() || c.Same(next, key) {
 			continue
 		}
 		waiting = append(waiting, key)

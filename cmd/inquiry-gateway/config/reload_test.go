@@ -14,32 +14,25 @@ import (
 func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 	path := folder(t, example(t, `pepper_file: ""`, "pepper_file: token"))
 	authority, err := testkit.NewAuthority("gateway")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, key, err := authority.Issue("gateway")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, filepath.Join(filepath.Dir(path), "pair.pem"), string(cert)+string(key))
-	loaded, err := Load(path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	running := loaded.Config
+	running, err := Load(path, Options{})
+	must(t, err)
+	first := running
 	write(t, path, example(t, "listen: 127.0.0.1:8080", "listen: 127.0.0.1:8081", "prefix: iq", "prefix: other", "request_timeout: 5s", "request_timeout: 6s",
 		`pepper_file: ""`, "pepper_file: token", `tls: {cert_file: "", key_file: ""`, "tls: {cert_file: pair.pem, key_file: pair.pem"))
 	write(t, filepath.Join(filepath.Dir(path), "token"), "another one of 16 bytes\n")
 	for range 2 {
-		reloaded, waiting, err := running.Reload(Options{})
-		next := reloaded.Config
+		next, waiting, err := running.Reload(Options{})
 		if err != nil || !slices.Equal(waiting, []string{"listen", "tls.cert_file", "tls.key_file", "redis.prefix"}) {
 			t.Errorf("%q wait, %v", waiting, err)
 		}
 		if next.Listen != running.Listen || next.Redis.Prefix != "iq" || next.TLS.CertFile.Set() || next.RequestTimeout != 6*time.Second {
 			t.Errorf("runs %s", next)
 		}
-		if next.Same(loaded.Config, "auth") || !next.Same(loaded.Config, "redis", "cache", "listen", "upstream") {
+		if next.Same(first, "auth") || !next.Same(first, "redis", "cache", "listen", "upstream") {
 			t.Error("another pepper is the same, or what has not changed is another")
 		}
 		running = next
@@ -48,13 +41,13 @@ func TestReloadKeepsWhatNeedsARestart(t *testing.T) {
 
 func TestEffectOfAChange(t *testing.T) {
 	for change, want := range map[Change]Effect{
-		{"redis.addrs[0]", "", "h:1"}:         Restart,
-		{"upstream.buyer.fields.x", "a", "b"}: Live,
-		{"tls.cert_file", "a", "b"}:           Live,
-		{"tls.cert_file", "", "b"}:            Restart,
-		{"of.another.version", "a", ""}:       Restart,
-		{"listener", "a", "b"}:                Restart,
-		{"request_timeout", "1s", "2s"}:       Live,
+		{"redis.addrs[0]", "", "h:1"}:         AfterRestart,
+		{"upstream.buyer.fields.x", "a", "b"}: AfterReload,
+		{"tls.cert_file", "a", "b"}:           AfterReload,
+		{"tls.cert_file", "", "b"}:            AfterRestart,
+		{"of.another.version", "a", ""}:       AfterRestart,
+		{"listener", "a", "b"}:                AfterRestart,
+		{"request_timeout", "1s", "2s"}:       AfterReload,
 	} {
 		if got := change.Effect(); got != want {
 			t.Errorf("%+v: %s", change, got)

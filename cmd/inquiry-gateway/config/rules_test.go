@@ -20,7 +20,7 @@ func eachKey(t reflect.Type, path string, yield func(key string, t reflect.Type,
 		if inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
 		}
-		if hasKeys(inner) {
+		if yamlfile.HasKeys(inner) {
 			eachKey(inner, key, yield)
 		}
 	}
@@ -132,12 +132,12 @@ func TestDefaultsKeepTheRules(t *testing.T) {
 	look = func(v reflect.Value, path string) {
 		for _, f := range yamlfile.FieldsOf(v.Type()) {
 			value := v.FieldByIndex(f.Index)
-			if hasKeys(value.Type()) {
+			if yamlfile.HasKeys(value.Type()) {
 				look(value, yamlfile.Join(path, f.Key))
 			} else if what := f.Refuses(value); what != "" && !value.IsZero() {
 				t.Errorf("%s: the default %v: wants %s", yamlfile.Join(path, f.Key), value, what)
 			}
-			if inner := below(value); inner.IsValid() && value.Kind() == reflect.Pointer {
+			if inner := yamlfile.Below(value); inner.IsValid() && value.Kind() == reflect.Pointer {
 				look(inner, yamlfile.Join(path, f.Key))
 			}
 		}

@@ -24,9 +24,7 @@ const schemaFile = "cmd/inquiry-gateway/config/config.schema.json"
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	schema, err := jsonschema.NewCompiler().Compile(filepath.Join(repository, schemaFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return schema
 }
 
@@ -43,9 +41,7 @@ func plain(t *testing.T, text string) any {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repository, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }
 
@@ -69,13 +65,9 @@ func shipped(t *testing.T) map[string]string {
 				continue
 			}
 			page, err := template.New("").Parse(demo.Replace(read(t, name)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var b bytes.Buffer
-			if err := page.Execute(&b, map[string]any{"Listen": "127.0.0.1:0", "Ops": "127.0.0.1:0", "Upstream": mapping, "Mapping": mapping}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, page.Execute(&b, map[string]any{"Listen": "127.0.0.1:0", "Ops": "127.0.0.1:0", "Upstream": mapping, "Mapping": mapping}))
 			files[name] = b.String()
 		}
 	}
@@ -106,12 +98,10 @@ func TestTheSchemaTakesWhatIsShipped(t *testing.T) {
 	}
 	for _, name := range []string{"minimal", "full"} {
 		var values struct{ Config string }
-		if err := yaml.Unmarshal([]byte(read(t, "deploy/helm/testdata/"+name+".yaml")), &values); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(read(t, "deploy/helm/testdata/"+name+".yaml")), &values))
 		texts["helm "+name] = values.Config
 	}
-	texts["what check --print shows"] = good(t, example(t)).Config.Redacted()
+	texts["what check --print shows"] = good(t, example(t)).Redacted()
 	schema := compileSchema(t)
 	for name, text := range texts {
 		if err := schema.Validate(plain(t, text)); err != nil {

