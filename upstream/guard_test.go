@@ -438,7 +438,7 @@ func TestState(t *testing.T) {
 				if got := state(); got != step.want {
 					t.Errorf("%s:\n%s, want\n%s", step.account, got, step.want)
 				}
-				time.Sleep(begin.Add((time.Since(begin) + time.Second).Truncate(time.Second)).Sub(time.Now()))
+				time.Sleep(time.Until(begin.Add((time.Since(begin) + time.Second).Truncate(time.Second))))
 			}
 			if e := f.LastFailure("buyer", "acme"); e == nil || e.Reason != "status_5xx" || f.LastFailure("buyer", "other") != nil || f.LastFailure("buyer", "nobody") != nil {
 				t.Errorf("the last of acme: %v", e)
