@@ -402,8 +402,11 @@ func FuzzRetryAfter(f *testing.F) {
 // What is not over is known by whose failure it is: since when, how often, for how many accounts
 // of how many. An account's is over with a list of it, and being held back does not hide it.
 func TestState(t *testing.T) {
-	replies := map[string]http.HandlerFunc{}
-	virtual(t, func(w http.ResponseWriter, r *http.Request) { replies[r.URL.Query().Get("customer")](w, r) },
+	var replies sync.Map // by account
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		serve, _ := replies.Load(r.URL.Query().Get("customer"))
+		serve.(http.HandlerFunc)(w, r)
+	},
 		"{attempts: 1, breaker: {min_requests: 4}, buyer: {query: {customer: \"{account}\", q: \"of:{account}\"}}}", func(t *testing.T, f *fixture) {
 			begin, list := time.Now(), serveJSON(rows(""))
 			state := func() (text string) {
@@ -433,7 +436,7 @@ func TestState(t *testing.T) {
 				{"acme", list, "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; worked 11s"},
 				{"acme", status(500), "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; system 12s..12s 1 of 1/1 acme status_5xx; worked 11s"},
 			} {
-				replies[step.account] = step.serve
+				replies.Store(step.account, step.serve)
 				_ = buyer(t, f.Client, step.account)
 				if got := state(); got != step.want {
 					t.Errorf("%s:\n%s, want\n%s", step.account, got, step.want)
@@ -447,7 +450,7 @@ func TestState(t *testing.T) {
 				t.Errorf("who can be asked for: %v", e)
 			}
 			for i := range 3 * maxOutcomes {
-				replies[fmt.Sprint(i)] = list
+				replies.Store(fmt.Sprint(i), http.HandlerFunc(list))
 				_ = buyer(t, f.Client, fmt.Sprint(i))
 			}
 			if n := len(f.sources["buyer"].guard.outcomes.accounts); n > maxOutcomes || !strings.Contains(state(), "mapping 7s..7s 1 of 1/") {
