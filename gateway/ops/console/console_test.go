@@ -392,6 +392,61 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
+// The bounds of the console and of the alerts stand side by side in docs/observing.md, as they are.
+func TestBoundsOfConsoleAndAlerts(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/observing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := os.ReadFile("../../../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := fmt.Sprintf("from %g %% of the accounts", 100*legacyShare)
+	want := map[string][2]string{ // notice, problem
+		"keystore": {"", fmt.Sprintf("from %d requests and %g %% in 5 s", keysLeast, 100*keysShare)}, "answers": {"", fmt.Sprintf("from %g %% in 5 s", 100*failedShare)},
+		"redis": {fmt.Sprintf("from %d failed calls in 5 s", redisLeast)}, "limited": {fmt.Sprintf("from %d requests and %g %% in 5 s", limitedLeast, 100*limitedShare)},
+	}
+	rows := map[string][]string{}
+	for row := range strings.Lines(string(text)) {
+		if cells := strings.Split(row, "|"); len(cells) == 7 {
+			for i, cell := range cells {
+				cells[i] = strings.TrimSpace(cell)
+			}
+			rows[cells[1]] = cells[1:6]
+		}
+	}
+	compare := func(name, chapter, notice, problem string) {
+		cells := rows[name]
+		if cells == nil || cells[3] != chapter || !strings.Contains(cells[1], notice) || !strings.Contains(cells[2], problem) {
+			t.Errorf("the row of %s is %q, want %q, %q, %q", name, cells, notice, problem, chapter)
+			return
+		}
+		_, rule, _ := strings.Cut(string(alerts), "alert: "+chapter+"\n")
+		rule, _, _ = strings.Cut(rule, "- alert: ")
+		rule, _, _ = strings.Cut(rule, "annotations:")
+		bounds := regexp.MustCompile(`[<>] (\d[\d.]*(?: \* \d[\d.]*)?)|for: (\w+)|severity: (\w+)`).FindAllStringSubmatch(rule, -1)
+		if len(bounds) == 0 {
+			t.Errorf("no bounds of %s", chapter)
+		}
+		for _, b := range bounds {
+			if bound := b[1] + b[2] + b[3]; !strings.Contains(cells[4], bound) && bound != "0" && bound != "0.001" { // the last is of the objective itself
+				t.Errorf("%s: the alert's bound %s is not in %q", name, bound, cells[4])
+			}
+		}
+	}
+	for _, c := range causes {
+		compare(c.name, c.chapter, want[c.id][0], want[c.id][1])
+	}
+	for _, c := range legacyCauses {
+		problem := accounts
+		if !c.mayBeBad {
+			problem = ""
+		}
+		compare(c.name, c.chapter, "one fetch", problem)
+	}
+}
+
 func TestTopAccounts(t *testing.T) {
 	top, at := NewTopAccounts(3), time.Now()
 	top.fade(at)
