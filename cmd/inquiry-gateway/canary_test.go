@@ -241,7 +241,7 @@ func TestTheConsoleInEachFault(t *testing.T) {
 		{legacy.Fault{Name: legacy.FaultStatus, Code: 401}, "sign_in", "401", "buyer lists failed", "status 401"},
 		{legacy.Fault{Name: legacy.FaultHTML}, "sign_in", "", "buyer lists failed", "refused"},
 		{legacy.Fault{Name: legacy.FaultWrongOwner}, "mapping", "owner", "buyer lists failed", "owner"},
-		{legacy.Fault{Name: legacy.FaultStatus, Code: 429}, "refused", "429", "seller lists failed", "429"},
+		{legacy.Fault{Name: legacy.FaultStatus, Code: 429}, "refused", "429", "seller lists failed", ""},
 	} {
 		p.fault(f.Fault)
 		p.get(buyerList, "buyer")

@@ -194,7 +194,7 @@ func TestAnOutageWithLittleTraffic(t *testing.T) {
 		}
 		f.facts.Legacy = []ops.Failing{one}
 		got := f.after(step.after)
-		if len(got) != 1 || got[0].Over != step.over || got[0].Since != begin.Unix() || !strings.HasSuffix(got[0].Text, step.text) || !strings.HasPrefix(got[0].Cause, step.cause) {
+		if len(got) != 1 || got[0].Over != step.over || got[0].Since != begin.Unix() || step.over && got[0].Last != one.Ended.Unix() || !strings.HasSuffix(got[0].Text, step.text) || !strings.HasPrefix(got[0].Cause, step.cause) {
 			t.Errorf("%v later: %+v", step.after, got)
 		}
 	}

@@ -111,8 +111,8 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 	probe := "`inquiry-gateway probe -c {file} --kind " + last.Kind + " --account " + quoted(last.Account) + "`"
 	do = strings.ReplaceAll(do, "{bound}", cmp.Or(bounds[reasonOf(last.Text)], bounds["throttled"]))
 	do = strings.NewReplacer("{check}", check+"`", "{probe}", probe).Replace(do)
-	if l.Do = strings.ReplaceAll(do, "{file}", quoted(cmp.Or(facts.File, "FILE"))); done {
-		l.Do = ""
+	if l.Do = strings.ReplaceAll(do, "{file}", quoted(cmp.Or(facts.File, "FILE"))); done { // until it worked again: with little traffic the last failure is long before
+		l.Do, l.Last = "", first.Ended.Unix()
 	}
 	return l
 }
