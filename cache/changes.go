@@ -3,14 +3,13 @@ package cache
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/redisclient"
 )
 
@@ -41,10 +40,11 @@ type changes struct {
 	suspectEpoch atomic.Uint64
 	began        time.Time // moments are counted from here, on the monotonic clock
 
+	// accounts finds an account's cell, by its hash, while an entry or a flight holds it, so
+	// there are never more than in the tier.
+	accounts localcache.Weak[cell]
+
 	mu sync.Mutex
-	// accounts finds an account's cell while an entry or a flight holds it, so
-	// the map is never larger than the tier.
-	accounts map[string]weak.Pointer[cell]
 	// synced, last, missed and lost are what this node knows of the fleet's notices, which
 	// are numbered: whether it has polled, the number of the last one that it has heard
 	// of or polled, whether it has missed some since, and whether Redis lost some that we
@@ -85,34 +85,12 @@ type cell struct {
 
 func newChanges(began time.Time) *changes {
 	return &changes{
-		began: began, accounts: map[string]weak.Pointer[cell]{}, early: map[uint64]uint64{}, finishing: make(chan struct{}, 1),
+		began: began, early: map[uint64]uint64{}, finishing: make(chan struct{}, 1),
 	}
 }
 
 // moment is a time as cells have it.
 func (l *Lists) moment(now time.Time) int64 { return int64(now.Sub(l.changes.began)) }
-
-// of returns the one cell of an account, named by its hash.
-func (c *changes) of(account string) *cell {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if x := c.accounts[account].Value(); x != nil {
-		return x
-	}
-	x := new(cell)
-	c.accounts[account] = weak.Make(x)
-	runtime.AddCleanup(x, c.forget, account)
-	return x
-}
-
-// forget drops a cell that nobody holds any more.
-func (c *changes) forget(account string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.accounts[account].Value() == nil {
-		delete(c.accounts, account)
-	}
-}
 
 // remember keeps the cell of a purged account; an empty account is a kind's, which
 // is kept anyway. c.mu is held.
@@ -409,7 +387,7 @@ func (l *Lists) cellOf(c redistier.Change) *cell {
 	if i, ok := indexOf(c.Kind); ok {
 		return &l.changes.kinds[i]
 	}
-	return l.changes.of(c.Account)
+	return l.changes.accounts.Of(c.Account)
 }
 
 // changeOf is what is known of a cell now.

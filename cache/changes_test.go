@@ -197,17 +197,15 @@ func TestWhatRedisSaysOfAPurge(t *testing.T) {
 
 func TestEpochsOfAccountsThatNobodyHoldsAreForgotten(t *testing.T) {
 	e := newChanges(time.Now())
-	held := e.of("held")
+	held := e.accounts.Of("held")
 	for i := range 1000 {
-		e.of(fmt.Sprint("account-", i))
+		e.accounts.Of(fmt.Sprint("account-", i))
 	}
 	redistest.Eventually(t, "only the held cell is left", func() bool {
 		runtime.GC()
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		return len(e.accounts) == 1
+		return e.accounts.Len() == 1
 	})
-	if e.of("held") != held {
+	if e.accounts.Of("held") != held {
 		t.Error("a held cell was replaced")
 	}
 }

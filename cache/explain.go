@@ -55,7 +55,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	}
 	var impossible bool
 	q.base, impossible = q.mapping().base(k)
-	f := &flight{key: q.base, kind: q.kind, fingerprint: q.mapping().Fingerprint, cell: l.changes.of(redistier.Hash(k.Account))}
+	f := &flight{key: q.base, kind: q.kind, fingerprint: q.mapping().Fingerprint, cell: l.changes.accounts.Of(redistier.Hash(k.Account))}
 	x := Explanation{
 		Key: k, DerivedFrom: derivedFrom(k, q.base), Redis: l.RedisState(), Outcome: Miss,
 		Policy: q.policy.source(q.kind, k.Status), TTL: secondsOf(q.terms.ttl),

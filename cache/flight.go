@@ -198,9 +198,9 @@ func (l *Lists) run(ctx context.Context, f *flight) {
 	defer l.release(f)
 	if l.redis != nil {
 		f.names = l.redis.Names(f.list())
-		f.cell = l.changes.of(f.names.Account)
+		f.cell = l.changes.accounts.Of(f.names.Account)
 	} else {
-		f.cell = l.changes.of(redistier.Hash(f.key.Account))
+		f.cell = l.changes.accounts.Of(redistier.Hash(f.key.Account))
 	}
 	if e := l.local(f.kind, f.key, f.fingerprint); e.newerThan(f.best) {
 		if f.best = e; l.serveStored(ctx, f, TierLocal) {
