@@ -60,12 +60,11 @@ type accountFailure struct {
 // only some accounts fail, the lists of all these.
 type episode struct {
 	Failing
-	single   bool              // all failures are of one account
-	reasons  map[string]int    // how often
-	examples map[string]*Error // the last of each reason
-	reopened time.Time         // the last failure that came soon after a list; zero: none has
-	peak     int               // the most accounts at a time
-	before   int               // fetches that had failed until then
+	single   bool           // all failures are of one account
+	reasons  map[string]int // how often
+	reopened time.Time      // the last failure that came soon after a list; zero: none has
+	peak     int            // the most accounts at a time
+	before   int            // fetches that had failed until then
 }
 
 func newOutcomes() *outcomes {
@@ -166,7 +165,7 @@ func (o *outcomes) episode(c cause, first, now time.Time) *episode {
 		e.Ended, e.reopened, e.before = time.Time{}, now, e.Fetches
 		return e
 	}
-	e = &episode{Failing: Failing{Failure: c.Failure, Some: c.some, First: first}, single: true, reasons: map[string]int{}, examples: map[string]*Error{}}
+	e = &episode{Failing: Failing{Failure: c.Failure, Some: c.some, First: first}, single: true, reasons: map[string]int{}}
 	o.episodes[c] = e
 	return e
 }
@@ -177,14 +176,8 @@ func (e *episode) add(account string, err *Error, now time.Time) {
 	e.Fetches++
 	e.Last, e.Account, e.Err = now, strings.Clone(account), err
 	e.reasons[err.Reason]++
-	e.examples[err.Reason] = err
 	if n := e.reasons[err.Reason]; n >= e.UsualFetches {
-		e.UsualFetches = n
-	}
-	for reason, n := range e.reasons {
-		if n == e.UsualFetches {
-			e.Usual = e.examples[reason]
-		}
+		e.Usual, e.UsualFetches = err, n
 	}
 }
 
