@@ -178,7 +178,7 @@ func TestAnOutageWithLittleTraffic(t *testing.T) {
 	f := newFeed(t)
 	begin := f.clock.Now()
 	one := episodeOf(t, "buyer system 2 1/1 acme", begin, false)
-	one.Usual, one.UsualFetches, one.Fetches = "the legacy system does not let us in (timeout): too slow", 9, 12
+	one.Usual, one.UsualCause, one.UsualFetches, one.Fetches = "the legacy system does not let us in (timeout): too slow", "too slow", 9, 12
 	for _, step := range []struct {
 		after       time.Duration
 		over        bool
@@ -203,7 +203,7 @@ func TestAnOutageWithLittleTraffic(t *testing.T) {
 // episodeOf reads "buyer system some 4 1/14 acme".
 func episodeOf(t *testing.T, text string, at time.Time, over bool) ops.Failing {
 	t.Helper()
-	f := ops.Failing{Since: at, Last: at, Over: over, Text: "the legacy system fails (status_5xx): status 503"}
+	f := ops.Failing{Since: at, Last: at, Over: over, Text: "the legacy system fails (status_5xx): status 503", Reason: "status_5xx", Cause: "status 503", UsualCause: "status 503"}
 	text, f.Some = strings.Replace(text, " some ", " ", 1), strings.Contains(text, " some ")
 	_, err := fmt.Sscanf(text, "%s %s %d %d/%d", &f.Kind, &f.Failure, &f.Fetches, &f.Accounts, &f.Of)
 	f.Account, f.Usual, f.UsualFetches = strings.SplitN(text, " ", 5)[4], f.Text, f.Fetches

@@ -104,12 +104,12 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 		}
 	}
 	l.Text, l.Since, l.Last = strings.Join(texts, " "), first.Since.Unix(), last.Last.Unix()
-	l.Cause = fmt.Sprintf("Last: %s (%s list of %s)", shown(withoutSentence(last.Text)), last.Kind, last.Account)
+	l.Cause = fmt.Sprintf("Last: %s (%s list of %s)", shown(last.Cause), last.Kind, last.Account)
 	if last.UsualFetches < last.Fetches && last.Usual != last.Text {
-		l.Cause += fmt.Sprintf(". Most often, %d of %d times: %s", last.UsualFetches, last.Fetches, shown(withoutSentence(last.Usual)))
+		l.Cause += fmt.Sprintf(". Most often, %d of %d times: %s", last.UsualFetches, last.Fetches, shown(last.UsualCause))
 	}
 	probe := "`inquiry-gateway probe -c {file} --kind " + last.Kind + " --account " + quoted(last.Account) + "`"
-	do = strings.ReplaceAll(do, "{bound}", cmp.Or(bounds[reasonOf(last.Text)], bounds["throttled"]))
+	do = strings.ReplaceAll(do, "{bound}", cmp.Or(bounds[last.Reason], bounds["throttled"]))
 	do = strings.NewReplacer("{check}", check+"`", "{probe}", probe).Replace(do)
 	if l.Do = strings.ReplaceAll(do, "{file}", quoted(cmp.Or(facts.File, "FILE"))); done { // until it worked again: with little traffic the last failure is long before
 		l.Do, l.Last = "", first.Ended.Unix()
@@ -155,19 +155,4 @@ func count(n int, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, more)
-}
-
-// reasonOf is the word in brackets of an error of the upstream's.
-func reasonOf(text string) string {
-	_, rest, _ := strings.Cut(text, " (")
-	reason, _, _ := strings.Cut(rest, ")")
-	return reason
-}
-
-// withoutSentence takes off what the name of the cause says already.
-func withoutSentence(text string) string {
-	if _, cause, found := strings.Cut(text, "): "); found {
-		return cause
-	}
-	return text
 }
