@@ -21,8 +21,8 @@ func TestWhatEndsTheRestOfAList(t *testing.T) {
 					down := false
 					f := newFleet(t, 2, func(s *setup) {
 						fill := s.Fill
-						s.Fill = func(ctx context.Context, k Key) (Content, error) {
-							c, err := fill(ctx, k)
+						s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+							c, err := fill(ctx, k, about)
 							mu.Lock()
 							defer mu.Unlock()
 							if fails[k] || down {
@@ -116,12 +116,13 @@ func TestAListOfAnotherNodeDoesNotFail(t *testing.T) {
 		f.clock.Add(100 * time.Millisecond)
 	}
 	f.failWith(nil)
+	n := f.calls.Load()
 	mustGet(t, f.nodes[1], aKey)
 	settled(f.nodes...)
 	f.grow(t, 12*time.Second)
-	want(t, mustGet(t, f.nodes[0], aKey), StaleRevalidate, "#18")
+	want(t, mustGet(t, f.nodes[0], aKey), StaleRevalidate, fmt.Sprint("#", n+1))
 	settled(f.nodes...)
-	want(t, mustGet(t, f.nodes[0], aKey), Hit, "#19")
+	want(t, mustGet(t, f.nodes[0], aKey), Hit, fmt.Sprint("#", n+2))
 }
 
 // Two fills run because a purge came between them. The older one fails after the newer one has
@@ -130,8 +131,8 @@ func TestAnOlderFillThatFailsLater(t *testing.T) {
 	older := make(chan struct{})
 	l, g := alone(t, func(s *setup) {
 		fill := s.Fill
-		s.Fill = func(ctx context.Context, k Key) (Content, error) {
-			c, err := fill(ctx, k)
+		s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+			c, err := fill(ctx, k, about)
 			if c.Body != nil && string(c.Body[len(c.Body)-2:]) == "#1" {
 				<-older
 				return Content{}, errLegacy

@@ -203,12 +203,13 @@ func TestTraceOfAMiss(t *testing.T) {
 		want := []string{
 			"auth", "cache.lookup", flight, flight + " > cache.fill", flight + " > cache.fill > gateway.render",
 			fetch, fetch + " > GET", fetch + " > upstream.guard", fetch + " > upstream.map",
-			flight + " > cache.redis", flight + " > cache.redis > redis evalsha", // and the lease is taken
+			flight + " > cache.lease", flight + " > cache.lease > redis evalsha", // it is taken
+			flight + " > cache.redis", flight + " > cache.redis > redis getrange",
 			flight + " > cache.store", flight + " > cache.store > redis evalsha", // and the lease ends
 			"cache.lookup > cache.local",
 		}
 		got := slices.DeleteFunc(c.below(buyerSpan), func(path string) bool {
-			return path == flight+" > redis pipeline" // of the epochs, where no poll has read them before
+			return path == flight+" > cache.redis > redis pipeline" // of the purges, where no poll has read them before
 		})
 		if !slices.Equal(got, want) {
 			t.Errorf("the spans\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))

@@ -156,7 +156,6 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Observer:   a.lab,
 		Failing:    func(kind, account string) bool { return a.running().client.BreakerState(kind, account) != "closed" },
-		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.KeyPrefix(),
 		Derivation: gateway.Derivation(),
@@ -183,6 +182,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
 	list, err := a.running().client.Fetch(ctx, r)
+	a.accounts.Filled(r.Account)
 	if err != nil {
 		a.lastErrors.fetched(r, err)
 	}
@@ -292,7 +292,7 @@ func labGroups(cfg config.Config) []ttllab.Group {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
-		c, err := fill(cache.InBackground(ctx), k)
+		c, err := fill(ctx, k, cache.FillInfo{Background: true})
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }
