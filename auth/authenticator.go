@@ -3,8 +3,10 @@
 // A key is an opaque bearer token (RFC 6750). Only its digest is ever stored,
 // compared or used as a map key; the key itself appears in no log, metric,
 // error or file. An Authenticator reads the header, checks the checksum of keys
-// in the gateway's own format, hashes the key and asks a Store for the Grant
-// behind the digest. Stores, one package each, differ in where grants come from.
+// in the gateway's own format, hashes the key and has a Store find the Grant
+// behind the digest. Stores, one package each, differ in where grants come from:
+// auth/keysfile knows all of them; auth/keysredis and auth/introspect are each a
+// RemoteStore, which looks a key up and stores the answer for a time.
 // What a grant means (revoked, expired, kind, scope, paid access) is decided here
 // and nowhere else.
 package auth
@@ -12,7 +14,6 @@ package auth
 import (
 	"cmp"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -36,23 +37,66 @@ type Options struct {
 	// Dial opens the connections to an authorization server; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	Guesses *Guesses           // beyond it a client that sends unknown keys gets ErrTooManyAttempts; nil: no limit
-	Known   *Known             // what an earlier store of the same source knew; nil: nothing
+	Guesses *Guesses           // beyond it a client that sends unknown keys gets ErrTooManyGuesses; nil: no limit
+	Memory  *Memory            // of an earlier store of the same source; nil: a new one
 	Panics  *telemetry.Catcher // of its goroutines; nil: logged only
 }
 
 // spanScope names the spans of this package.
 const spanScope = "inquiry-gateway/auth"
 
-// WithDefaults fills in what is not set. Stores call it; Registerer and Traces
-// may stay nil.
+// WithDefaults fills in what is not set. Stores call it; Registerer, Traces, Dial and
+// Guesses may stay nil.
 func (o Options) WithDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Panics = cmp.Or(o.Panics, telemetry.NewCatcher("auth", nil, o.Logger))
+	if o.Memory == nil {
+		o.Memory = NewMemory()
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	return o
+}
+
+// Store finds the grant behind a key. Implementations are safe for concurrent
+// use and impose their own deadline besides the context's.
+type Store interface {
+	// Find returns the grant of a credential. ErrUnknownKey means that the
+	// store is sure there is none; any other error means that the store could
+	// not find out, and the Authenticator makes ErrUnavailable of it. A revoked or
+	// expired grant is returned like any other: judging it is not the store's
+	// business. The grant may be shared and is not changed by anybody.
+	Find(ctx context.Context, c Credential) (*Grant, error)
+	// Recall gives the grant that is at hand; nil says nothing about the key. seen: this
+	// node has found the key good before, so nobody makes it up. Recall neither waits nor
+	// counts, and starts nothing.
+	Recall(d Digest) (g *Grant, seen bool)
+	// Away says that the source could not be asked a moment ago.
+	Away() bool
+}
+
+// Credential is what a caller presented. Stores that hold key records find it by the
+// digest; only a store that has to pass the key on, such as token introspection, reads
+// the key.
+type Credential struct {
+	Digest Digest
+	Key    Secret
+	Seen   bool // for a Lookup: this node has found the key good before
+}
+
+// Caller is the other end of a request. Its methods are called only where a key
+// is refused or a remote store has to be waited for, so that a request with a
+// known key does not pay for them.
+type Caller interface {
+	// ClientIP is the client's address with trusted proxies taken into account.
+	ClientIP() string
+	// Deadline is when the request has to be answered at the latest.
+	Deadline() time.Time
+	// LogRefusal reports whether the refusal of this request for a reason, a
+	// label of the metrics, gets a log record of its own. Otherwise it is counted
+	// for a summary. It is called once at most.
+	LogRefusal(reason string) bool
 }
 
 // Authenticator turns an Authorization header into a Principal. It is safe for
@@ -87,8 +131,8 @@ func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 // is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
 // the context's included. What the principal may do is Authorize's decision.
 //
-// A caller that keeps sending keys that do not exist gets ErrTooManyAttempts; keys that
-// exist are not held up by that. A nil caller is not limited. The grant is
+// A caller that keeps sending keys that do not exist gets ErrTooManyGuesses. That holds up
+// no key that this node has seen good. A nil caller is not limited. The grant is
 // shared, and must not be changed.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
 	// The span says how authentication ended and how long it took. Neither a key
@@ -127,8 +171,8 @@ func (a *Authenticator) Recall(authorization []string) (*Grant, bool) {
 		return nil, false
 	}
 	digest := a.hasher.Hash(key)
-	g, ok := a.store.Recall(digest)
-	return g, ok && subtle.ConstantTimeCompare(g.Digest[:], digest[:]) == 1 && a.judge(g) == nil
+	g, _ := a.store.Recall(digest)
+	return g, g != nil && g.belongsTo(digest) && a.judge(g) == nil
 }
 
 // Accept counts and logs the use of a grant of Recall.
@@ -144,35 +188,55 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 		return nil, err
 	}
 	if ownFormat(key) && !checksumOK(key) {
-		return nil, a.unknown(from, ReasonChecksum)
+		_, err := a.guarded(ctx, from, false, func(context.Context) (*Grant, error) { return nil, ErrUnknownKey })
+		return nil, deny(err, ReasonChecksum)
 	}
 	digest := a.hasher.Hash(key)
-	grant, err := a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key), Caller: from})
-	switch {
-	case errors.Is(err, ErrTooManyAttempts):
-		return nil, err
-	case errors.Is(err, errAsked):
-		return nil, &Denial{Reason: ReasonUnknown}
-	case errors.Is(err, ErrUnknownKey):
-		return nil, a.unknown(from, ReasonUnknown)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case subtle.ConstantTimeCompare(grant.Digest[:], digest[:]) != 1:
-		// A store that answers with another key's grant must not let anybody in.
-		return nil, &Denial{Reason: ReasonUnknown}
+	grant, seen := a.store.Recall(digest)
+	if grant == nil {
+		grant, err = a.guarded(ctx, from, seen, func(ctx context.Context) (*Grant, error) {
+			return a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key)})
+		})
 	}
-	return grant, nil
+	if err == nil && !grant.belongsTo(digest) {
+		err = ErrUnknownKey // a store that answers with another key's grant must not let anybody in
+	}
+	return grant, deny(err, ReasonUnknown)
 }
 
-// unknown refuses a key that does not exist, without a store having been asked, in one of two
-// ways: a client that keeps sending such keys is told to wait.
-func (a *Authenticator) unknown(from Caller, reason string) error {
+// guarded calls find before the caller's deadline. For a key that this node has not seen good it
+// reserves one of the client's guesses first.
+func (a *Authenticator) guarded(ctx context.Context, from Caller, seen bool, find func(context.Context) (*Grant, error)) (*Grant, error) {
+	client := ""
 	if from != nil {
-		if wait, ok := a.guesses.take(from.ClientIP()); !ok {
-			return &TooManyAttempts{RetryAfter: wait}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, from.Deadline())
+		defer cancel()
+		if !seen {
+			client = from.ClientIP()
 		}
 	}
-	return &Denial{Reason: reason}
+	err := a.guesses.Reserve(ctx, client)
+	if errors.Is(err, ErrTooManyGuesses) && a.store.Away() {
+		err = errFailing // who may not have a key looked up is told why nobody may
+	}
+	if err != nil {
+		return nil, err
+	}
+	grant, err := find(ctx)
+	a.guesses.Refund(client, err)
+	return grant, err
+}
+
+// deny makes errors of a store such that callers are told. reason is why a key is unknown.
+func deny(err error, reason string) error {
+	switch {
+	case err == nil, errors.Is(err, ErrTooManyGuesses):
+		return err
+	case errors.Is(err, ErrUnknownKey):
+		return &Denial{Reason: reason}
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
 // judge refuses grants that no longer count. Revocation is told before expiry:
@@ -217,4 +281,45 @@ func (a *Authenticator) ByID(ctx context.Context, id string) (Principal, error) 
 		return Principal{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return grant.Principal, a.judge(grant)
+}
+
+// The results of authentication that are not reasons of a Denial.
+const (
+	resultOK          = "ok"
+	resultMissing     = "missing"
+	resultMultiple    = "multiple"
+	resultUnavailable = "unavailable"
+	resultLimited     = "limited"
+	resultCanceled    = "canceled" // the caller left while the store was asked
+)
+
+// newResults makes the counters of the outcomes of AuthenticateFrom.
+func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
+	return telemetry.By(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications by result: ok, or why the request was refused.", "result"),
+		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
+		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked)
+}
+
+// resultOf names the outcome of AuthenticateFrom with a bounded label.
+func resultOf(err error) string {
+	if err == nil {
+		return resultOK
+	}
+	var denial *Denial // declared here, as it is allocated
+	switch {
+	case errors.Is(err, ErrUnavailable): // first: what a store wraps is not ours to trust
+		if errors.Is(err, context.Canceled) {
+			return resultCanceled
+		}
+		return resultUnavailable
+	case errors.Is(err, ErrMissingKey):
+		return resultMissing
+	case errors.Is(err, ErrMultipleCredentials):
+		return resultMultiple
+	case errors.Is(err, ErrTooManyGuesses):
+		return resultLimited
+	case errors.As(err, &denial):
+		return denial.Reason
+	}
+	return resultUnavailable
 }

@@ -199,7 +199,7 @@ func (d decision) decide(t *testing.T) error {
 		return g, err
 	})
 	if d.warm {
-		_, _ = s.find(d.header, "") // its answer is compared below
+		_, _ = s.find(d.header) // its answer is compared below
 	}
 	away = d.store
 	header := map[string][]string{

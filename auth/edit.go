@@ -8,31 +8,46 @@ import (
 	"time"
 )
 
-// Records are the keys and accounts of a store, for tools.
-type Records interface {
-	// List returns what the store holds. Records that cannot be read are left out, and an ErrGarbage
-	// names them.
-	List(ctx context.Context) (Listing, error)
-	// Change lets change edit what is named and stores it, whole or not at all, beside other
+// Editable is a store of keys and accounts that tools can change.
+type Editable interface {
+	// Keys gives all keys to page, some at a time, with the accounts that these have. Records
+	// that cannot be read are left out, and an ErrGarbage names them.
+	Keys(ctx context.Context, page func(Listing) error) error
+	// Accounts gives all accounts to page in the same way.
+	Accounts(ctx context.Context, page func([]Account) error) error
+	// Change lets change edit what it is about and stores it, whole or not at all, beside other
 	// writers. What change gets holds those that there are, and may hold others; it may edit
 	// them and append, and may be called several times. ErrUncertain: the store did not answer.
-	Change(ctx context.Context, names Names, change func(*Listing) error) error
+	Change(ctx context.Context, about Subjects, change func(*Listing) error) error
 }
 
-// Names are the keys, by id or digest, and the accounts that a change is about.
-type Names struct {
-	Keys     []string
+// Subjects are the keys, by id or digest, and the accounts that a change is about.
+type Subjects struct {
+	KeyIDs   []string
 	Digests  []Digest
 	Accounts []string
 }
 
 // Editor changes keys and accounts of a store for tools. Each change happens whole or not at
 // all. The context bounds the wait for the store and for other writers.
-type Editor struct{ Records }
+type Editor struct{ store Editable }
+
+// NewEditor returns the Editor of a store.
+func NewEditor(store Editable) *Editor { return &Editor{store} }
+
+// Keys lists as Editable.Keys does.
+func (e *Editor) Keys(ctx context.Context, page func(Listing) error) error {
+	return e.store.Keys(ctx, page)
+}
+
+// Accounts lists as Editable.Accounts does.
+func (e *Editor) Accounts(ctx context.Context, page func([]Account) error) error {
+	return e.store.Accounts(ctx, page)
+}
 
 // Get returns the record of a key. Errors: ErrNoSuchKey.
 func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
-	err = e.Change(ctx, Names{Keys: []string{id}}, func(l *Listing) error {
+	err = e.store.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
 		found, err := l.Key(id)
 		if err == nil {
 			k = *found
@@ -46,8 +61,8 @@ func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
 // ErrNoSuchAccount otherwise; one that is there must have the access of create. A key whose id or
 // digest is there already is ErrDuplicate.
 func (e *Editor) Add(ctx context.Context, k KeyRecord, create *Account) error {
-	names := Names{[]string{k.ID}, []Digest{k.Digest}, []string{k.Account}}
-	return e.Change(ctx, names, func(l *Listing) error {
+	about := Subjects{[]string{k.ID}, []Digest{k.Digest}, []string{k.Account}}
+	return e.store.Change(ctx, about, func(l *Listing) error {
 		if err := l.add(k); err != nil {
 			return err
 		}
@@ -86,21 +101,21 @@ func (l *Listing) add(k KeyRecord) error {
 // Revoke marks a key as revoked, for good. It stays in the store, so that its id is not used
 // again and its use is recognised. Revoking twice is no error.
 func (e *Editor) Revoke(ctx context.Context, id string) error {
-	return e.Change(ctx, Names{Keys: []string{id}}, func(l *Listing) error {
-		k, err := l.Key(id)
-		if err == nil {
-			k.Revoked = true
+	return e.store.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
+		_, err := l.Key(id)
+		for i := range l.Keys { // in Redis there may be two
+			l.Keys[i].Revoked = l.Keys[i].Revoked || l.Keys[i].ID == id
 		}
 		return err
 	})
 }
 
 // Rotate adds the key that follows another one, of the same account, and lets the old one
-// expire at a time, unless it does so earlier. Both happen or neither. It returns the old key
-// as it is then. A revoked key is ErrRevoked.
+// expire at a time, unless it does so earlier. It returns the old key as it is then. A revoked key
+// is ErrRevoked. Both happen or neither; in Redis that holds for a key of GenerateAfter.
 func (e *Editor) Rotate(ctx context.Context, oldID string, next KeyRecord, oldExpires time.Time) (old KeyRecord, err error) {
 	at := oldExpires.UTC().Truncate(time.Second)
-	err = e.Change(ctx, Names{Keys: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *Listing) error {
+	err = e.store.Change(ctx, Subjects{KeyIDs: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *Listing) error {
 		k, err := l.Key(oldID)
 		if err != nil {
 			return err
@@ -130,7 +145,7 @@ func (e *Editor) SetAccount(ctx context.Context, c AccountChange) (changed Accou
 	if c.APIAccess == "" && c.Plan == nil && !c.Create {
 		return Account{}, ErrNothingToChange
 	}
-	err = e.Change(ctx, Names{Accounts: []string{c.ID}}, func(l *Listing) error {
+	err = e.store.Change(ctx, Subjects{Accounts: []string{c.ID}}, func(l *Listing) error {
 		if l.Account(c.ID) == nil {
 			if !c.Create {
 				return NoSuchAccount(c.ID)

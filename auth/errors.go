@@ -19,9 +19,9 @@ var (
 	// ErrUnavailable: the key store could not be asked and the node has not
 	// stored the key. It says nothing about the key.
 	ErrUnavailable = errors.New("the key store cannot be reached")
-	// ErrTooManyAttempts: the client has sent too many keys that do not exist.
-	// The error that matches it is a *TooManyAttempts.
-	ErrTooManyAttempts = errors.New("too many unknown API keys were sent")
+	// ErrTooManyGuesses: the client has sent too many keys that do not exist.
+	// The error that matches it is a *TooManyGuesses.
+	ErrTooManyGuesses = errors.New("too many unknown API keys were sent")
 	// ErrWrongKind: a buyer's key on the seller endpoint, or the reverse.
 	ErrWrongKind = errors.New("the API key is of the other kind")
 	// ErrInsufficientScope: the key lacks ScopeInquiriesRead (RFC 6750, 3.1).
@@ -32,6 +32,9 @@ var (
 	// ErrUnknownKey is what a Store answers when it has no grant for a
 	// credential. The Authenticator turns it into a Denial.
 	ErrUnknownKey = errors.New("unknown key")
+	// ErrGarbage marks answers of a store that make no sense. They let nobody in
+	// and say nothing about the key.
+	ErrGarbage = errors.New("the key store's answer makes no sense")
 )
 
 // The reasons of a Denial. The set is closed, so a reason is safe as a metric
@@ -57,14 +60,14 @@ func (d *Denial) Error() string { return ErrInvalidKey.Error() + ": " + d.Reason
 // Unwrap makes errors.Is(err, ErrInvalidKey) hold.
 func (d *Denial) Unwrap() error { return ErrInvalidKey }
 
-// TooManyAttempts says when a client that guesses keys may go on. It matches
-// ErrTooManyAttempts.
-type TooManyAttempts struct {
+// TooManyGuesses says when a client that guesses keys may go on. It matches
+// ErrTooManyGuesses.
+type TooManyGuesses struct {
 	RetryAfter time.Duration // > 0
 }
 
 // Error says the same to everybody.
-func (e *TooManyAttempts) Error() string { return ErrTooManyAttempts.Error() }
+func (e *TooManyGuesses) Error() string { return ErrTooManyGuesses.Error() }
 
-// Unwrap makes errors.Is(err, ErrTooManyAttempts) hold.
-func (e *TooManyAttempts) Unwrap() error { return ErrTooManyAttempts }
+// Unwrap makes errors.Is(err, ErrTooManyGuesses) hold.
+func (e *TooManyGuesses) Unwrap() error { return ErrTooManyGuesses }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"log/slog"
 	"sync"
 
 	"inquiry-gateway/internal/setting"
@@ -48,6 +49,24 @@ func ParseDigest(s string) (Digest, error) {
 	}
 	return d, nil
 }
+
+// Secret is a string that prints as a placeholder with every fmt verb, in
+// slog and in JSON.
+type Secret string
+
+const redacted = "[redacted]"
+
+// String hides the secret.
+func (Secret) String() string { return redacted }
+
+// GoString hides the secret from %#v.
+func (Secret) GoString() string { return redacted }
+
+// LogValue hides the secret from slog.
+func (Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// MarshalText hides the secret from encoders.
+func (Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 
 // Hasher makes digests of keys: SHA-256, or HMAC-SHA-256 when it has a pepper.
 // Keys are random and long, so a slow password hash would add cost and no

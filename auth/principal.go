@@ -1,6 +1,11 @@
 package auth
 
-import "strings"
+import (
+	"crypto/subtle"
+	"strings"
+	"sync/atomic"
+	"time"
+)
 
 // The kinds of keys, accounts' roles and endpoints.
 const (
@@ -63,3 +68,16 @@ func (s Scopes) Has(scope string) bool {
 
 // List returns the tokens in a new slice.
 func (s Scopes) List() []string { return strings.Fields(string(s)) }
+
+// Grant is what a key gives, flattened from the key's record and its account.
+type Grant struct {
+	Digest    Digest    // of the key this grant belongs to
+	Principal Principal // given out when the grant is neither revoked nor expired
+	ExpiresAt time.Time // zero: never
+	Revoked   bool
+
+	used atomic.Bool // the key's first use has been logged
+}
+
+// belongsTo tells whether it is the grant of the key with that digest.
+func (g *Grant) belongsTo(d Digest) bool { return subtle.ConstantTimeCompare(g.Digest[:], d[:]) == 1 }

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,20 +17,20 @@ const (
 
 // KeyRecord is one key as issuers write it. The key itself is not in it.
 type KeyRecord struct {
-	ID        string    `json:"id"` // names the key in logs and commands
-	Digest    Digest    `json:"-"`  // made with the gateway's Hasher
-	Kind      string    `json:"kind"`
-	Account   string    `json:"account"` // the id of an Account
-	Scopes    []string  `json:"scopes"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero: never
-	Revoked   bool      `json:"revoked"`
+	ID        string    `json:"id" yaml:"id"` // names the key in logs and commands
+	Digest    Digest    `json:"-"`            // made with the gateway's Hasher
+	Kind      string    `json:"kind" yaml:"kind"`
+	Account   string    `json:"account" yaml:"account"` // the id of an Account
+	Scopes    []string  `json:"scopes" yaml:"scopes"`
+	ExpiresAt time.Time `json:"expires_at,omitzero" yaml:"expires_at"` // zero: never
+	Revoked   bool      `json:"revoked" yaml:"revoked"`
 }
 
 // Account is whom keys belong to.
 type Account struct {
-	ID        string `json:"id"`
-	APIAccess string `json:"api_access"`     // AccessPaid or AccessNone
-	Plan      string `json:"plan,omitempty"` // of the rate limit; empty: the default plan
+	ID        string `json:"id" yaml:"id"`
+	APIAccess string `json:"api_access" yaml:"api_access"` // AccessPaid or AccessNone
+	Plan      string `json:"plan,omitempty" yaml:"plan"`   // of the rate limit; empty: the default plan
 }
 
 // Listing is what a key store holds, for tools. The order is the store's.
@@ -152,15 +151,14 @@ func (a Account) Validate() error { return first("account", a.Problems()) }
 
 // first makes the first problem a sentence about a key or an account.
 func first(thing string, p setting.Problems) error {
-	problem, ok := errors.AsType[*setting.Error](p.Err())
-	if !ok {
+	if len(p) == 0 {
 		return nil
 	}
-	field := problem.Field()
-	if field == "id" {
-		field = thing + " id"
+	key := p[0].Key
+	if key == "id" {
+		key = thing + " id"
 	}
-	return fmt.Errorf("%s %w", field, problem)
+	return fmt.Errorf("%s %s", key, p[0].Message)
 }
 
 // ValidID tells whether a text may be the id of a key, an account or a plan.

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// maxSeenKeys bounds the memory of first uses. When it is full it is emptied,
+// maxReported bounds the memory of first uses. When it is full it is emptied,
 // so a process that serves more keys may report a first use again.
-const maxSeenKeys = 100_000
+const maxReported = 100_000
 
 // securityLog writes what a SIEM wants to know of authentication: records with
 // one group "security" {event, reason, kind, account, key_id}, of which an
@@ -22,12 +22,12 @@ const maxSeenKeys = 100_000
 type securityLog struct {
 	log *slog.Logger
 
-	mu   sync.Mutex
-	seen map[Digest]struct{}
+	mu       sync.Mutex
+	reported map[Digest]struct{} // keys whose first use has been
 }
 
 func newSecurityLog(log *slog.Logger) *securityLog {
-	return &securityLog{log: log, seen: make(map[Digest]struct{})}
+	return &securityLog{log: log, reported: make(map[Digest]struct{})}
 }
 
 // failed reports a refused request. An unreachable store and a caller that
@@ -56,7 +56,7 @@ func (s *securityLog) failed(ctx context.Context, reason string, err error, from
 // used reports the first good use of a key, once per process even when the
 // store makes new grants for it on every reload.
 func (s *securityLog) used(ctx context.Context, g *Grant) {
-	if g.seen.Load() || g.seen.Swap(true) || s.known(g.Digest) {
+	if g.used.Load() || g.used.Swap(true) || !s.firstUse(g.Digest) {
 		return
 	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "key used for the first time", slog.Group("security",
@@ -66,16 +66,16 @@ func (s *securityLog) used(ctx context.Context, g *Grant) {
 		slog.String("key_id", g.Principal.KeyID)))
 }
 
-// known stores a digest and reports whether it was there already.
-func (s *securityLog) known(d Digest) bool {
+// firstUse stores a digest and reports whether it was not there yet.
+func (s *securityLog) firstUse(d Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.seen[d]; ok {
-		return true
+	if _, ok := s.reported[d]; ok {
+		return false
 	}
-	if len(s.seen) >= maxSeenKeys {
-		clear(s.seen)
+	if len(s.reported) >= maxReported {
+		clear(s.reported)
 	}
-	s.seen[d] = struct{}{}
-	return false
+	s.reported[d] = struct{}{}
+	return true
 }

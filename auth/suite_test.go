@@ -23,6 +23,7 @@ import (
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
@@ -97,25 +98,32 @@ func openFile(t *testing.T, s *testStore, opts auth.Options) {
 
 func openRedis(t *testing.T, s *testStore, opts auth.Options) {
 	server := redistest.Start(t)
-	client := server.Client()
-	cfg := auth.DefaultRedisConfig()
-	cfg.Poll, cfg.Timeout = 20*time.Millisecond, time.Second
-	store := keysredis.New(client, "iq", auth.Hasher{}, cfg, auth.Config{Redis: &cfg}.CachePolicy(), opts)
-	t.Cleanup(store.Close)
+	cfg := redisclient.DefaultConfig()
+	cfg.Addrs, cfg.Timeout = []string{server.Addr}, time.Second
+	client, err := redisclient.Open(cfg, redisclient.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := keysredis.New(client, "iq", auth.Hasher{}, 30*time.Second, opts)
+	t.Cleanup(func() { store.Close(); _ = client.Close() })
 	editor := keysredis.NewEditor(client, "iq", auth.Hasher{})
 	then := func(err error) { // a change is in force when the node has heard of it
 		if err != nil {
 			t.Fatal(err)
 		}
-		version, err := client.Get(t.Context(), "iq:{auth}:version").Float64()
-		if err != nil {
-			t.Fatal(err)
+		version := 0.0
+		for n := range 16 {
+			v, err := client.HGet(t.Context(), fmt.Sprintf("iq:{auth.%x}", n), "version").Float64()
+			if err != nil {
+				t.Fatal(err)
+			}
+			version += v
 		}
 		redistest.Eventually(t, "the node hears of it", func() bool {
 			return counted(t, s.reg, "inquiry_gateway_auth_store_version")[""] == version
 		})
 	}
-	_, err := editor.SetAccount(t.Context(), auth.AccountChange{ID: "somebody", Create: true})
+	_, err = editor.SetAccount(t.Context(), auth.AccountChange{ID: "somebody", Create: true})
 	then(err)
 	s.Store, s.forget = store, store.ForgetAll
 	s.put = func(k auth.KeyRecord, a auth.Account) { then(editor.Add(t.Context(), k, &a)) }
@@ -129,7 +137,8 @@ func openRedis(t *testing.T, s *testStore, opts auth.Options) {
 			t.Cleanup(server.Resume)
 		case storeGarbage:
 			for _, key := range []string{"known", "fresh", "nobody"} {
-				then(client.HSet(t.Context(), "iq:{auth}:sha256", digestOf(key).Hex(), "garbage").Err())
+				hex := digestOf(key).Hex()
+				then(client.HSet(t.Context(), "iq:{auth."+hex[:1]+"}", "sha256:"+hex, "garbage").Err())
 			}
 		}
 	}
@@ -156,9 +165,9 @@ func openIntrospection(t *testing.T, s *testStore, opts auth.Options) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	cfg := auth.DefaultIntrospectionConfig()
+	cfg := introspect.DefaultConfig()
 	cfg.URL, cfg.Timeout = server.URL, time.Second
-	store := introspect.New(cfg, auth.Config{Introspection: &cfg}.CachePolicy(), opts)
+	store := introspect.New(cfg, 10*time.Second, opts)
 	t.Cleanup(store.Close)
 	s.Store, s.forget = store, store.ForgetAll
 	s.state = func(next string) { state.Store(next) }
@@ -340,6 +349,18 @@ func TestByID(t *testing.T) {
 	})
 }
 
+// list gives all that an editor lists.
+func list(ctx context.Context, e *auth.Editor) (l auth.Listing, err error) {
+	err = errors.Join(e.Accounts(ctx, func(some []auth.Account) error {
+		l.Accounts = append(l.Accounts, some...)
+		return nil
+	}), e.Keys(ctx, func(page auth.Listing) error {
+		l.Keys = append(l.Keys, page.Keys...)
+		return nil
+	}))
+	return l, err
+}
+
 // everyEditor runs a test over the stores that tools can change.
 func everyEditor(t *testing.T, test func(ctx context.Context, t *testing.T, e *auth.Editor)) {
 	t.Run("file", func(t *testing.T) {
@@ -390,7 +411,7 @@ func TestEditorsChange(t *testing.T) {
 		if k, err := e.Get(ctx, "k1"); err != nil || !k.Equal(k1) {
 			t.Errorf("%+v, %v", k, err)
 		}
-		l, err := e.List(ctx)
+		l, err := list(ctx, e)
 		slices.SortFunc(l.Keys, func(a, b auth.KeyRecord) int { return strings.Compare(a.ID, b.ID) })
 		if err != nil || !l.Equal(want) {
 			t.Errorf("lists %+v, %v", l, err)
@@ -406,7 +427,7 @@ func TestEditorsRefuse(t *testing.T) {
 		if err := errors.Join(e.Add(ctx, record("k1"), &paying), e.Add(ctx, gone, nil)); err != nil {
 			t.Fatal(err)
 		}
-		before, err := e.List(ctx)
+		before, err := list(ctx, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -447,7 +468,7 @@ func TestEditorsRefuse(t *testing.T) {
 				t.Errorf("%s: %v, want %v %q", name, tt.got, tt.err, tt.text)
 			}
 		}
-		if l, err := e.List(ctx); err != nil || !l.Equal(before) {
+		if l, err := list(ctx, e); err != nil || !l.Equal(before) {
 			t.Errorf("something was changed: %+v, %v", l, err)
 		}
 	})

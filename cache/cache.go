@@ -231,8 +231,8 @@ type Lists struct {
 }
 
 // New builds a cache. It does not need Redis to be up; with Redis it starts the
-// goroutines that listen for purges, which Close ends. Errors of the
-// configuration have a method Field() string.
+// goroutines that listen for purges, which Close ends. What is wrong with
+// the configuration is a [setting.Problems].
 func New(cfg Config, opts Options) (*Lists, error) {
 	p, err := compile(cfg, opts.Fills)
 	if err != nil {

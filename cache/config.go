@@ -118,8 +118,8 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reads the sealing keys, if any, and returns all contradictions joined; each has a method Field() string
-// with the path of the key inside the section. That each value keeps the bounds of its tag is for the reader of the
+// Validate reads the sealing keys, if any, and returns all contradictions as [setting.Problems].
+// That each value keeps the bounds of its tag is for the reader of the
 // file to check.
 func (c Config) Validate() error {
 	var p setting.Problems

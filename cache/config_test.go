@@ -7,24 +7,19 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"inquiry-gateway/internal/setting"
 )
 
 // fields lists the keys that a configuration error names.
 func fields(t *testing.T, err error) (names []string) {
 	t.Helper()
-	if err == nil {
-		return nil
+	problems, ok := errors.AsType[setting.Problems](err)
+	if !ok && err != nil {
+		t.Fatalf("%v names no key", err)
 	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		t.Fatalf("%T is no joined error", err)
-	}
-	for _, e := range joined.Unwrap() {
-		var f interface{ Field() string }
-		if !errors.As(e, &f) {
-			t.Fatalf("%v names no key", e)
-		}
-		names = append(names, f.Field())
+	for _, p := range problems {
+		names = append(names, p.Key)
 	}
 	slices.Sort(names)
 	return names

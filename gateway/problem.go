@@ -45,7 +45,7 @@ func ProblemOf(err error) v1.Problem { return problemOf(err).Problem }
 func problemOf(err error) problem {
 	var parameter *parameterError
 	var limited *rateError
-	var attempts *auth.TooManyAttempts
+	var guesses *auth.TooManyGuesses
 	var failure *upstream.Error
 	switch {
 	case errors.Is(err, errNotFound):
@@ -65,8 +65,8 @@ func problemOf(err error) problem {
 		return problem{Problem: v1.AuthUnavailable, header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem{Problem: v1.UpstreamTimeout, header: retryAfter(upstreamRetryAfter)}
-	case errors.As(err, &attempts):
-		return problem{Problem: v1.RateLimited, header: retryAfter(attempts.RetryAfter)}
+	case errors.As(err, &guesses):
+		return problem{Problem: v1.RateLimited, header: retryAfter(guesses.RetryAfter)}
 	case errors.Is(err, auth.ErrMissingKey):
 		return problem{Problem: v1.MissingAPIKey, header: challenge("")}
 	case errors.Is(err, auth.ErrMultipleCredentials):

@@ -136,8 +136,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate reports every mistake, joined. Each of the joined errors is an
-// [*setting.Error] with the key's path within the section.
+// Validate reports every mistake as [setting.Problems], with keys as they are within the section.
 func (c Config) Validate() error {
 	p := &setting.Problems{}
 	c.checkLimits(p)

@@ -14,12 +14,9 @@ import (
 // wrongKeys gives the mistakes in a joined error by their keys.
 func wrongKeys(err error) map[string]string {
 	wrong := map[string]string{}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, one := range joined.Unwrap() {
-			if mistake, ok := errors.AsType[*setting.Error](one); ok {
-				wrong[mistake.Field()] += one.Error()
-			}
-		}
+	problems, _ := errors.AsType[setting.Problems](err)
+	for _, one := range problems {
+		wrong[one.Key] += one.Message
 	}
 	return wrong
 }
@@ -38,12 +35,10 @@ func TestMistakes(t *testing.T) {
 		key, says, _ := strings.Cut(want, ": ")
 		cfg := configFrom(t, section)
 		found := map[string]string{}
-		problems, _ := errors.AsType[yamlfile.Problems](yamlfile.Decode(keys, &cfg))
-		for _, p := range problems {
-			found[p.Key] += p.Message
-		}
-		for field, message := range wrongKeys(cfg.Validate()) {
-			found[field] += message
+		for _, err := range []error{yamlfile.Decode(keys, &cfg), cfg.Validate()} {
+			for key, message := range wrongKeys(err) {
+				found[key] += message
+			}
 		}
 		if !strings.Contains(found[key], says) || found[key] == "" {
 			t.Errorf("%s: want %q about %s, got %v", keys, says, key, found)

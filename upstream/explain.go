@@ -125,6 +125,7 @@ func (e *explanation) further(ctx context.Context, s *mapping.Second, batches []
 // readSaved reads a saved reply. Its media type is lost, and is the configuration's.
 func (e *explanation) readSaved(saved []byte) error {
 	p, media := e.pages, "application/json"
+	p.paging.TotalHeader = "" // headers are not saved
 	if p.replies.Format.XML {
 		media = "application/xml"
 	}

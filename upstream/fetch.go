@@ -147,7 +147,7 @@ func (f *fetch) count(err error, start time.Time) error {
 	s.metrics.duration.Observe(now.Sub(start).Seconds())
 	if err == nil {
 		s.metrics.requests[meaning{result: ResultOK}].Inc()
-		s.guard.outcomes.work(s.opts.Logger, s.plan.Kind, f.want.Account, now)
+		s.guard.outcomes.work(s.opts.Logger, f.want, now)
 		return nil
 	}
 	failed := asError(err)
@@ -155,7 +155,7 @@ func (f *fetch) count(err error, start time.Time) error {
 	if refused, ok := s.metrics.refused[failed.Reason]; ok {
 		refused.Inc()
 	}
-	s.guard.outcomes.fail(s.opts.Logger, s.plan.Kind, f.want.Account, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
+	s.guard.outcomes.fail(s.opts.Logger, f.want, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
 	return failed
 }
 

@@ -2,10 +2,8 @@ package upstream
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,16 +17,14 @@ type guard struct {
 	breaker  *breaker // outlives a change of base_url, too, as its gauge does
 	hold     hold
 	budget   budget
-	outcomes outcomes
+	outcomes *outcomes
 	foreign  seldom // records of other accounts, in the log
 	invalid  seldom // records that the mapping refused, in the log
 }
 
 // newGuard knows nothing yet.
 func newGuard(b *breaker) *guard {
-	return &guard{breaker: b, budget: budget{tokens: budgetMost}, outcomes: outcomes{
-		accounts: map[string]*outcome{}, told: map[Failure]*seldom{},
-	}}
+	return &guard{breaker: b, budget: budget{tokens: budgetMost}, outcomes: newOutcomes()}
 }
 
 // bulkhead bounds the requests that are under way at the legacy system, of all accounts and
@@ -241,157 +237,6 @@ func toldToWait(text string, now time.Time) time.Duration {
 		return max(0, at.Sub(now))
 	}
 	return 0
-}
-
-// maxOutcomes bounds how many accounts' outcomes are remembered.
-const maxOutcomes = 1000
-
-// outcomes are how the newest fetch of each account ended: for the log, as lists that are
-// served stale hide it from callers, and for [Client.State].
-type outcomes struct {
-	mu       sync.Mutex
-	worked   time.Time // the newest list of all
-	accounts map[string]*outcome
-	told     map[Failure]*seldom // of single lists, in the log
-	since    time.Time           // the system's first failure since then
-	failed   int                 // fetches that it has failed since; 0: it is well
-}
-
-// outcome is of one account: how it has failed, and how often, since its last list.
-type outcome struct {
-	err         *Error // the last; nil: a list came
-	first, last time.Time
-	fetches     int
-}
-
-// note adds a failure, or nil for a list. That an account is held back does not hide why it
-// had failed before.
-func (o *outcomes) note(account string, e *Error, now time.Time) {
-	one := o.accounts[account]
-	switch {
-	case one == nil:
-		if len(o.accounts) >= maxOutcomes { // those that work first; what fails will be back
-			maps.DeleteFunc(o.accounts, func(_ string, other *outcome) bool { return other.err == nil })
-		}
-		if len(o.accounts) >= maxOutcomes {
-			clear(o.accounts)
-		}
-		one = &outcome{first: now}
-		o.accounts[account] = one
-	case e != nil && one.err != nil && e.Failure() == FailureRefused && one.err.Failure() != FailureRefused:
-		return
-	case e == nil || one.err == nil || one.err.Failure() != e.Failure():
-		*one = outcome{first: now}
-	}
-	one.err, one.last = e, now
-	one.fetches++
-}
-
-// fail notes a fetch that failed; own: for a reason of its account's.
-func (o *outcomes) fail(log *slog.Logger, kind, account string, e *Error, own bool, now time.Time) {
-	whose := e.Failure()
-	if whose == FailureCanceled || whose == FailureBug {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.note(account, e, now)
-	attrs := func() []any {
-		all := []any{"kind", kind, "account", account, "failure", whose, "reason", e.Reason, "error", e.Error()}
-		if whose == FailureMapping {
-			word := "'" + strings.ReplaceAll(account, "'", `'\''`) + "'" // of a shell
-			all = append(all, "run", "inquiry-gateway probe -c FILE --kind "+kind+" --account "+word)
-		}
-		return all
-	}
-	switch {
-	case e.Refused():
-	case !own && verdictOf(e) == atFault:
-		if o.failed++; o.failed == 1 {
-			o.since = now
-			log.Warn("fetches from the legacy system begin to fail", attrs()...)
-		}
-	default:
-		if o.told[whose] == nil {
-			o.told[whose] = &seldom{}
-		}
-		if untold, tell := o.told[whose].add(1, now); tell {
-			log.Warn("a list cannot be fetched from the legacy system", append(attrs(), "not_told_before", untold)...)
-		}
-	}
-}
-
-// work notes a fetch that gave a list.
-func (o *outcomes) work(log *slog.Logger, kind, account string, now time.Time) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.worked = now
-	o.note(account, nil, now)
-	if o.failed > 0 {
-		log.Info("fetches from the legacy system work again", "kind", kind, "failed", o.failed, "seconds", now.Sub(o.since).Seconds())
-		o.failed = 0
-	}
-}
-
-// State is what is known of the lists of a kind.
-type State struct {
-	Worked  time.Time // the newest list came; zero: none has
-	Failing []Failing // what is not over, by failure: an account's is over with a list of it
-}
-
-// Failing is one sort of failures that is not over.
-type Failing struct {
-	Failure     Failure
-	First, Last time.Time
-	Fetches     int
-	Accounts    int    // whose newest fetch failed so
-	Of          int    // that were asked for since the first of these failures
-	Account     string // of the last one
-	Err         *Error // the last one
-}
-
-// state sums up the accounts.
-func (o *outcomes) state() State {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	all := map[Failure]*Failing{}
-	for account, one := range o.accounts {
-		if one.err == nil {
-			continue
-		}
-		sum := all[one.err.Failure()]
-		if sum == nil {
-			sum = &Failing{Failure: one.err.Failure(), First: one.first}
-			all[sum.Failure] = sum
-		}
-		if sum.Accounts++; one.first.Before(sum.First) {
-			sum.First = one.first
-		}
-		if sum.Fetches += one.fetches; !one.last.Before(sum.Last) {
-			sum.Last, sum.Account, sum.Err = one.last, account, one.err
-		}
-	}
-	s := State{Worked: o.worked}
-	for _, whose := range slices.Sorted(maps.Keys(all)) {
-		sum := all[whose]
-		for _, one := range o.accounts {
-			if !one.last.Before(sum.First) {
-				sum.Of++
-			}
-		}
-		s.Failing = append(s.Failing, *sum)
-	}
-	return s
-}
-
-// of is what the newest fetch of an account failed with, if it did.
-func (o *outcomes) of(account string) *Error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if one := o.accounts[account]; one != nil {
-		return one.err
-	}
-	return nil
 }
 
 // seldom counts what the log is told of at most once a minute.

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -399,59 +400,114 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// What is not over is known by whose failure it is: since when, how often, for how many accounts
-// of how many. An account's is over with a list of it, and being held back does not hide it.
+// What fails is known by whose failure it is: since when, how often, for how many accounts of how
+// many. It begins with a failure and is over with a list: of any account, or of each of those that
+// fail where others' lists come. The time since does not come into it.
 func TestState(t *testing.T) {
-	replies := map[string]http.HandlerFunc{}
-	virtual(t, func(w http.ResponseWriter, r *http.Request) { replies[r.URL.Query().Get("customer")](w, r) },
-		"{attempts: 1, breaker: {min_requests: 4}, buyer: {query: {customer: \"{account}\", q: \"of:{account}\"}}}", func(t *testing.T, f *fixture) {
+	var replies sync.Map // by account
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		serve, _ := replies.Load(r.URL.Query().Get("customer"))
+		serve.(http.HandlerFunc)(w, r)
+	},
+		"{attempts: 1, breaker: {min_requests: 40}, buyer: {query: {customer: \"{account}\", q: \"of:{account}\"}}}", func(t *testing.T, f *fixture) {
 			begin, list := time.Now(), serveJSON(rows(""))
 			state := func() (text string) {
 				s := f.State("buyer")
-				for _, one := range s.Failing {
-					text += fmt.Sprintf("%s %s..%s %d of %d/%d %s %s; ", one.Failure, one.First.Sub(begin), one.Last.Sub(begin), one.Fetches, one.Accounts, one.Of, one.Account, one.Err.Reason)
+				for i, one := range append(s.Failing, s.Over...) {
+					if i == len(s.Failing) {
+						text += "OVER "
+					}
+					some := ""
+					if one.Some {
+						some = " some"
+					}
+					text += fmt.Sprintf("%s%s %v..%v %d of %d/%d %s %s", one.Failure, some, one.First.Sub(begin), one.Last.Sub(begin), one.Fetches, one.Accounts, one.Of, one.Account, one.Err.Reason)
+					if one.Usual != one.Err {
+						text += fmt.Sprintf(" mostly %s", one.Usual.Reason)
+					}
+					text += "; "
 				}
-				if s.Worked.IsZero() {
-					return text
-				}
-				return text + fmt.Sprintf("worked %s", s.Worked.Sub(begin))
+				return text
 			}
 			for _, step := range []struct {
+				at      time.Duration
 				account string
 				serve   http.HandlerFunc
 				want    string
 			}{
-				{"acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
-				{"acme", hang, "system 0s..3s 2 of 1/1 acme timeout; "},
-				{"other", list, "system 0s..3s 2 of 1/2 acme timeout; worked 4s"},
-				{"a b", list, "account 5s..5s 1 of 1/1 a b account; system 0s..3s 2 of 1/3 acme timeout; worked 4s"},
-				{"third", status(401), "account 5s..5s 1 of 1/2 a b account; sign_in 6s..6s 1 of 1/1 third denied; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
-				{"third", serveJSON("{}"), "account 5s..5s 1 of 1/2 a b account; mapping 7s..7s 1 of 1/1 third items; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
-				{"acme", status(429), "account 5s..5s 1 of 1/2 a b account; mapping 7s..7s 1 of 1/1 third items; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
-				{"other", status(429), "account 5s..5s 1 of 1/3 a b account; mapping 7s..7s 1 of 1/2 third items; refused 9s..9s 1 of 1/1 other throttled; system 0s..3s 2 of 1/4 acme timeout; worked 4s"},
-				{"other", list, "account 5s..5s 1 of 1/3 a b account; mapping 7s..7s 1 of 1/2 third items; system 0s..3s 2 of 1/4 acme timeout; worked 10s"},
-				{"acme", list, "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; worked 11s"},
-				{"acme", status(500), "account 5s..5s 1 of 1/4 a b account; mapping 7s..7s 1 of 1/3 third items; system 12s..12s 1 of 1/1 acme status_5xx; worked 11s"},
+				{0, "acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
+				{40, "other", status(500), "system 0s..40s 2 of 2/2 other status_5xx; "},
+				{400, "acme", hang, "system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "}, // however long nobody has asked
+				{440, "other", list, "OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "},
+				{480, "other", status(500), "system 8m0s..8m0s 1 of 1/1 other status_5xx; OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "}, // another one
+				{481, "other", list, "OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; system 8m0s..8m0s 1 of 1/1 other status_5xx; "},
+				{482, "other", status(500), "system 8m0s..8m2s 2 of 1/1 other status_5xx; OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "}, // they alternate
+				{483, "other", list, "system 8m0s..8m2s 2 of 1/1 other status_5xx; OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "},
+				{520, "other", list, "OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; system 8m0s..8m2s 2 of 1/1 other status_5xx; "},
+				{0, "acme", list, ""}, // a day later
+				// One account fails, and the others do not.
+				{0, "acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
+				{40, "other", list, "OVER system 0s..0s 1 of 1/1 acme status_5xx; "},
+				{80, "acme", status(500), "system some 0s..1m20s 2 of 1/2 acme status_5xx; "},
+				{120, "other", list, "system some 0s..1m20s 2 of 1/2 acme status_5xx; "},
+				{160, "other", status(500), "system some 0s..1m20s 2 of 1/2 acme status_5xx; system 2m40s..2m40s 1 of 1/1 other status_5xx; "},
+				{200, "other", list, "system some 0s..1m20s 2 of 1/2 acme status_5xx; OVER system 2m40s..2m40s 1 of 1/1 other status_5xx; "},
+				{240, "acme", list, "OVER system 2m40s..2m40s 1 of 1/1 other status_5xx; system some 0s..1m20s 2 of 1/2 acme status_5xx; "},
+				// A wrong password that becomes slowness was a wrong password.
+				{0, "acme", list, ""},
+				{0, "acme", status(401), "sign_in 0s..0s 1 of 1/1 acme denied; "},
+				{40, "acme", hang, "sign_in 0s..0s 1 of 1/1 acme denied; system 42s..42s 1 of 1/1 acme timeout; "},
+				{80, "acme", list, "OVER sign_in 0s..0s 1 of 1/1 acme denied; system 42s..42s 1 of 1/1 acme timeout; "},
+				// What is the account's own is over with a list of it.
+				{0, "acme", list, ""},
+				{0, "acme", serveJSON("{}"), "mapping some 0s..0s 1 of 1/1 acme items; "},
+				{40, "a b", list, "account some 40s..40s 1 of 1/1 a b account; mapping some 0s..0s 1 of 1/2 acme items; "},
+				{80, "other", list, "account some 40s..40s 1 of 1/2 a b account; mapping some 0s..0s 1 of 1/3 acme items; "},
+				{120, "acme", status(429), "account some 40s..40s 1 of 1/3 a b account; mapping some 0s..0s 1 of 1/3 acme items; refused 2m0s..2m0s 1 of 1/1 acme throttled; "},
+				{160, "acme", list, "account some 40s..40s 1 of 1/3 a b account; OVER mapping some 0s..0s 1 of 1/3 acme items; refused 2m0s..2m0s 1 of 1/1 acme throttled; "},
 			} {
-				replies[step.account] = step.serve
+				if replies.Store(step.account, step.serve); step.want == "" {
+					time.Sleep(24 * time.Hour)
+				} else {
+					time.Sleep(step.at*time.Second - time.Since(begin))
+				}
 				_ = buyer(t, f.Client, step.account)
 				if got := state(); got != step.want {
 					t.Errorf("%s:\n%s, want\n%s", step.account, got, step.want)
 				}
-				time.Sleep(begin.Add((time.Since(begin) + time.Second).Truncate(time.Second)).Sub(time.Now()))
-			}
-			if e := f.LastFailure("buyer", "acme"); e == nil || e.Reason != "status_5xx" || f.LastFailure("buyer", "other") != nil || f.LastFailure("buyer", "nobody") != nil {
-				t.Errorf("the last of acme: %v", e)
+				if step.want == "" {
+					time.Sleep(time.Minute)
+					begin = time.Now()
+				}
 			}
 			if e := f.Askable("buyer", "a b"); e == nil || f.Askable("buyer", "acme") != nil || f.Askable("seller", "a b") != nil {
 				t.Errorf("who can be asked for: %v", e)
 			}
-			for i := range 3 * maxOutcomes {
-				replies[fmt.Sprint(i)] = list
-				_ = buyer(t, f.Client, fmt.Sprint(i))
+			for account, reply := range map[string]http.HandlerFunc{"acme": status(500), "third": status(401)} {
+				replies.Store(account, reply)
+				_ = buyer(t, f.Client, account)
 			}
-			if n := len(f.sources["buyer"].guard.outcomes.accounts); n > maxOutcomes || !strings.Contains(state(), "mapping 7s..7s 1 of 1/") {
-				t.Errorf("of %d accounts %d are remembered: %s", 3*maxOutcomes, n, state())
+			if e := f.LastFailure("buyer", "acme"); e == nil || e.Reason != "status_5xx" || f.LastFailure("buyer", "other") != nil || f.LastFailure("buyer", "nobody") != nil {
+				t.Errorf("the last of acme: %v", e)
+			}
+			replies.Store("other", list)
+			if _ = buyer(t, f.Client, "other"); f.LastFailure("buyer", "acme") != nil {
+				t.Errorf("the system works again: %v", f.LastFailure("buyer", "acme"))
 			}
 		})
+}
+
+// With more accounts than are remembered an outage keeps its beginning and its count.
+func TestFailuresOfManyAccounts(t *testing.T) {
+	o, at := newOutcomes(), time.Now()
+	for i := range maxAccounts + 10 {
+		o.work(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint("well", i)}, at)
+	}
+	for i := range maxAccounts + 10 {
+		o.fail(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint(i)}, failure(reason5xx, "status 500"), false, at.Add(time.Duration(i+1)))
+	}
+	s := o.state(at.Add(time.Minute))
+	if f := s.Failing; len(o.accounts) != maxAccounts || len(f) != 1 || f[0].First != at.Add(1) || f[0].Fetches != maxAccounts+10 || f[0].Accounts != maxAccounts {
+		t.Errorf("%d accounts, %+v", len(o.accounts), f)
+	}
 }

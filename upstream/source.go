@@ -177,7 +177,9 @@ func New(cfg Config, opts Options) (*Client, error) {
 			c.breakers[kind] = &breaker{}
 		}
 		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
-			s.guard = old.guard
+			if s.guard = old.guard; old.fingerprint != s.fingerprint {
+				s.guard.outcomes.forget(FailureMapping, FailureAccount)
+			}
 		} else {
 			s.guard = newGuard(c.breakers[kind])
 			s.guard.breaker.forget()
@@ -246,7 +248,7 @@ func (c *Client) BreakerState(kind, account string) string {
 // State is what is known of the lists of a kind since the start, or since base_url was changed.
 func (c *Client) State(kind string) State {
 	if s, ok := c.sources[kind]; ok {
-		return s.guard.outcomes.state()
+		return s.guard.outcomes.state(s.opts.Now())
 	}
 	return State{}
 }
@@ -277,7 +279,7 @@ func (s *source) askable(ask mapping.Asking, account string) *Error {
 	return nil
 }
 
-// LastFailure is what the newest fetch of an account failed with; nil: it did not, or is not known.
+// LastFailure is what the newest fetch of an account failed with; nil: it did not, or that is over.
 func (c *Client) LastFailure(kind, account string) *Error {
 	if s, ok := c.sources[kind]; ok {
 		return s.guard.outcomes.of(account)

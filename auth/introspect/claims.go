@@ -17,7 +17,7 @@ import (
 // not whose it is or of which kind. auth.ErrGarbage: the answer is no JSON object
 // with `active`, or a claim is of an impossible type. Only what the claims say
 // in so many words is granted.
-func grant(c auth.ClaimsConfig, d auth.Digest, body []byte) (*auth.Grant, error) {
+func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 	if !gjson.ValidBytes(body) {
 		return nil, fmt.Errorf("%w: it is no JSON", auth.ErrGarbage)
 	}

@@ -15,9 +15,9 @@ const everyClaim = `{"active":true,"sub":"acme","kind":"buyer","scope":"a inquir
 // Only what the claims say in so many words is granted. An answer that makes no sense says nothing
 // about the key; one that names no account or kind is about a key of another service.
 func TestClaims(t *testing.T) {
-	claims := auth.DefaultIntrospectionConfig().Claims
-	elsewhere := auth.ClaimsConfig{Account: "org.id", Kind: "https://acme.example/kind", APIAccess: "org.paid"}
-	grants := func(names auth.ClaimsConfig, answer string, want auth.Principal, expires time.Time) {
+	claims := DefaultConfig().Claims
+	elsewhere := Claims{Account: "org.id", Kind: "https://acme.example/kind", APIAccess: "org.paid"}
+	grants := func(names Claims, answer string, want auth.Principal, expires time.Time) {
 		t.Helper()
 		g, err := grant(names, auth.Digest{1}, []byte(answer))
 		if err != nil || g.Principal != want || !g.ExpiresAt.Equal(expires) || g.Digest != (auth.Digest{1}) || g.Revoked {
@@ -65,7 +65,7 @@ func FuzzClaims(f *testing.F) {
 	f.Add(`{"active":true,"sub":1,"kind":"seller","scope":["x"]}`)
 	f.Add(`{"active":false}`)
 	f.Add(`{"a\u0063tive":true,"exp":-1e999}`)
-	claims := auth.DefaultIntrospectionConfig().Claims
+	claims := DefaultConfig().Claims
 	f.Fuzz(func(t *testing.T, answer string) {
 		g, err := grant(claims, auth.Digest{}, []byte(answer))
 		if err != nil {

@@ -35,41 +35,42 @@ import (
 const (
 	// maxIntrospection bounds an answer, in bytes.
 	maxIntrospection = 64 << 10
-	// breakerRequests is how many lookups the breaker judges at least.
+	// breakerRequests is how many look-ups the breaker judges at least.
 	breakerRequests = 10
 )
 
 // Store is an auth.Store that asks an authorization server. Its answers are stored
 // for a time, never past their exp. It is safe for concurrent use.
 type Store struct {
-	*auth.CachedStore
-	cfg     auth.IntrospectionConfig
+	*auth.RemoteStore
+	cfg     Config
 	secret  auth.Secret
 	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[*auth.Grant]
 	log     *slog.Logger
 }
 
-// New does not call the server. The configuration must be valid. Close ends it.
-func New(cfg auth.IntrospectionConfig, policy auth.CachePolicy, opts auth.Options) *Store {
+// New does not call the server. The configuration must be valid. A good answer is stored for ttl.
+// Close ends the store.
+func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
 	s := &Store{cfg: cfg, log: opts.Logger, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
 	// No cookie jar: it would carry what one key's answer set into the next key's
-	// lookup.
+	// look-up.
 	s.client = &http.Client{
 		Transport:     newTransport(cfg, opts),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.breaker = s.newBreaker(opts)
-	s.CachedStore = auth.NewCachedStore("introspection", s.lookup, policy, opts)
+	s.RemoteStore = auth.NewRemoteStore("introspection", s.lookUp, auth.RemotePolicy{TTL: ttl, Timeout: cfg.Timeout}, opts)
 	return s
 }
 
-// lookup asks about a key through the breaker. A key that the node has never seen good says
-// nothing of the server, as strangers could choose what makes a lookup fail and so lock out known
+// lookUp asks about a key through the breaker. A key that the node has never seen good says
+// nothing of the server, as strangers could choose what makes a look-up fail and so lock out known
 // keys: it goes by the breaker and does not move it. What strangers may ask auth.Guesses bounds.
-func (s *Store) lookup(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	if c.Known {
+func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	if c.Seen {
 		return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
 	}
 	if s.breaker.State() == gobreaker.StateOpen {
@@ -78,16 +79,16 @@ func (s *Store) lookup(ctx context.Context, c auth.Credential) (*auth.Grant, err
 	return s.introspect(ctx, c)
 }
 
-// Close refuses further lookups, waits for those under way, which end by
+// Close refuses further look-ups, waits for those under way, which end by
 // their own deadline, and closes the connections.
 func (s *Store) Close() {
-	s.CachedStore.Close()
+	s.RemoteStore.Close()
 	s.client.CloseIdleConnections()
 }
 
 // newTransport allows no proxy by accident: keys go to the server and nowhere
 // else unless the environment says so.
-func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport {
+func newTransport(c Config, opts auth.Options) *http.Transport {
 	dial := opts.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: c.Timeout, KeepAlive: 30 * time.Second}).DialContext
@@ -96,7 +97,7 @@ func newTransport(c auth.IntrospectionConfig, opts auth.Options) *http.Transport
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dial,
 		ForceAttemptHTTP2:     true,
-		MaxIdleConnsPerHost:   32, // as many as there are lookups may be open: none waits for another's connection
+		MaxIdleConnsPerHost:   32, // as many as there are look-ups may be open: none waits for another's connection
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
@@ -160,10 +161,10 @@ func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant,
 	return grant(s.cfg.Claims, c.Digest, body)
 }
 
-// request makes the lookup of a key, with the gateway's own credentials.
+// request makes the look-up of a key, with the gateway's own credentials.
 func (s *Store) request(ctx context.Context, key auth.Secret) (*http.Request, error) {
 	form := url.Values{"token": {string(key)}, "token_type_hint": {"access_token"}}
-	if s.cfg.ClientID != "" && s.cfg.ClientAuth == auth.ClientAuthPost {
+	if s.cfg.ClientID != "" && s.cfg.ClientAuth == ClientAuthPost {
 		form.Set("client_id", s.cfg.ClientID)
 		form.Set("client_secret", string(s.secret))
 	}
@@ -177,7 +178,7 @@ func (s *Store) request(ctx context.Context, key auth.Secret) (*http.Request, er
 	// Present but empty: asking twice does no harm, so net/http may repeat the
 	// request when a kept connection turns out to be closed. Nothing is sent.
 	req.Header["Idempotency-Key"] = []string{}
-	if s.cfg.ClientID != "" && s.cfg.ClientAuth != auth.ClientAuthPost {
+	if s.cfg.ClientID != "" && s.cfg.ClientAuth != ClientAuthPost {
 		// RFC 6749, 2.3.1: both are form-encoded before they become Basic.
 		req.SetBasicAuth(url.QueryEscape(s.cfg.ClientID), url.QueryEscape(string(s.secret)))
 	}

@@ -24,16 +24,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const activeAnswer = `{"active":true,"sub":"acme","kind":"buyer","scope":"inquiries:read","api_access":"paid"}`
 
 // introspecting is a store that asks a server, which ends with the test.
-func introspecting(t *testing.T, server *httptest.Server, change func(*auth.IntrospectionConfig)) *Store {
+func introspecting(t *testing.T, server *httptest.Server, change func(*Config)) *Store {
 	t.Helper()
 	t.Cleanup(server.Close)
-	cfg := auth.DefaultIntrospectionConfig()
+	cfg := DefaultConfig()
 	cfg.URL, cfg.Timeout = server.URL+"/introspect", 5*time.Second
 	if change != nil {
 		change(&cfg)
 	}
-	policy := auth.CachePolicy{TTL: time.Minute, Timeout: cfg.Timeout, MaxKeys: 100}
-	s := New(cfg, policy, auth.Options{})
+	s := New(cfg, time.Minute, auth.Options{})
 	t.Cleanup(s.Close)
 	return s
 }
@@ -70,7 +69,7 @@ func TestRequest(t *testing.T) {
 			http.SetCookie(w, &http.Cookie{Name: "session", Value: "of another key"})
 			typed("application/json; charset=utf-8", activeAnswer)(w, r)
 		}))
-		s := introspecting(t, server, func(c *auth.IntrospectionConfig) {
+		s := introspecting(t, server, func(c *Config) {
 			if method != "none" {
 				c.ClientID, c.ClientSecretFile, c.ClientAuth = "gate way/1", setting.NewFile("secret", "s:cret%\n"), method
 			}
@@ -171,10 +170,24 @@ func TestOnlyTheRightServerGetsKeys(t *testing.T) {
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused certificate is what is tested
 	server.StartTLS()
 	ca := setting.NewFile("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	if _, err := find(t, introspecting(t, server, func(c *auth.IntrospectionConfig) { c.CAFile = ca }), "k"); err != nil {
+	if _, err := find(t, introspecting(t, server, func(c *Config) { c.CAFile = ca }), "k"); err != nil {
 		t.Errorf("with the authority: %v", err)
 	}
 	if _, err := find(t, introspecting(t, server, nil), "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 		t.Errorf("without the authority: %v", err)
+	}
+}
+
+// Keys travel to no server in clear text, but for this machine.
+func TestURL(t *testing.T) {
+	for url, good := range map[string]bool{
+		"https://id.example.com/": true, "http://127.0.0.1:9/": true, "http://[::1]:9/": true, "http://localhost:9/": true,
+		"http://id.example.com/": false, "ftp://127.0.0.1/": false, "https://a:b@id.example.com/": false, "introspect": false, "https://a b/%%": false,
+	} {
+		c, problems := DefaultConfig(), setting.Problems{}
+		c.URL = url
+		if c.Check("introspection", &problems); good != (len(problems) == 0) || !good && problems[0].Key != "introspection.url" {
+			t.Errorf("%s: %v", url, problems)
+		}
 	}
 }

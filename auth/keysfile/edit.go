@@ -20,10 +20,10 @@ import (
 	"inquiry-gateway/auth"
 )
 
-// records are those of a keys file. Every change keeps all other lines as they are, is decoded
+// editor changes a keys file. Every change keeps all other lines as they are, is decoded
 // again and compared with what was meant before it replaces the file in one step, and excludes
 // other writers meanwhile.
-type records struct {
+type editor struct {
 	path   string
 	hasher auth.Hasher
 }
@@ -32,15 +32,26 @@ type records struct {
 // followed: the file it points to is replaced. A file that is not there is made, for its owner
 // only.
 func NewEditor(path string, h auth.Hasher) *auth.Editor {
-	return &auth.Editor{Records: &records{path: path, hasher: h}}
+	return auth.NewEditor(&editor{path, h})
 }
 
 // ErrLayout means that what is to be changed does not stand in a line of its own. The file has
 // not been touched.
 var ErrLayout = errors.New("the program edits only records that stand in one line, as in `  - {id: k1, ...}`: please edit the file by hand")
 
-// List implements auth.Records, in the file's order.
-func (f *records) List(context.Context) (auth.Listing, error) { return load(f.path, f.hasher) }
+// Keys implements auth.Editable: one page, in the file's order.
+func (e *editor) Keys(_ context.Context, page func(auth.Listing) error) error {
+	l, err := read(e.path, e.hasher)
+	if err != nil {
+		return err
+	}
+	return page(l)
+}
+
+// Accounts implements auth.Editable: one page, in the file's order.
+func (e *editor) Accounts(ctx context.Context, page func([]auth.Account) error) error {
+	return e.Keys(ctx, func(l auth.Listing) error { return page(l.Accounts) })
+}
 
 // newFile is what the first key is added to.
 const newFile = `# API keys of the inquiry gateway: digests only, a key itself is shown once when it is made.
@@ -51,16 +62,16 @@ keys: []
 // lockRetry is how often a lock that somebody holds is tried again.
 const lockRetry = 20 * time.Millisecond
 
-// Change implements auth.Records. The folder is locked because the file itself is replaced, and
+// Change implements auth.Editable. The folder is locked because the file itself is replaced, and
 // because no lock file is left behind this way.
-func (f *records) Change(ctx context.Context, _ auth.Names, change func(*auth.Listing) error) error {
-	path, err := resolve(f.path)
+func (e *editor) Change(ctx context.Context, _ auth.Subjects, change func(*auth.Listing) error) error {
+	path, err := resolve(e.path)
 	if err != nil {
 		return err
 	}
 	lock := flock.New(filepath.Dir(path), flock.SetFlag(os.O_RDONLY))
 	if _, err := lock.TryLockContext(ctx, lockRetry); err != nil {
-		return fmt.Errorf("lock the folder of %s, which another program may be changing: %w", f.path, err)
+		return fmt.Errorf("lock the folder of %s, which another program may be changing: %w", e.path, err)
 	}
 	defer lock.Close()
 	before, err := readBounded(path)
@@ -71,14 +82,14 @@ func (f *records) Change(ctx context.Context, _ auth.Names, change func(*auth.Li
 	if err != nil {
 		return err
 	}
-	after, err := f.apply(before, change)
+	after, err := e.apply(before, change)
 	switch {
 	case err != nil && missing:
-		return fmt.Errorf("%w: the keys file %s does not exist", err, f.path)
+		return fmt.Errorf("%w: the keys file %s does not exist", err, e.path)
 	case err != nil:
 		return err
 	case len(after) > MaxSize:
-		return fmt.Errorf("%s would be larger than %d bytes: keep this many keys in Redis", f.path, MaxSize)
+		return fmt.Errorf("%s would be larger than %d bytes: keep this many keys in Redis", e.path, MaxSize)
 	case bytes.Equal(before, after):
 		return nil
 	}
@@ -87,8 +98,8 @@ func (f *records) Change(ctx context.Context, _ auth.Names, change func(*auth.Li
 
 // apply makes a change in the text and proves that the text then says what was meant and
 // nothing else.
-func (f *records) apply(data []byte, change func(*auth.Listing) error) ([]byte, error) {
-	doc, err := decode(f.path, data, f.hasher)
+func (e *editor) apply(data []byte, change func(*auth.Listing) error) ([]byte, error) {
+	doc, err := decode(e.path, data, e.hasher)
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +109,15 @@ func (f *records) apply(data []byte, change func(*auth.Listing) error) ([]byte, 
 	}
 	lines := bytes.SplitAfter(data, []byte("\n")) // those of decode, but for a byte order mark
 	ok := edit(lines, doc.sections[fieldAccounts], fieldAccounts, doc.Accounts, want.Accounts, accountRecord) &&
-		edit(lines, doc.sections[fieldKeys], fieldKeys, doc.Keys, want.Keys, func(k auth.KeyRecord) string { return keyRecord(k, f.hasher) })
+		edit(lines, doc.sections[fieldKeys], fieldKeys, doc.Keys, want.Keys, func(k auth.KeyRecord) string { return keyRecord(k, e.hasher) })
 	after := bytes.Join(lines, nil)
 	if ok {
 		var got *document
-		got, err = decode(f.path, after, f.hasher)
+		got, err = decode(e.path, after, e.hasher)
 		ok = err == nil && got.Equal(want)
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s: %w", f.path, ErrLayout)
+		return nil, fmt.Errorf("%s: %w", e.path, ErrLayout)
 	}
 	return after, nil
 }

@@ -54,7 +54,7 @@ func TestEditsKeepTheirSurroundings(t *testing.T) {
 				"with CRLF and a BOM": func(s string) string { return byteOrderMark + strings.ReplaceAll(s, "\n", "\r\n") },
 				"without a last end":  func(s string) string { return strings.TrimSuffix(s, "\n") },
 			} {
-				got, err := (&records{"f", auth.Hasher{}}).apply([]byte(written(before)), changes[what])
+				got, err := (&editor{"f", auth.Hasher{}}).apply([]byte(written(before)), changes[what])
 				if possible != (err == nil) || err != nil && !errors.Is(err, ErrLayout) {
 					t.Errorf("%s: %v", form, err)
 				}
@@ -134,7 +134,7 @@ func TestWritersExcludeEachOther(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	l, err := NewEditor(path, auth.Hasher{}).List(t.Context())
+	l, err := read(path, auth.Hasher{})
 	if err != nil || len(l.Keys) != writers || len(l.Accounts) != 1 {
 		t.Fatalf("%d keys of %d accounts, %v", len(l.Keys), len(l.Accounts), err)
 	}
@@ -154,7 +154,7 @@ func TestWritersExcludeEachOther(t *testing.T) {
 func TestEveryIDCanBeWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringMatching(`[!-~]{1,12}`).Draw(t, "id")
-		f := &records{"f", auth.Hasher{}}
+		f := &editor{"f", auth.Hasher{}}
 		text, err := f.apply([]byte("accounts: # c\n  - {id: acme} # c\nkeys: []"), func(l *auth.Listing) error {
 			k := testRecord(id)
 			k.Account, k.Scopes = id, []string{"other:" + strings.NewReplacer(`"`, "", `\`, "").Replace(id)}
@@ -184,7 +184,7 @@ func FuzzEdit(f *testing.F) {
 			return
 		}
 		for _, change := range []func(*auth.Listing) error{addK2, revokeK1, payAcme} {
-			after, err := (&records{"f", auth.Hasher{}}).apply([]byte(text), change)
+			after, err := (&editor{"f", auth.Hasher{}}).apply([]byte(text), change)
 			if err != nil {
 				continue
 			}

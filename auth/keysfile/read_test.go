@@ -1,8 +1,6 @@
 package keysfile
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -15,6 +13,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/yamlfile"
 )
 
 // digestOf is the hexadecimal SHA-256 of a key.
@@ -89,7 +88,7 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 	_, err := decode("f", []byte("keys:\n"+strings.Repeat("- x\n", 500)), auth.Hasher{})
-	if err == nil || strings.Count(err.Error(), "\n") != 50 || !strings.HasSuffix(err.Error(), "f: 450 more problems") {
+	if err == nil || strings.Count(err.Error(), "\n") != 100 || !strings.HasSuffix(err.Error(), "f: 400 more problems") {
 		t.Errorf("500 mistakes: %v", err)
 	}
 	peppered, err := auth.NewHasher([]byte("0123456789abcdef-pepper"))
@@ -129,11 +128,11 @@ func TestLargeFileTakesLittleMemory(t *testing.T) {
 		text.WriteString("  - " + keyRecord(testRecord(fmt.Sprint("k", i)), auth.Hasher{}) + "\n")
 	}
 	inFlow := strings.NewReplacer("keys:", "keys: [", "  - ", "", "}\n", "},\n").Replace(text.String()) + "]\n"
-	if _, err := decode("f", []byte(inFlow), auth.Hasher{}); err == nil || !strings.Contains(err.Error(), "f:1: is too long for this form") {
+	if _, err := decode("f", []byte(inFlow), auth.Hasher{}); err == nil || !strings.Contains(err.Error(), "f:1:1: is too long for this form") {
 		t.Errorf("a long list: %v", err)
 	}
 	_, err := decode("f", []byte("accounts:\n  - {id: a}\n  - {id: "+strings.Repeat("b", maxParsed)+"}\n"), auth.Hasher{})
-	if err == nil || err.Error() != "f:3: accounts[1]: is too long" {
+	if err == nil || err.Error() != "f:3:1: accounts[1]: is too long" {
 		t.Errorf("a long record: %v", err)
 	}
 
@@ -164,19 +163,9 @@ func TestLargeFileTakesLittleMemory(t *testing.T) {
 }
 
 // decodeWhole is decode without the division into parts.
-func decodeWhole(text []byte) (auth.Listing, error) {
-	r := newReader("f", auth.Hasher{})
-	if body := r.body(bytes.TrimPrefix(text, []byte(byteOrderMark))); body != nil {
-		root := r.mapping(body, "", fieldAccounts, fieldKeys)
-		for i, n := range root.list(fieldAccounts) {
-			r.readAccount(n, fmt.Sprint(i))
-		}
-		for i, n := range root.list(fieldKeys) {
-			r.readKey(n, fmt.Sprint(i))
-		}
-		r.report(root)
-	}
-	return r.listing, errors.Join(r.problems...)
+func decodeWhole(text string) (auth.Listing, error) {
+	doc := yamlfile.Parse("f", text, nil)
+	return check(doc, auth.Hasher{}), doc.Err()
 }
 
 // What is read holds only good records of accounts that are there, and is what the file says as a whole.
@@ -195,7 +184,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if want, err := decodeWhole([]byte(text)); err != nil || !doc.Listing.Equal(want) {
+		if want, err := decodeWhole(text); err != nil || !doc.Listing.Equal(want) {
 			t.Fatalf("in parts %+v, as a whole %+v, %v", doc.Listing, want, err)
 		}
 		for _, a := range doc.Accounts {

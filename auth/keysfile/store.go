@@ -55,8 +55,8 @@ type snapshot struct {
 	grants map[auth.Digest]*auth.Grant
 }
 
-// New reads a keys file. The error names every problem in it, each a
-// *FileError, or says why the file could not be read.
+// New reads a keys file. The error is a setting.Problems that names everything that is wrong
+// in it, or says why the file could not be read.
 func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	opts = opts.WithDefaults()
 	all := telemetry.Series(opts.Registerer, "auth")
@@ -66,7 +66,7 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 		good: all.Gauge("last_reload_successful",
 			"1 while the keys in force are those of the keys file, 0 while the file has a mistake."),
 	}
-	l, err := load(path, h)
+	l, err := read(path, h)
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +106,21 @@ func (s *Store) Find(_ context.Context, c auth.Credential) (*auth.Grant, error) 
 	return nil, auth.ErrUnknownKey
 }
 
-// Recall implements auth.Recaller.
-func (s *Store) Recall(d auth.Digest) (*auth.Grant, bool) {
-	g, ok := s.current.Load().grants[d]
-	return g, ok
+// Recall implements auth.Store. All keys are at hand.
+func (s *Store) Recall(d auth.Digest) (g *auth.Grant, seen bool) {
+	g, seen = s.current.Load().grants[d]
+	return g, seen
 }
+
+// Away implements auth.Store.
+func (s *Store) Away() bool { return false }
 
 // Reload reads the file again. After an error, which is logged and counted
 // too, the keys of the last good reading stay in force.
 func (s *Store) Reload() error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
-	l, err := load(s.path, s.hasher)
+	l, err := read(s.path, s.hasher)
 	if err != nil {
 		s.reloads.WithLabelValues(resultFailed).Inc()
 		s.good.Set(0)
@@ -144,8 +147,8 @@ func newSnapshot(l auth.Listing) *snapshot {
 	return next
 }
 
-// load reads what a file holds.
-func load(path string, h auth.Hasher) (auth.Listing, error) {
+// read reads what a file holds.
+func read(path string, h auth.Hasher) (auth.Listing, error) {
 	data, err := readBounded(path)
 	if err != nil {
 		return auth.Listing{}, err

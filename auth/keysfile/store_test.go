@@ -104,7 +104,7 @@ func TestNewRefuses(t *testing.T) {
 	refuses("a folder", dir, "folder")
 	path := filepath.Join(dir, "keys.yaml")
 	writeFile(t, path, "keys: 1\n")
-	refuses("a broken file", path, path+":1: keys: must be a list")
+	refuses("a broken file", path, path+":1:7: keys: wants a list")
 	if err := os.Truncate(path, MaxSize+1); err != nil {
 		t.Fatal(err)
 	}

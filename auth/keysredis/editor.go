@@ -14,43 +14,52 @@ import (
 	"inquiry-gateway/auth"
 )
 
-// records are the keys and accounts under a prefix. An answer of Redis that is lost is asked
-// for again; if that fails too, the error is auth.ErrUncertain. The context sets the deadline.
-type records struct {
+// editor changes and lists the keys and accounts under a prefix. An answer of Redis that is lost
+// is asked for again; if that fails too, the error is auth.ErrUncertain. The context sets the
+// deadline.
+type editor struct {
 	client redis.Cmdable
-	keys   names
+	layout layout
 }
 
 // NewEditor edits the records under prefix. A change is effective on every node as Store says.
 func NewEditor(client redis.Cmdable, prefix string, h auth.Hasher) *auth.Editor {
-	return &auth.Editor{Records: &records{client: client, keys: names{prefix: prefix, sort: h.Field()}}}
+	return auth.NewEditor(&editor{client, layout{prefix: prefix, sort: h.Field()}})
 }
 
-// commit writes the cells if they are as they were read, raises the version and publishes
-// what changed. Nothing fails after the first write: INCR is the one that refuses a version
-// that is no number.
+// commit writes the cells of a shard if they are as they were read, raises its version and
+// publishes what changed. Nothing fails after the first write: HINCRBY is the one that refuses a
+// version that is no number.
 //
-//	KEYS: version, then the hash of each cell
-//	ARGV: channel, what changed, then field, old and new of each cell
+//	KEYS: the shard
+//	ARGV: channel, its digit, what changed, then field, old and new of each cell
 var commit = redis.NewScript(`
-for i = 2, #KEYS do
-  if (redis.call('HGET', KEYS[i], ARGV[3*i-3]) or '') ~= ARGV[3*i-2] then return 0 end
+if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return -1 end
+for i = 4, #ARGV, 3 do
+  if (redis.call('HGET', KEYS[1], ARGV[i]) or '') ~= ARGV[i+1] then return 0 end
 end
-local v = redis.call('INCR', KEYS[1])
-for i = 2, #KEYS do redis.call('HSET', KEYS[i], ARGV[3*i-3], ARGV[3*i-1]) end
-redis.call('PUBLISH', ARGV[1], v .. ' ' .. ARGV[2])
+local v = redis.call('HINCRBY', KEYS[1], 'version', 1)
+for i = 4, #ARGV, 3 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i+2]) end
+redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. v .. ' ' .. ARGV[3])
 return v`)
 
 const (
 	maxTries = 8                      // of one change: beside other editors, or while answers are lost
 	tryPause = 150 * time.Millisecond // after a lost answer
+	pageSize = 500                    // records that are read at once
+
+	maxUnreadable = 50 // records that are named
 )
 
-// Change implements auth.Records: it reads, plans, and commits if what it changes is as it was
-// read. A commit whose answer was lost is recognised by what Redis holds then.
-func (r *records) Change(ctx context.Context, names auth.Names, change func(*auth.Listing) error) error {
+var errSomeLost = errors.New("keys or accounts are lost in Redis, perhaps by its maxmemory-policy: restore them first, and see docs/redis.md")
+
+// Change implements auth.Editable: it reads, plans, and commits if what it changes is as it was
+// read. A commit whose answer was lost is recognised by what Redis holds then. All of one shard
+// is committed at once. A new account, which may be in another shard, is before its key: alone it
+// lets nobody in.
+func (e *editor) Change(ctx context.Context, about auth.Subjects, change func(*auth.Listing) error) error {
 	var lost error // why it is not known whether sent was committed
-	var sent []*cell
+	var sent []shardChange
 	for range maxTries {
 		if lost != nil {
 			select {
@@ -59,43 +68,36 @@ func (r *records) Change(ctx context.Context, names auth.Names, change func(*aut
 				return fmt.Errorf("%w: %w", auth.ErrUncertain, lost)
 			}
 		}
-		cells, before, err := r.read(ctx, names)
-		whole := false
-		if err == nil {
-			whole, err = r.whole(ctx)
-		}
+		all, versions, before, err := e.read(ctx, about)
 		if err != nil {
 			if lost == nil {
 				return err
 			}
 			continue
 		}
-		if lost != nil && !slices.ContainsFunc(sent, func(c *cell) bool { return cells.at(c.hash, c.field).old != c.new }) {
+		if lost != nil && !slices.ContainsFunc(sent, func(c shardChange) bool { return !c.isIn(all) }) {
 			return nil
 		}
 		after := auth.Listing{Accounts: slices.Clone(before.Accounts), Keys: slices.Clone(before.Keys)}
 		if err := change(&after); err != nil {
 			return err
 		}
-		var message []string
-		if sent, message = r.plan(&cells, before, after); len(sent) == 0 {
+		if sent = e.plan(&all, before, after); len(sent) == 0 {
 			return nil // it is so already
 		}
-		if !whole && slices.ContainsFunc(sent, func(c *cell) bool { return c.old == "" }) {
-			if lost != nil {
-				break
+		if slices.ContainsFunc(sent, shardChange.adds) {
+			if err := e.setUp(ctx, versions); err != nil {
+				return err
 			}
-			return errors.New("keys or accounts are lost in Redis, perhaps by its maxmemory-policy: restore them first, and see docs/redis.md")
 		}
-		version, err := r.commit(ctx, sent, message)
 		var refused redis.Error
-		switch {
-		case err == nil && version > 0:
+		switch done, err := e.commit(ctx, sent); {
+		case done:
 			return nil
-		case errors.As(err, &refused):
-			return redisError(err)
+		case errors.Is(err, errSomeLost), errors.Is(err, auth.ErrGarbage), errors.As(err, &refused):
+			return err
 		case err != nil:
-			lost = redisError(err)
+			lost = err
 		}
 	}
 	if lost != nil {
@@ -105,154 +107,245 @@ func (r *records) Change(ctx context.Context, names auth.Names, change func(*aut
 }
 
 // read reads what is named, in two round trips: what an id stands for is not known before.
-func (r *records) read(ctx context.Context, names auth.Names) (all cells, l auth.Listing, err error) {
-	for _, id := range names.Keys {
-		all.at(r.keys.ids(), id)
+func (e *editor) read(ctx context.Context, about auth.Subjects) (all cells, versions [shards]string, l auth.Listing, err error) {
+	ids := everyShard()
+	for _, id := range about.KeyIDs {
+		ids = append(ids, withID(id)...)
 	}
-	if err := load(ctx, r.client, all...); err != nil {
-		return nil, l, err
+	if versions, err = ids.read(ctx, e.client, e.layout); err != nil {
+		return nil, versions, l, err
 	}
-	var rest cells
-	for _, c := range all {
+	digests := slices.Clone(about.Digests)
+	for _, c := range ids {
 		if c.old != "" {
-			rest.at(r.keys.keys(), c.old)
-		}
-	}
-	for _, d := range names.Digests {
-		rest.at(r.keys.keys(), d.Hex())
-	}
-	for _, id := range names.Accounts {
-		rest.at(r.keys.accounts(), id)
-	}
-	if err := load(ctx, r.client, rest...); err != nil {
-		return nil, l, err
-	}
-	for _, c := range rest {
-		if c.old == "" {
-			continue
-		}
-		if c.hash == r.keys.accounts() {
-			a, err := parseAccount(c.field, c.old)
+			d, err := parseDigest(c.old)
 			if err != nil {
-				return nil, l, err
+				return nil, versions, l, err
+			}
+			digests = append(digests, d)
+		}
+	}
+	for _, d := range digests {
+		all.at(e.layout.key(d))
+	}
+	keys := len(all)
+	for _, id := range about.Accounts {
+		all.at(e.layout.account(id))
+	}
+	if _, err = all.read(ctx, e.client, e.layout); err != nil {
+		return nil, versions, l, err
+	}
+	for i, c := range all {
+		_, name, _ := strings.Cut(c.field, ":")
+		switch {
+		case c.old == "":
+		case i < keys:
+			k, err := parseStored(name, c.old)
+			if err != nil {
+				return nil, versions, l, err
+			}
+			l.Keys = append(l.Keys, k)
+		default:
+			a, err := parseAccount(name, c.old)
+			if err != nil {
+				return nil, versions, l, err
 			}
 			l.Accounts = append(l.Accounts, a)
-			continue
 		}
-		k, err := parseStored(c.field, c.old)
-		if err != nil {
-			return nil, l, err
-		}
-		l.Keys = append(l.Keys, k)
 	}
-	return append(all, rest...), l, nil
+	return append(all, ids...), versions, l, nil
 }
 
-// whole is false where all accounts are gone although there have been changes, or all keys although
-// the index has their ids. A record that is added would make a new hash, and all others would
-// look as if they never were. With a new pepper there are keys of the other sort only.
-func (r *records) whole(ctx context.Context) (bool, error) {
-	var version, ids, keys, accounts *redis.IntCmd
-	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		version, ids = p.Exists(ctx, r.keys.version()), p.Exists(ctx, r.keys.ids())
-		keys = p.Exists(ctx, names{r.keys.prefix, auth.FieldSHA256}.keys(), names{r.keys.prefix, auth.FieldHMAC}.keys())
-		accounts = p.Exists(ctx, r.keys.accounts())
+// lost is errSomeLost where a shard is missing although there have been keys or accounts, and
+// errOlder where they are in another layout.
+func (e *editor) lost(ctx context.Context, versions [shards]string) error {
+	missing, used := false, false
+	for _, v := range versions {
+		missing = missing || v == ""
+		used = used || v != "" && v != "0"
+	}
+	switch {
+	case missing && used:
+		return errSomeLost
+	case missing && isOlder(ctx, e.client, e.layout):
+		return errOlder
+	}
+	return nil
+}
+
+// setUp gives all shards a version where there has never been a key or an account. Of one that has
+// been lost it would look as if all of it never was.
+func (e *editor) setUp(ctx context.Context, versions [shards]string) error {
+	if err := e.lost(ctx, versions); err != nil || !slices.Contains(versions[:], "") {
+		return err
+	}
+	_, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for n := range shards {
+			p.HSetNX(ctx, e.layout.hash(n), fieldVersion, 0)
+		}
 		return nil
 	})
 	if err != nil {
-		return false, redisError(err)
+		return redisError(err)
 	}
-	return accounts.Val() >= max(version.Val(), ids.Val()) && keys.Val() >= ids.Val(), nil
+	return nil
 }
 
-// plan gives the cells that a change changes, and the pairs of its message.
-func (r *records) plan(all *cells, before, after auth.Listing) (changed []*cell, message []string) {
-	set := func(hash, field, value string) {
-		c := all.at(hash, field)
-		c.new = value
-		changed = append(changed, c)
+// shardChange is what a change changes in one shard.
+type shardChange struct {
+	shard   int
+	rank    int // the order of commits
+	cells   []*cell
+	message []string // pairs of what is changed
+}
+
+// isIn says that the cells as they were read are as the change was to make them.
+func (c shardChange) isIn(read cells) bool {
+	return !slices.ContainsFunc(c.cells, func(w *cell) bool { return read.at(cell{shard: w.shard, field: w.field}).old != w.new })
+}
+
+// adds says that it adds a record.
+func (c shardChange) adds() bool {
+	return slices.ContainsFunc(c.cells, func(c *cell) bool { return c.old == "" })
+}
+
+// The order of commits: an account without a key lets nobody in, and two keys are better than none.
+const (
+	rankAccount = iota
+	rankNewKey
+	rankKey
+)
+
+// plan gives what a change changes, by shard.
+func (e *editor) plan(all *cells, before, after auth.Listing) (changes []shardChange) {
+	set := func(c cell, value string, rank int, message ...string) {
+		into := all.at(c)
+		into.new = value
+		i := slices.IndexFunc(changes, func(s shardChange) bool { return s.shard == c.shard })
+		if i < 0 {
+			i = len(changes)
+			changes = append(changes, shardChange{shard: c.shard, rank: rank})
+		}
+		s := &changes[i]
+		s.rank, s.cells, s.message = min(s.rank, rank), append(s.cells, into), append(s.message, message...)
+	}
+	for i, a := range after.Accounts {
+		if i >= len(before.Accounts) || a != before.Accounts[i] {
+			set(e.layout.account(a.ID), encode(a), rankAccount, changedAccount, a.ID)
+		}
 	}
 	for i, k := range after.Keys {
+		hex, rank := k.Digest.Hex(), rankKey
 		if i < len(before.Keys) && k.Equal(before.Keys[i]) {
 			continue
 		}
-		hex := k.Digest.Hex()
 		if i >= len(before.Keys) {
-			set(r.keys.ids(), k.ID, hex)
+			rank = rankNewKey
+			set(cell{shard: shardOf(k.Digest), field: fieldID + k.ID}, hex, rank)
 		}
-		set(r.keys.keys(), hex, encode(k))
-		message = append(message, changedKey, hex)
+		set(e.layout.key(k.Digest), encode(k), rank, changedKey, hex)
 	}
-	for i, a := range after.Accounts {
-		if i < len(before.Accounts) && a == before.Accounts[i] {
-			continue
-		}
-		set(r.keys.accounts(), a.ID, encode(a))
-		message = append(message, changedAccount, a.ID)
-	}
-	return changed, message
+	slices.SortStableFunc(changes, func(a, b shardChange) int { return cmp.Compare(a.rank, b.rank) })
+	return changes
 }
 
-func (r *records) commit(ctx context.Context, changed []*cell, message []string) (version int64, err error) {
-	keys, args := []string{r.keys.version()}, []any{r.keys.changes(), strings.Join(message, " ")}
-	for _, c := range changed {
-		keys, args = append(keys, c.hash), append(args, c.field, c.old, c.new)
+// commit commits shard by shard, until one is not as it was read.
+func (e *editor) commit(ctx context.Context, changes []shardChange) (done bool, err error) {
+	for _, c := range changes {
+		args := []any{e.layout.changes(), digits[c.shard : c.shard+1], strings.Join(c.message, " ")}
+		for _, w := range c.cells {
+			args = append(args, w.field, w.old, w.new)
+		}
+		v, err := commit.Run(ctx, e.client, []string{e.layout.hash(c.shard)}, args...).Int64()
+		switch {
+		case err != nil:
+			return false, redisError(err)
+		case v < 0:
+			return false, errSomeLost
+		case v == 0:
+			return false, nil
+		}
 	}
-	return commit.Run(ctx, r.client, keys, args...).Int64()
+	return true, nil
 }
 
-// List implements auth.Records, sorted by id.
-func (r *records) List(ctx context.Context) (auth.Listing, error) {
-	l := auth.Listing{Accounts: []auth.Account{}, Keys: []auth.KeyRecord{}}
-	var unreadable []error
-	err := r.scan(ctx, r.keys.accounts(), func(id, text string) {
-		if a, err := parseAccount(id, text); err == nil {
-			l.Accounts = append(l.Accounts, a)
-		} else if len(unreadable) < maxUnreadable {
-			unreadable = append(unreadable, fmt.Errorf("account %s: %w", auth.Clip(id), err))
+// Keys implements auth.Editable. Each page is sorted by id.
+func (e *editor) Keys(ctx context.Context, page func(auth.Listing) error) error {
+	var unreadable notes
+	id := func(k auth.KeyRecord) string { return k.ID }
+	err := paged(ctx, e, e.layout.sort+":", parseStored, id, func(keys []auth.KeyRecord) error {
+		l, all := auth.Listing{Keys: keys}, cells{}
+		for _, k := range keys {
+			all.at(e.layout.account(k.Account))
 		}
+		if _, err := all.read(ctx, e.client, e.layout); err != nil {
+			return err
+		}
+		for _, c := range all {
+			a, err := parseAccount(strings.TrimPrefix(c.field, fieldAccount), c.old)
+			if unreadable.add(c.field, err); err == nil {
+				l.Accounts = append(l.Accounts, a)
+			}
+		}
+		return page(l)
 	})
-	if err != nil {
-		return auth.Listing{}, err
-	}
-	err = r.scan(ctx, r.keys.keys(), func(hex, text string) {
-		if k, err := parseStored(hex, text); err == nil {
-			l.Keys = append(l.Keys, k)
-		} else if len(unreadable) < maxUnreadable {
-			unreadable = append(unreadable, fmt.Errorf("the key whose %s begins with %.12s: %w", r.keys.sort, hex, err))
-		}
-	})
-	if err != nil {
-		return auth.Listing{}, err
-	}
-	// What is changed during a scan may come twice.
-	slices.SortFunc(l.Accounts, func(a, b auth.Account) int { return cmp.Compare(a.ID, b.ID) })
-	l.Accounts = slices.CompactFunc(l.Accounts, func(a, b auth.Account) bool { return a.ID == b.ID })
-	slices.SortFunc(l.Keys, func(a, b auth.KeyRecord) int { return cmp.Compare(a.ID, b.ID) })
-	l.Keys = slices.CompactFunc(l.Keys, func(a, b auth.KeyRecord) bool { return a.ID == b.ID })
-	return l, errors.Join(unreadable...)
+	return errors.Join(err, errors.Join(unreadable...))
 }
 
-const (
-	maxListed     = 1_000_000 // what List reads of Redis
-	maxUnreadable = 50        // records that it names
-)
+// Accounts implements auth.Editable. Each page is sorted by id.
+func (e *editor) Accounts(ctx context.Context, page func([]auth.Account) error) error {
+	return paged(ctx, e, fieldAccount, parseAccount, func(a auth.Account) string { return a.ID }, page)
+}
 
-// scan reads a hash in bounded steps, which do not hold Redis up.
-func (r *records) scan(ctx context.Context, hash string, each func(field, value string)) error {
-	for cursor, n := uint64(0), 0; ; {
-		some, next, err := r.client.HScan(ctx, hash, cursor, "", 500).Result()
-		if err != nil {
-			return redisError(err)
-		}
-		if n += len(some) / 2; n > maxListed {
-			return fmt.Errorf("there are more than %d entries", maxListed)
-		}
-		for pair := range slices.Chunk(some, 2) {
-			each(pair[0], pair[len(pair)-1])
-		}
-		if cursor = next; cursor == 0 {
-			return nil
+// notes are records that cannot be read, of which maxUnreadable are named.
+type notes []error
+
+// add notes the record of a field. Of a digest it names the beginning.
+func (n *notes) add(field string, err error) {
+	if sort, name, _ := strings.Cut(field, ":"); err != nil && len(*n) < maxUnreadable {
+		*n = append(*n, fmt.Errorf("%s %s: %w", sort, auth.Clip(name), err))
+	}
+}
+
+// paged reads all records of one sort in bounded steps, which do not hold Redis up, and gives them
+// on in pages, each sorted by id. What is changed meanwhile may come twice.
+func paged[R any](ctx context.Context, e *editor, sort string, parse func(name, text string) (R, error), id func(R) string, page func([]R) error) error {
+	var unreadable notes
+	var some []R
+	flush := func() error {
+		slices.SortFunc(some, func(a, b R) int { return cmp.Compare(id(a), id(b)) })
+		err := page(slices.CompactFunc(some, func(a, b R) bool { return id(a) == id(b) }))
+		some = some[:0]
+		return err
+	}
+	versions, err := everyShard().read(ctx, e.client, e.layout)
+	if err != nil {
+		return err
+	}
+	for n := range shards {
+		for cursor := uint64(0); ; {
+			found, next, err := e.client.HScan(ctx, e.layout.hash(n), cursor, sort+"*", pageSize).Result()
+			if err != nil {
+				return redisError(err)
+			}
+			for pair := range slices.Chunk(found, 2) {
+				record, err := parse(strings.TrimPrefix(pair[0], sort), pair[len(pair)-1])
+				if unreadable.add(pair[0], err); err == nil {
+					some = append(some, record)
+				}
+			}
+			if len(some) >= pageSize {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			if cursor = next; cursor == 0 {
+				break
+			}
 		}
 	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return errors.Join(append(unreadable, e.lost(ctx, versions))...)
 }

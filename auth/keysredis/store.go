@@ -1,24 +1,41 @@
 // Package keysredis serves and edits the API keys that a fleet shares in Redis.
 //
-// Issuers may write the records by themselves, see names for the lay-out, if they raise the
-// version after each change: nodes forget what they have stored when it rises.
+// Issuers may write the records by themselves, see layout, if they raise the version of the
+// shard after each change: nodes forget what they have stored of it when it rises.
 package keysredis
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/telemetry"
 )
+
+const (
+	// PollEvery is how often each node asks Redis whether a key has changed, for what its messages lose.
+	PollEvery = 500 * time.Millisecond
+	// messageDelay is how long a message may be on its way after its version was polled.
+	messageDelay = 20 * time.Millisecond
+)
+
+// Config is the `auth.redis:` section. It has no keys: the section redis has them.
+type Config struct{}
+
+// Hints says what to do about keys of before.
+func (Config) Hints() map[string]string {
+	return map[string]string{"timeout": "is no key any more; redis.timeout bounds the look-up of a key, too: remove this one"}
+}
 
 // Store is an auth.Store over key records in Redis, shared by a fleet. It is
 // safe for concurrent use.
@@ -27,143 +44,129 @@ import (
 // revoked key can stay good on a node:
 //
 //   - normally: until the message arrives, milliseconds
-//   - when the message is lost: Poll, plus Timeout for the read
+//   - when the message is lost: PollEvery, plus redis.timeout for the read
 //   - when the node cannot reach Redis at all: auth.cache_ttl
 //
 // A record that is changed without the version being raised counts when that time is
 // over.
 type Store struct {
-	*auth.CachedStore
-	client  redis.Cmdable
-	keys    names
-	cfg     auth.RedisConfig
+	*auth.RemoteStore
+	client  *redisclient.Client
+	layout  layout
+	memory  *auth.Memory // with the versions of the last changes that have been taken in
 	log     *slog.Logger
 	panics  *telemetry.Catcher
 	dropped *prometheus.CounterVec
-	taken   prometheus.Gauge // the version up to which changes have been taken in
+	taken   prometheus.Gauge
+	pollNow chan struct{} // capacity 1: messages may have been lost
+	hears   atomic.Bool   // messages come
 	stop    context.CancelFunc
-	done    chan struct{} // closed when watch has ended
+	wg      sync.WaitGroup
 
-	known *auth.Known // with the version of the last change that has been taken in
+	mu sync.Mutex // one change is taken in at a time
 }
 
-// New returns a store over the records under prefix, whose digests
-// are the hasher's. It does not need Redis to be up. The client should fail
-// fast: no retries, short timeouts, contexts honoured. Close ends the store
-// and leaves the client open.
-func New(client redis.Cmdable, prefix string, h auth.Hasher, cfg auth.RedisConfig, policy auth.CachePolicy, opts auth.Options) *Store {
+// New returns a store over the records under prefix, whose digests are the hasher's. A good
+// answer is stored for ttl. It does not need Redis to be up. Close ends the store and leaves the
+// client open.
+func New(client *redisclient.Client, prefix string, h auth.Hasher, ttl time.Duration, opts auth.Options) *Store {
+	return newStore(client, prefix, h, ttl, opts, PollEvery)
+}
+
+func newStore(client *redisclient.Client, prefix string, h auth.Hasher, ttl time.Duration, opts auth.Options, pollEvery time.Duration) *Store {
 	opts = opts.WithDefaults()
-	if opts.Known == nil {
-		opts.Known = auth.NewKnown()
-	}
 	all := telemetry.Series(opts.Registerer, "auth")
 	s := &Store{
 		client:  client,
-		keys:    names{prefix: prefix, sort: h.Field()},
-		cfg:     cfg,
+		layout:  layout{prefix: prefix, sort: h.Field()},
+		memory:  opts.Memory,
 		log:     opts.Logger,
 		panics:  opts.Panics,
 		dropped: all.Counters("invalidations_total", "Times that stored keys were dropped, by how their change was noticed.", "cause"),
 		taken: all.Gauge("store_version",
-			"Version of the key store whose changes this node has taken in; nodes should agree within a second."),
-		done:  make(chan struct{}),
-		known: opts.Known,
+			"Changes of the key store which this node has taken in; nodes should agree within a second."),
+		pollNow: make(chan struct{}, 1),
 	}
-	s.CachedStore = auth.NewCachedStore("redis", s.read, policy, opts)
+	twoCalls := 2 * client.CallTimeout() // of the key, and of its account
+	s.RemoteStore = auth.NewRemoteStore("redis", s.lookUp, auth.RemotePolicy{TTL: ttl, Timeout: twoCalls}, opts)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	go func() {
-		defer close(s.done)
-		s.watch(ctx)
-	}()
+	s.wg.Go(func() {
+		client.Listen(ctx, func(_, message string) { s.apply(message) }, s.connected, s.layout.changes())
+	})
+	s.wg.Go(func() {
+		ticker := time.NewTicker(pollEvery)
+		defer ticker.Stop()
+		for {
+			s.poll(ctx)
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			case <-s.pollNow:
+				s.warn(ctx)
+			}
+		}
+	})
 	return s
 }
 
-// Close stops watching, refuses further lookups and waits for those under
+// Close stops watching, refuses further look-ups and waits for those under
 // way, which end by their own deadline.
 func (s *Store) Close() {
 	s.stop()
-	<-s.done
-	s.CachedStore.Close()
+	s.wg.Wait()
+	s.RemoteStore.Close()
 }
 
-// read looks one key up, with its account, in two round trips. That a key or an account is not there is
-// believed only of a store that is whole, since a Redis that has lost its data would lock everybody out.
-func (s *Store) read(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	text, whole, err := s.record(ctx, s.keys.keys(), c.Digest.Hex())
+// lookUp reads one key, and then its account.
+func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	record, err := s.record(ctx, s.layout.key(c.Digest))
 	if err != nil {
 		return nil, err
 	}
-	if text == "" && !whole {
-		return nil, errNotWhole
-	}
-	k, err := parseKey(c.Digest, text)
+	k, err := parseKey(c.Digest, record)
 	if err != nil {
 		return nil, err
 	}
-	text, whole, err = s.record(ctx, s.keys.accounts(), k.Account)
+	record, err = s.record(ctx, s.layout.account(k.Account))
 	if err != nil {
 		return nil, err
 	}
-	if text == "" && !whole {
-		return nil, errNotWhole
-	}
-	a, err := parseAccount(k.Account, text)
+	a, err := parseAccount(k.Account, record)
 	if err != nil {
 		return nil, err
 	}
 	return k.Grant(a), nil
 }
 
-var errNotWhole = errors.New("the key store in Redis is empty or has lost a part: it has no version, no keys or no accounts")
+var errLost = errors.New("the key store in Redis is empty or has lost a part")
 
-// record reads a field of a hash. Where it is not there, whole says whether the hash was and a
-// version was set before and after that: a store that is emptied, evicted or restored meanwhile
-// must not look as if it had no such key.
-func (s *Store) record(ctx context.Context, hash, field string) (text string, whole bool, err error) {
-	var record *redis.StringCmd
-	var versions [2]*redis.StringCmd
-	var hashes [2]*redis.IntCmd
-	_, _ = s.client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-		versions[0], hashes[0] = p.Get(ctx, s.keys.version()), p.Exists(ctx, hash)
-		record = p.HGet(ctx, hash, field)
-		versions[1], hashes[1] = p.Get(ctx, s.keys.version()), p.Exists(ctx, hash)
-		return nil
-	})
-	if err := record.Err(); err == nil {
-		return record.Val(), true, nil
-	} else if !errors.Is(err, redis.Nil) {
-		return "", false, redisError(err)
+// record reads a cell. That it is empty is believed only of a shard that is there, since a Redis
+// that has lost its data would lock everybody out.
+func (s *Store) record(ctx context.Context, c cell) (string, error) {
+	versions, err := cells{&c}.read(ctx, s.client, s.layout)
+	if err == nil && c.old == "" && versions[c.shard] == "" {
+		err = errLost
 	}
-	for i := range versions {
-		err := errors.Join(versions[i].Err(), hashes[i].Err())
-		if errors.Is(versions[i].Err(), redis.Nil) || err == nil && hashes[i].Val() == 0 {
-			return "", false, nil
-		}
-		if err != nil {
-			return "", false, redisError(err)
-		}
-	}
-	return "", true, nil
+	return c.old, err
 }
 
 // DigestOf finds the digest of the key with that id, for Authenticator.ByID.
 // Errors: auth.ErrNoSuchKey; others mean that Redis could not be asked.
 func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	ctx, cancel := s.client.Bounded(ctx)
 	defer cancel()
-	c := &cell{hash: s.keys.ids(), field: id}
-	if err := load(ctx, s.client, c); err != nil {
+	all := withID(id)
+	if _, err := all.read(ctx, s.client, s.layout); err != nil {
 		return auth.Digest{}, err
 	}
-	if c.old == "" {
-		return auth.Digest{}, auth.NoSuchKey(id)
+	for _, c := range all {
+		if c.old != "" {
+			return parseDigest(c.old)
+		}
 	}
-	digest, err := auth.ParseDigest(c.old)
-	if err != nil {
-		return auth.Digest{}, fmt.Errorf("%w: the index of ids holds no digest", auth.ErrGarbage)
-	}
-	return digest, nil
+	return auth.Digest{}, auth.NoSuchKey(id)
 }
 
 // Why stored answers are dropped.
@@ -173,65 +176,95 @@ const (
 	causeVersion = "version" // the version read shows a change that no message told
 )
 
-// watch follows the changes of the store until the context ends.
-func (s *Store) watch(ctx context.Context) {
-	sub := s.client.(interface { // a client, and no pipeline
-		Subscribe(ctx context.Context, channels ...string) *redis.PubSub
-	}).Subscribe(ctx, s.keys.changes())
-	defer func() { _ = sub.Close() }()
-	messages := sub.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(time.Second))
-	ticker := time.NewTicker(s.cfg.Poll)
-	defer ticker.Stop()
-	s.poll(ctx)
-	for {
+// connected is told whether messages come. A new connection alone is no reason to forget keys,
+// least of all while the server that has them may be away: the versions say whether some were lost.
+func (s *Store) connected(hears bool) {
+	s.hears.Store(hears)
+	if hears {
 		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			s.poll(ctx)
-		case m := <-messages:
-			switch m := m.(type) {
-			case *redis.Subscription:
-				// Messages may have been lost before. The version says whether they
-				// were: a new connection alone is no reason to forget keys, least of
-				// all while the server that has them may be away.
-				s.poll(ctx)
-				s.tellPolicy(ctx)
-			case *redis.Message:
-				s.apply(m.Payload)
-			}
+		case s.pollNow <- struct{}{}:
+		default:
 		}
 	}
 }
 
-// poll reads the version. While that fails nothing is dropped: known keys are
-// good within their time.
+// poll reads the versions. Where that fails nothing is dropped: known keys are good within their
+// time. Messages that are on their way are waited for: they are about single keys.
 func (s *Store) poll(ctx context.Context) {
 	defer s.panics.Catch(nil)
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	before, _ := s.known()
+	ctx, cancel := s.client.Bounded(redisclient.Probing(ctx))
 	defer cancel()
-	version := s.known.Version()
-	n, err := s.client.Get(ctx, s.keys.version()).Int64()
-	if errors.Is(err, redis.Nil) {
-		n, err = 0, nil // read tells an empty store from an unknown key
-	}
+	texts, err := everyShard().read(ctx, s.client, s.layout)
 	s.SetAway(err != nil)
-	if err != nil || n == version || s.known.Version() != version { // the last: a store of before a reload was faster
-		return
+	read := map[int]int64{}
+	for n, text := range texts {
+		v, garbage := strconv.ParseInt("0"+text, 10, 64) // one that is not there is like one that has begun
+		if garbage == nil && (text != "" || err == nil) {
+			read[n] = v
+		}
 	}
-	if n < version {
-		s.log.Warn("the key store in Redis went back in time", slog.Int64("from", version), slog.Int64("to", n))
+	s.awaitMessages(read)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, known := s.known()
+	for n, v := range read {
+		switch {
+		case known[n] && (now[n] == v || now[n] != before[n] || texts[n] == ""):
+			// taken in, or a message was faster, or the shard is lost: its keys go on within their time
+			delete(read, n)
+		case now[n] > v:
+			s.log.Warn("the key store in Redis went back in time", slog.Int64("from", now[n]), slog.Int64("to", v))
+		}
 	}
-	s.drop(causeVersion, n, s.ForgetAll)
+	if len(read) > 0 {
+		s.drop(causeVersion, read, func() { s.forgetShards(read) })
+	}
 }
 
-// tellPolicy warns of a Redis that drops keys when its memory is full, where its user may read that.
-func (s *Store) tellPolicy(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+// known are the versions of the shards that have been taken in.
+func (s *Store) known() (versions [shards]int64, known [shards]bool) {
+	for n := range shards {
+		versions[n], known[n] = s.memory.Version(n)
+	}
+	return versions, known
+}
+
+// awaitMessages waits for the messages of versions that have been read, where messages come.
+func (s *Store) awaitMessages(read map[int]int64) {
+	behind := func() bool {
+		now, known := s.known()
+		for n, v := range read {
+			if known[n] && now[n] < v {
+				return true
+			}
+		}
+		return false
+	}
+	for start := time.Now(); s.hears.Load() && behind() && time.Since(start) < messageDelay; {
+		time.Sleep(messageDelay / 10)
+	}
+}
+
+// warn tells of a Redis that drops keys when its memory is full, where its user may read that,
+// and of one that has keys which are not read.
+func (s *Store) warn(ctx context.Context) {
+	ctx, cancel := s.client.Bounded(ctx)
 	defer cancel()
 	if warning := EvictionWarning(ctx, s.client); warning != "" {
 		s.log.Warn(warning)
 	}
+	if isOlder(ctx, s.client, s.layout) {
+		s.log.Warn(errOlder.Error())
+	}
+}
+
+var errOlder = errors.New("the keys in this Redis are in the layout of an older version, which is not read: docs/redis.md says how to bring them over")
+
+// isOlder tells whether there are keys in the layout of before, and none in this one.
+func isOlder(ctx context.Context, client redis.Cmdable, l layout) bool {
+	versions, err := everyShard().read(ctx, client, l)
+	return err == nil && versions == [shards]string{} && client.Exists(ctx, l.older()).Val() > 0
 }
 
 // EvictionWarning is what to tell the operator of a Redis that drops keys of callers when its memory
@@ -250,27 +283,34 @@ func EvictionWarning(ctx context.Context, client redis.Cmdable) string {
 // does not follow the last one, means that something was missed.
 func (s *Store) apply(message string) {
 	defer s.panics.Catch(func(any) { s.ForgetAll() }) // what it was about is not known
-	number, rest, _ := strings.Cut(message, " ")
-	n, err := strconv.ParseInt(number, 10, 64)
-	version := s.known.Version()
-	if err != nil || n <= 0 {
-		s.drop(causeGap, version, s.ForgetAll)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	shard, rest, _ := strings.Cut(message, " ")
+	number, pairs, _ := strings.Cut(rest, " ")
+	n, v := strings.Index(digits, shard), int64(0)
+	if len(shard) == 1 && n >= 0 {
+		v, _ = strconv.ParseInt(number, 10, 64)
+	}
+	if v <= 0 {
+		s.drop(causeGap, nil, s.ForgetAll)
 		return
 	}
-	if n <= version {
+	last, known := s.memory.Version(n)
+	if known && v <= last {
 		return // a poll was faster
 	}
-	forget := s.changed(rest)
-	if version < 0 || n != version+1 || forget == nil {
-		s.drop(causeGap, n, s.ForgetAll)
+	now := map[int]int64{n: v}
+	forget := s.named(pairs)
+	if !known || v != last+1 || forget == nil {
+		s.drop(causeGap, now, func() { s.forgetShards(now) })
 		return
 	}
-	s.drop(causeMessage, n, forget)
+	s.drop(causeMessage, now, forget)
 }
 
-// changed reads what a message names: "key <digest>" and "account <id>", one or several. Nil:
+// named reads what a message names: "key <digest>" and "account <id>", one or several. Nil:
 // it is not understood.
-func (s *Store) changed(pairs string) (forget func()) {
+func (s *Store) named(pairs string) (forget func()) {
 	var digests []auth.Digest
 	var accounts []string
 	words := strings.Split(pairs, " ")
@@ -301,11 +341,27 @@ func (s *Store) changed(pairs string) (forget func()) {
 	}
 }
 
-// drop makes stored answers be looked up again, which takes in the changes up to a version, and
-// tells metrics so.
-func (s *Store) drop(cause string, version int64, forget func()) {
+// forgetShards makes the keys be looked up again that are in these shards, or their accounts.
+func (s *Store) forgetShards(some map[int]int64) {
+	s.ForgetWhere(func(g *auth.Grant) bool {
+		_, key := some[shardOf(g.Digest)]
+		_, account := some[shardOfAccount(g.Principal.Account)]
+		return key || account
+	})
+}
+
+// drop makes stored answers be looked up again, which takes in the changes up to these versions,
+// and tells metrics so. s.mu is held.
+func (s *Store) drop(cause string, versions map[int]int64, forget func()) {
 	forget()
-	s.known.SetVersion(version)
-	s.taken.Set(float64(version))
+	for n, v := range versions {
+		s.memory.SetVersion(n, v)
+	}
+	sum := 0.0
+	all, _ := s.known()
+	for _, v := range all {
+		sum += float64(v)
+	}
+	s.taken.Set(sum)
 	s.dropped.WithLabelValues(cause).Inc()
 }

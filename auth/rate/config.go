@@ -29,9 +29,8 @@ type Plan struct {
 // Most is how many may come at once.
 func (l Plan) Most() int { return cmp.Or(l.Burst, int(math.Ceil(l.PerSecond))) }
 
-// Validate reports bursts without a rate; each joined error is an *setting.Error with the
-// key's path in the `rate_limit:` section. That each value keeps the bounds of its tag is for
-// the reader of the file to check.
+// Validate reports bursts without a rate as [setting.Problems]. That each value keeps the bounds of
+// its tag is for the reader of the file to check.
 func (c Config) Validate() error {
 	var p setting.Problems
 	c.Plan.validate(&p, "")

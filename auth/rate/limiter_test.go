@@ -69,9 +69,9 @@ func TestConfigValidate(t *testing.T) {
 		t.Error(err)
 	}
 	c.Plans["b"] = Plan{Burst: 1}
-	problem, ok := errors.AsType[*setting.Error](c.Validate())
-	if !ok || problem.Field() != "plans.b.burst" {
-		t.Errorf("a burst without a rate: %+v", problem)
+	problems, ok := errors.AsType[setting.Problems](c.Validate())
+	if !ok || len(problems) != 1 || problems[0].Key != "plans.b.burst" {
+		t.Errorf("a burst without a rate: %+v", problems)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -34,7 +35,7 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "failures", Usage: "print what callers get while Redis, the legacy system or the key store fails, with the values of the configuration"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, for an editor, and check nothing"},
 			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
-			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one whole list of each kind, for --buyer and --seller, and Redis whether it keeps keys"},
+			&cli.BoolFlag{Name: "live", Usage: "ask the legacy system for one whole list, for --buyer, for --seller, or for both, and Redis whether it keeps keys"},
 			&cli.StringFlag{Name: "buyer", Usage: "with --live: the account `ID` of a buyer"},
 			&cli.StringFlag{Name: "seller", Usage: "with --live: the account `ID` of a seller"},
 			&cli.BoolFlag{Name: "all", Usage: "with --live: also ask for the page after the last one, and for the lists of all words of the filters: does a list end where it seems to?"},
@@ -194,7 +195,7 @@ func checkUse(c *cli.Command) error {
 	accounts := c.String("buyer") != "" || c.String("seller") != ""
 	switch {
 	case c.Bool("live") && !accounts:
-		return usagef("--live asks for one list of each kind; give --buyer ID and --seller ID, or the one that the configuration has")
+		return usagef("--live asks for one list of an account; give --buyer ID, --seller ID, or both")
 	case !c.Bool("live") && accounts:
 		return usagef("--buyer and --seller are asked for with --live only")
 	case (c.Bool("all") || len(c.StringSlice("may-miss")) > 0) && !c.Bool("live"):
@@ -216,20 +217,19 @@ func checkAccounts(ctx context.Context, cfg config.Config, file string, live boo
 		return nil // which is said elsewhere
 	}
 	defer func() { _ = store.close() }()
-	listing, err := store.List(ctx)
-	if err != nil {
-		return nil
-	}
 	client, err := upstream.New(cfg.Upstream, upstream.Options{})
 	if err != nil {
 		return nil
 	}
 	defer client.Close()
-	for _, k := range listing.Keys {
-		if why := client.Askable(k.Kind, k.Account); why != nil {
-			warnings = append(warnings, config.Problem{File: file, Key: "upstream." + k.Kind, Message: fmt.Sprintf("key %s of account %q: %v", k.ID, k.Account, why)})
+	_ = store.Keys(ctx, func(l auth.Listing) error { // as far as they can be read
+		for _, k := range l.Keys {
+			if why := client.Askable(k.Kind, k.Account); why != nil {
+				warnings = append(warnings, config.Problem{File: file, Key: "upstream." + k.Kind, Message: fmt.Sprintf("key %s of account %q: %v", k.ID, k.Account, why)})
+			}
 		}
-	}
+		return nil
+	})
 	return warnings
 }
 
@@ -248,15 +248,13 @@ func checkEviction(ctx context.Context, cfg config.Config) (warning string) {
 	return keysredis.EvictionWarning(ctx, client)
 }
 
-// checkLive probes one list of each kind, for the accounts of the flags. It goes on after a list
-// that would be refused, and stops at an error of the probe itself.
+// checkLive probes one list for each account of the flags. It goes on after a list that would be
+// refused, and stops at an error of the probe itself.
 func checkLive(ctx context.Context, c *cli.Command, cfg config.Config) (all []*probe.Probe, err error) {
-	kinds := cfg.Upstream.Kinds()
-	for _, kind := range []string{"buyer", "seller"} {
-		switch has, given := slices.Contains(kinds, kind), c.String(kind) != ""; {
-		case has && !given:
-			return nil, usagef("--live asks for one list of each kind; give --%s ID, too", kind)
-		case given && !has:
+	has := cfg.Upstream.Kinds()
+	kinds := slices.DeleteFunc([]string{"buyer", "seller"}, func(kind string) bool { return c.String(kind) == "" })
+	for _, kind := range kinds {
+		if !slices.Contains(has, kind) {
 			return nil, usagef("the configuration has no upstream.%s; leave out --%s", kind, kind)
 		}
 	}

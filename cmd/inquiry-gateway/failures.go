@@ -140,7 +140,7 @@ func failuresOf(c config.Config) (rows []failure) {
 	switch i := c.Auth.Introspection; {
 	case i != nil:
 		for _, state := range []string{stateSlow, stateDown, stateGarbage} {
-			ttl := c.Auth.CachePolicy().TTL
+			ttl := c.Auth.TTL()
 			warm, says := outcomeHit, fmt.Sprintf("a known key stays good for its ttl (%s)", ttl)
 			if ttl == 0 {
 				warm, says = outcomeKeysUnavailable, "ttl is 0s: each request asks the key store"

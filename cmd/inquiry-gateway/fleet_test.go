@@ -24,7 +24,7 @@ const relaxedTimeout = "timeout: 2s"
 // version read so often that a lost message is no matter.
 const (
 	slowPlan    = "rate_limit: {plans: {slow: {per_second: 0.01, burst: 6}}}"
-	keysInFleet = "{redis: {timeout: 2s}, cache_ttl: 10m}"
+	keysInFleet = "{redis: {}, cache_ttl: 10m}"
 )
 
 // pair is two nodes with one legacy system and one Redis.
@@ -141,9 +141,24 @@ func (nodes pair) makeKeys() {
 	keysCommandFor[auth.Account](t, nodes[0].file(), "account", legacy.BuyerOther, "--plan", "slow")
 }
 
-// rememberKeys waits until both nodes know of so many changes of the keys, and remember
-// both keys: a change that the version told of first has made them forget all.
-func (nodes pair) rememberKeys(changes float64) {
+// changesOf is how many changes a new key of a new account is in Redis: two, unless both are in one shard.
+func changesOf(key, account string) float64 {
+	if digit := func(text string) byte { return (auth.Hasher{}).Hash(text).Hex()[0] }; digit(key) == digit(account) {
+		return 1
+	}
+	return 2
+}
+
+// rememberKeys waits until both nodes know of the keys of makeKeys, its change of a plan and so many
+// changes after it, and remember both keys: a change that the version told of first has made them
+// forget those of its shard.
+func (nodes pair) rememberKeys(after float64) {
+	changes := 1 + after
+	for _, c := range nodes[0].callers[:4] {
+		if c.record.ID != "empty-buyer" {
+			changes += changesOf(nodes[0].keys[c.record.ID], c.account.ID)
+		}
+	}
 	for _, node := range nodes {
 		node.eventually("all changes of the keys are known", func() bool {
 			return node.metric("inquiry_gateway_auth_store_version") == changes

@@ -142,7 +142,7 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 		return nil, err
 	}
 	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis",
-		cfg.Auth.Redis.Poll+cfg.Auth.Redis.Timeout, cfg.Auth.CachePolicy().TTL)
+		keysredis.PollEvery+client.CallTimeout(), cfg.Auth.TTL())
 	return &keyStore{keysredis.NewEditor(client, cfg.Redis.KeyPrefix(), hasher), cfg, hasher, when, client.Close}, nil
 }
 
@@ -187,27 +187,25 @@ func withOut(do func(ctx context.Context, c *cli.Command, store *keyStore, out *
 	})
 }
 
-// makeKey makes a key of a kind, and its record with the id and the end of the flags. The record
-// has the hash only: whoever reads the store can use no key.
-func (s *keyStore) makeKey(c *cli.Command, kind string) (key string, record auth.KeyRecord, err error) {
+// newRecord is the record of a new key, whose id and end the flags say. The store gets the digest
+// only: whoever reads the store can use no key.
+func newRecord(c *cli.Command, kind string) (record auth.KeyRecord, err error) {
 	record.ID, record.Kind = cmp.Or(c.String("id"), newKeyID()), kind
-	if record.ExpiresAt, err = parseExpiry(c.String("expires"), time.Now()); err != nil {
-		return "", record, err
-	}
-	if key, err = auth.Generate(kind); err != nil {
-		return "", record, usageError{err}
-	}
-	record.Digest = s.hasher.Hash(key)
-	return key, record, nil
+	record.ExpiresAt, err = parseExpiry(c.String("expires"), time.Now())
+	return record, err
 }
 
 // keysNew makes a key, and with --api-access its account too.
 func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error {
-	key, record, err := store.makeKey(c, c.String("kind"))
+	record, err := newRecord(c, c.String("kind"))
 	if err != nil {
 		return err
 	}
-	record.Account, record.Scopes = c.String("account"), splitScopes(c.StringSlice("scopes"))
+	key, err := auth.Generate(record.Kind)
+	if err != nil {
+		return usageError{err}
+	}
+	record.Digest, record.Account, record.Scopes = store.hasher.Hash(key), c.String("account"), splitScopes(c.StringSlice("scopes"))
 	var create *auth.Account
 	if access := c.String("api-access"); access != "" {
 		create = &auth.Account{ID: record.Account, APIAccess: access}
@@ -252,11 +250,15 @@ func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.Fi
 	if err != nil {
 		return err
 	}
-	key, next, err := store.makeKey(c, before.Kind)
+	next, err := newRecord(c, before.Kind)
 	if err != nil {
 		return err
 	}
-	next.Account, next.Scopes = before.Account, before.Scopes
+	key, digest, err := auth.GenerateAfter(before, store.hasher)
+	if err != nil {
+		return err
+	}
+	next.Digest, next.Account, next.Scopes = digest, before.Account, before.Scopes
 	old, err := store.Rotate(ctx, id, next, time.Now().Add(overlap))
 	if err != nil {
 		return unshown(next.ID, err)
@@ -390,26 +392,34 @@ func keysHash(ctx context.Context, c *cli.Command) error {
 }
 
 // keysList prints one line per key, with what its account has paid for: both decide
-// whether a request is answered. States are those of this moment. Records that cannot be read
-// are an error, which hides no others.
+// whether a request is answered. States are those of this moment. It prints page by page, as there
+// may be a million keys. Records that cannot be read are an error, which hides no others.
 func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
-	listing, err := store.List(ctx)
-	if err != nil && !errors.Is(err, auth.ErrGarbage) {
-		return err
-	}
-	access := map[string]string{}
-	for _, a := range listing.Accounts {
-		access[a.ID] = a.APIAccess
-	}
-	rows := [][]string{{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
-	for _, k := range listing.Keys {
-		expires := "never"
-		if !k.ExpiresAt.IsZero() {
-			expires = k.ExpiresAt.UTC().Format(time.RFC3339)
+	out := c.Root().Writer
+	if c.Bool("json") {
+		accounts, keys := items{out: out, open: `{"accounts":[`}, items{out: out, open: `],"keys":[`}
+		err := store.Accounts(ctx, func(some []auth.Account) error { return write(&accounts, some) })
+		if err == nil || errors.Is(err, auth.ErrGarbage) {
+			err = errors.Join(err, store.Keys(ctx, func(l auth.Listing) error { return write(&keys, l.Keys) }))
 		}
-		rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
+		return keys.end("]}", err)
 	}
-	return errors.Join(show(c, listing, func(out io.Writer) { writeTable(out, rows) }), err)
+	list := table{out: out, head: []string{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
+	return store.Keys(ctx, func(l auth.Listing) error {
+		access := map[string]string{}
+		for _, a := range l.Accounts {
+			access[a.ID] = a.APIAccess
+		}
+		var rows [][]string
+		for _, k := range l.Keys {
+			expires := "never"
+			if !k.ExpiresAt.IsZero() {
+				expires = k.ExpiresAt.UTC().Format(time.RFC3339)
+			}
+			rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
+		}
+		return list.page(rows)
+	})
 }
 
 // keysRevoke ends a key at once, by its id: whoever revokes a key must not need the key. A
@@ -465,20 +475,20 @@ func keysAccount(ctx context.Context, c *cli.Command, store *keyStore) error {
 	})
 }
 
-// accountsList prints one line per account. An account without keys is shown,
-// too: nobody can use it yet.
+// accountsList prints one line per account, page by page. An account without keys is shown, too:
+// nobody can use it yet.
 func accountsList(ctx context.Context, c *cli.Command, store *keyStore) error {
-	listing, err := store.List(ctx)
-	if err != nil && !errors.Is(err, auth.ErrGarbage) {
-		return err
+	out := c.Root().Writer
+	if c.Bool("json") {
+		accounts := items{out: out, open: "["}
+		return accounts.end("]", store.Accounts(ctx, func(some []auth.Account) error { return write(&accounts, some) }))
 	}
-	keys := map[string]int{}
-	for _, k := range listing.Keys {
-		keys[k.Account]++
-	}
-	rows := [][]string{{"ID", "API ACCESS", "PLAN", "KEYS"}}
-	for _, a := range listing.Accounts {
-		rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-"), strconv.Itoa(keys[a.ID])})
-	}
-	return errors.Join(show(c, listing.Accounts, func(out io.Writer) { writeTable(out, rows) }), err)
+	list := table{out: out, head: []string{"ID", "API ACCESS", "PLAN"}}
+	return store.Accounts(ctx, func(some []auth.Account) error {
+		var rows [][]string
+		for _, a := range some {
+			rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-")})
+		}
+		return list.page(rows)
+	})
 }

@@ -146,14 +146,13 @@ func TestKeysInRedis(t *testing.T) {
 	// A record that cannot be read is named, and hides no other one.
 	commandSays(t, 0, "iqb_", "keys", "-c", p.file(), "new", "--kind", "buyer", "--account", "newcomer", "--id", "good")
 	digest := strings.Repeat("0a", 32)
-	server.Do("HSET", "iq:{auth}:sha256", digest, `{"id":"bad","kind":"buyer","account":"newcomer","revoke":true}`)
-	server.Do("HSET", "iq:{auth}:accounts", "odd", "paid")
+	server.Do("HSET", "iq:{auth.0}", "sha256:"+digest, `{"id":"bad","kind":"buyer","account":"newcomer","revoke":true}`)
+	server.Do("HSET", "iq:{auth.9}", "account:odd", "paid")
 	commandSays(t, 0, "account newcomer: api access paid", "keys", "-c", p.file(), "account", "newcomer", "--api-access", "paid")
-	for _, list := range []string{"list", "account"} {
-		out, errOut, code := command(t, "keys", "-c", p.file(), list)
-		if shown := map[string]string{"list": "good", "account": "newcomer"}[list]; code != 1 || !strings.Contains(out, shown) ||
-			!strings.Contains(errOut, "0a0a0a0a0a0a") || strings.Contains(errOut, digest) || !strings.Contains(errOut, "account odd") {
-			t.Errorf("keys %s: exit code %d: %s%s", list, code, out, errOut)
+	for _, args := range [][]string{{"list", "good", "sha256 0a0a0a0a0a0a"}, {"account", "newcomer", "account odd"}, {"--json list", `"keys":[{"id":"good"`, "sha256 0a0a0a0a0a0a"}} {
+		out, errOut, code := command(t, append([]string{"keys", "-c", p.file()}, strings.Fields(args[0])...)...)
+		if code != 1 || !strings.Contains(out, args[1]) || !strings.Contains(errOut, args[2]) || strings.Contains(errOut, digest) {
+			t.Errorf("keys %s: exit code %d: %s%s", args[0], code, out, errOut)
 		}
 	}
 	server.Kill()
@@ -249,13 +248,13 @@ func TestKeysInARedisThatEvicts(t *testing.T) {
 	for _, id := range []string{"k1", "k2", "k3"} {
 		newKey(t, []*program{p}, "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", id, "--api-access", "paid")
 	}
-	p.eventually("all changes are known", func() bool { return p.metric("inquiry_gateway_auth_store_version") == 3 })
+	p.eventually("all changes are known", func() bool {
+		return p.metric("inquiry_gateway_auth_store_version") == changesOf(p.keys["k1"], legacy.BuyerTypical)+2
+	})
 	p.comesToGet(http.StatusOK, buyerList, "k1")
-	for _, gone := range [][]string{{"accounts", "k2"}, {"sha256", "k3"}, {"ids", "k3"}} {
-		hash, id := gone[0], gone[1]
-		if got := server.Do("DEL", "iq:{auth}:"+hash); got != ":1" {
-			t.Fatal(got)
-		}
+	digest := func(text string) string { return auth.Hasher{}.Hash(text).Hex() }
+	for id, of := range map[string]string{"k2": legacy.BuyerTypical, "k3": p.keys["k3"]} { // the account, and then the key
+		server.Do("DEL", "iq:{auth."+digest(of)[:1]+"}")
 		p.gets(http.StatusServiceUnavailable, buyerList, id)
 		commandSays(t, 1, "keys or accounts are lost in Redis", "keys", "-c", p.file(), "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--api-access", "paid")
 	}

@@ -101,7 +101,7 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 	case "introspection":
 		c.keys, c.setup = introspecting(t, timeout(partKeys, "1s"), "cache_ttl: 5m", c.setup)
 	case "redis":
-		c.setup.auth = fmt.Sprintf("{redis: {timeout: %s}, cache_ttl: 5m}", timeout(partRedis, "1s"))
+		c.setup.auth = "{redis: {}, cache_ttl: 5m}"
 	}
 	c.program = start(t, c.setup)
 	if source == "redis" {

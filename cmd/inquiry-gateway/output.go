@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v3"
+
+	"inquiry-gateway/auth"
 )
 
 // jsonFlag is for every command that answers something.
@@ -41,6 +44,56 @@ func writeTable(out io.Writer, rows [][]string) {
 		fmt.Fprintln(w, "  "+strings.Join(shown, "\t"))
 	}
 	_ = w.Flush()
+}
+
+// table is a table that is printed some rows at a time, its heading with the first of them.
+type table struct {
+	out  io.Writer
+	head []string // nil: it has been printed
+}
+
+func (t *table) page(rows [][]string) error {
+	if t.head != nil {
+		rows, t.head = append([][]string{t.head}, rows...), nil
+	}
+	var shown bytes.Buffer
+	writeTable(&shown, rows)
+	_, err := shown.WriteTo(t.out)
+	return err
+}
+
+// items is a list in JSON that is written some items at a time.
+type items struct {
+	out  io.Writer
+	open string // what is before the first item; empty: it has been written
+	some bool   // there is an item
+}
+
+func write[T any](to *items, some []T) error {
+	b := bytes.NewBufferString(to.open)
+	to.open = ""
+	for _, item := range some {
+		text, err := json.Marshal(item)
+		if err != nil {
+			return err
+		}
+		if to.some {
+			b.WriteByte(',')
+		}
+		to.some = true
+		b.Write(text)
+	}
+	_, err := b.WriteTo(to.out)
+	return err
+}
+
+// end closes a list that is whole, but for what cannot be read. One that is cut off is no JSON.
+func (to *items) end(bracket string, err error) error {
+	if err == nil || errors.Is(err, auth.ErrGarbage) {
+		_, failed := fmt.Fprintln(to.out, bracket)
+		err = errors.Join(err, failed)
+	}
+	return err
 }
 
 // writeFields prints the fields of a value by their names in JSON, those of an object within it

@@ -15,7 +15,7 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// check --live asks for one list of each kind, and says what is wrong with which. What the
+// check --live asks for one list of each account, and says what is wrong with which. What the
 // legacy system says of itself is shown, printable and bounded.
 func TestCheckLive(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,7 +31,6 @@ func TestSeries(t *testing.T) {
 	binary := testkit.Build(t)
 	exposed := exposedFamilies(t, binary)
 	t.Run("are named as they are", func(t *testing.T) { checkNames(t, exposed) })
-	t.Run("and so are the runbook's commands", func(t *testing.T) { checkCommands(t, binary) })
 	t.Run("are in the docs", func(t *testing.T) { checkTable(t, exposed) })
 }
 
@@ -151,32 +149,6 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, "check", "rules", file)
-}
-
-var command = regexp.MustCompile("`inquiry-gateway ([a-z]+)([^`]*)`")
-
-// checkCommands asks the program about each command and flag that the runbook
-// names.
-func checkCommands(t *testing.T, binary string) {
-	text, err := os.ReadFile(runbook)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := command.FindAllStringSubmatch(string(text), -1)
-	if len(found) < 3 {
-		t.Errorf("only %d commands found", len(found))
-	}
-	for _, m := range found {
-		help, err := exec.CommandContext(t.Context(), binary, m[1], "--help").CombinedOutput()
-		if err != nil || !strings.Contains(string(help), "inquiry-gateway "+m[1]) {
-			t.Errorf("%s: there is no such command: %v", m[0], err)
-		}
-		for _, word := range strings.Fields(m[2]) {
-			if strings.HasPrefix(word, "-") && !strings.Contains(string(help), word) {
-				t.Errorf("%s: there is no flag %s", m[0], word)
-			}
-		}
-	}
 }
 
 const begin, end = "<!-- metrics -->\n", "<!-- /metrics -->\n"

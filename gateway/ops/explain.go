@@ -61,15 +61,24 @@ type UpstreamState struct {
 	Failing []Failing `json:"failing"` // what is not over, by whose failure it is; never nil
 }
 
-// Failing is one sort of failures of a kind's lists.
+// Failing is one episode of failures of a kind's lists.
 type Failing struct {
-	Failure  string    `json:"failure"` // system, sign_in, mapping, account or refused
-	Since    time.Time `json:"since"`
-	Last     time.Time `json:"last"`
-	Fetches  int       `json:"fetches"`
-	Accounts int       `json:"accounts"` // whose newest fetch failed so
-	Of       int       `json:"of"`       // that were asked for since then
-	Text     string    `json:"text"`     // of the last one, as in the log
+	Kind     string     `json:"kind"`
+	Failure  string     `json:"failure"` // system, sign_in, mapping, account or refused
+	Some     bool       `json:"some"`    // lists of other accounts come, or the failure is always an account's own
+	Since    time.Time  `json:"since"`
+	Last     time.Time  `json:"last"`
+	Ended    *time.Time `json:"ended,omitempty"` // a list came; nil: none has
+	Over     bool       `json:"over"`            // and nothing fails any more
+	Fetches  int        `json:"fetches"`         // that failed
+	Held     int        `json:"held"`            // that were not made because the breaker was open
+	Accounts int        `json:"accounts"`        // whose fetches failed so, without a list since
+	Of       int        `json:"of"`              // that were asked for since then
+	Account  string     `json:"account"`         // of the last one
+	Text     string     `json:"text"`            // of the last one, as in the log
+	// Usual is the text of the most frequent sort, of which there were UsualFetches.
+	Usual        string `json:"usual"`
+	UsualFetches int    `json:"usual_fetches"`
 }
 
 // Ceiling is what the fleet may send to the legacy system, as far as this node knows.

@@ -65,8 +65,8 @@ func DefaultConfig() Config {
 	return Config{Mode: modeAuto, Prefix: defaultPrefix, Timeout: defaultTimeout}
 }
 
-// Validate returns all contradictions joined; each has a method Field() string. That each value keeps the bounds of
-// its tag is for the reader of the file to check.
+// Validate returns all contradictions as [setting.Problems]. That each value keeps the bounds of its tag is for
+// the reader of the file to check.
 func (c Config) Validate() error {
 	var p setting.Problems
 	c.validateMode(&p)

@@ -11,15 +11,9 @@ import (
 
 // fields lists the keys that a configuration error names.
 func fields(err error) (names []string) {
-	joined, _ := err.(interface{ Unwrap() []error })
-	if joined == nil {
-		return nil
-	}
-	for _, e := range joined.Unwrap() {
-		var f interface{ Field() string }
-		if errors.As(e, &f) {
-			names = append(names, f.Field())
-		}
+	problems, _ := errors.AsType[setting.Problems](err)
+	for _, p := range problems {
+		names = append(names, p.Key)
 	}
 	slices.Sort(names)
 	return names

@@ -48,7 +48,7 @@ func TestTLSNamesTheKey(t *testing.T) {
 	} {
 		var problems Problems
 		files.Config("redis.tls", &problems)
-		if len(problems) != 1 || problems[0].(*Error).Field() != want {
+		if len(problems) != 1 || problems[0].Key != want {
 			t.Errorf("got %v, want one error at %s", problems, want)
 		}
 	}

@@ -3,39 +3,72 @@
 package setting
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 )
 
-// Error is one mistake at one key. Its text says what is wrong and what to do,
-// without the key.
-type Error struct{ field, text string }
+// Problem is one thing that is wrong, or with a warning doubtful, in a file. Who checks a section
+// that is no file any more knows the key in it; who reads the file adds the place.
+type Problem struct {
+	File    string `json:"-"`                // as it was given to who read it; empty: there is no place
+	Line    int    `json:"line,omitempty"`   // from 1; 0: the file as a whole
+	Column  int    `json:"column,omitempty"` // from 1; 0: the line as a whole
+	Key     string `json:"key,omitempty"`    // path such as upstream.buyer.fields.title; may be empty
+	Message string `json:"message"`          // what is wrong and what to do about it; holds no secret
+}
 
-// Error gives the text.
-func (e *Error) Error() string { return e.text }
+// Error gives the problem on one line: file:line:column: key: message.
+func (p Problem) Error() string {
+	var parts []string
+	if p.File != "" {
+		place := p.File
+		for _, n := range []int{p.Line, p.Column} {
+			if n == 0 {
+				break
+			}
+			place += fmt.Sprintf(":%d", n)
+		}
+		parts = append(parts, place)
+	}
+	if p.Key != "" {
+		parts = append(parts, p.Key)
+	}
+	return strings.Join(append(parts, p.Message), ": ")
+}
 
-// Field is the key's path in its section, such as buyer.fields.title.
-func (e *Error) Field() string { return e.field }
+// Problems collects what is wrong, so that one check shows all of it. Its zero value is ready
+// for use, by one goroutine. It is an error only where there are any.
+type Problems []Problem
 
-// Problems collects mistakes, so that one check shows all of them. Its zero value
-// is ready for use, by one goroutine.
-type Problems []error
-
-// Add notes a mistake at field.
-func (p *Problems) Add(field, format string, args ...any) {
-	*p = append(*p, &Error{field, fmt.Sprintf(format, args...)})
+// Add notes a mistake at a key.
+func (p *Problems) Add(key, format string, args ...any) {
+	*p = append(*p, Problem{Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
 // AddIf is Add where bad holds.
-func (p *Problems) AddIf(bad bool, field, format string, args ...any) {
+func (p *Problems) AddIf(bad bool, key, format string, args ...any) {
 	if bad {
-		p.Add(field, format, args...)
+		p.Add(key, format, args...)
 	}
 }
 
-// Err joins the mistakes. It is nil where there are none.
-func (p Problems) Err() error { return errors.Join(p...) }
+// Err is nil where there are none.
+func (p Problems) Err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return p
+}
+
+// Error gives one line for each problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i, one := range p {
+		lines[i] = one.Error()
+	}
+	return strings.Join(lines, "\n")
+}
 
 // Says tells whether any key of a section says something, so that one that lacks what
 // it needs is found, not ignored. A list without elements says nothing: a configuration

@@ -15,7 +15,7 @@ type key struct {
 	revokedAt         time.Time // zero: it is good
 }
 
-func (k *key) digest() string { return fmt.Sprintf("%x", sha256.Sum256([]byte(k.id))) }
+func (k *key) digest() string { return digest(k.id) }
 
 // keyring is the store of keys: a file, or records in Redis.
 type keyring struct {
@@ -23,9 +23,17 @@ type keyring struct {
 	inRedis bool
 	all     []*key
 
-	mu      sync.Mutex // guards revokedAt of all keys, and version
-	version int
+	mu       sync.Mutex // guards revokedAt of all keys, and versions
+	versions [16]int    // of the shards in Redis
 }
+
+// shard is the one that begins with a digit, as the digest of a key or an account does.
+func shard(digest string) (name string, n int) {
+	n = strings.Index("0123456789abcdef", digest[:1])
+	return fmt.Sprintf("iq:{auth.%x}", n), n
+}
+
+func digest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 func buyers() []string   { return []string{"b0", "b1", "b2", "b3", "b4", "b5"} }
 func sellers() []string  { return []string{"s0", "s1", "s2"} }
@@ -83,21 +91,31 @@ func (k *keyring) restore() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, account := range accounts() {
-		k.env.redis.do("HSET", "iq:{auth}:accounts", account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
+		hash, _ := shard(digest(account))
+		k.env.redis.do("HSET", hash, "account:"+account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
 	}
 	k.put(k.all...)
+	for n := range k.versions {
+		k.raise(n)
+	}
 }
 
-// put writes the records of keys into Redis, and the version of the store after that.
+// raise raises the version of a shard.
+func (k *keyring) raise(n int) {
+	k.versions[n]++
+	k.env.redis.do("HSET", fmt.Sprintf("iq:{auth.%x}", n), "version", fmt.Sprint(k.versions[n]))
+}
+
+// put writes the records of keys into Redis, and the version of each shard after that.
 func (k *keyring) put(some ...*key) {
 	for _, key := range some {
 		record := fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`,
 			key.id, key.kind, key.account, !key.revokedAt.IsZero())
-		k.env.redis.do("HSET", "iq:{auth}:sha256", key.digest(), record)
-		k.env.redis.do("HSET", "iq:{auth}:ids", key.id, key.digest())
+		hash, n := shard(key.digest())
+		k.env.redis.do("HSET", hash, "sha256:"+key.digest(), record)
+		k.env.redis.do("HSET", hash, "id:"+key.id, key.digest())
+		k.raise(n)
 	}
-	k.version++
-	k.env.redis.do("SET", "iq:{auth}:version", fmt.Sprint(k.version))
 }
 
 // revoke revokes a key in the store. The command that does so fails where Redis has lost the
@@ -115,9 +133,9 @@ func (k *keyring) revoke(key *key) {
 		return
 	}
 	k.env.redis.with(func() {
-		if k.env.redis.do("HGET", "iq:{auth}:sha256", key.digest()) != nil {
+		if hash, n := shard(key.digest()); k.env.redis.do("HGET", hash, "sha256:"+key.digest()) != nil {
 			revoke(func() { k.put(key) })
-			k.env.redis.do("PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%d key %s", k.version, key.digest()))
+			k.env.redis.do("PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%x %d key %s", n, k.versions[n], key.digest()))
 		}
 	})
 }

@@ -164,6 +164,15 @@ func (s *store) do(a ...string) any {
 		}
 		all := s.members(a[1], 0)
 		return all[max(len(all)-1, 0):]
+	case "HMGET":
+		v, _ := s.get(a[1])
+		out := make([]any, len(a)-2)
+		for i, field := range a[2:] {
+			if text, ok := v.hash[field]; ok {
+				out[i] = text
+			}
+		}
+		return out
 	case "XADD": // key MAXLEN ~ most * field text
 		return s.append(a[1], int(number(a[4])), a[6], a[7])
 	case "XRANGE": // key first last COUNT most, where the first may have a ( before it

@@ -166,7 +166,7 @@ func (doc *File) unknown(e Entry, fields []Field, path string) {
 		doc.touched = append(doc.touched, Join(path, near))
 		return
 	}
-	doc.add(e.at, key, "unknown key; known here: %s", strings.Join(keys, ", "))
+	doc.add(e.at, Join(path, shorten(e.Key)), "unknown key; known here: %s", strings.Join(keys, ", "))
 }
 
 // decodeList replaces the whole list: elements of the default do not stay. The rules are

@@ -7,6 +7,7 @@ import (
 	"math/big"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,18 +92,28 @@ list:
 	}
 }
 
-func TestAnchors(t *testing.T) {
-	got, err := decodeSection(`
-many:
-  - &first {fields: a, filter: 1}
-  - *first
-  - <<: *first
-    filter: 3
-  - <<: [{fields: x}, *first]
-`)
-	want := []inner{{Fields: "a", Filter: 1}, {Fields: "a", Filter: 1}, {Fields: "a", Filter: 3}, {Fields: "x", Filter: 1}}
-	if err != nil || !slices.Equal(got.Many, want) {
-		t.Errorf("got %+v, %v; want %+v", got.Many, err, want)
+// A list that is read in parts is the same as one that is read whole, with its mistakes in their places.
+func TestExtend(t *testing.T) {
+	const head, first, second = "many:\n", "- fields: a\n- {filter: x}\n", "- [b]\n- fields: c\n"
+	var whole, parts sample
+	want := Parse("f", head+first+second, nil)
+	want.Decode(&whole)
+	doc := Parse("f", head, nil)
+	if n, m := doc.Extend("many", first, 1), doc.Extend("many", second, 3); n != 2 || m != 2 {
+		t.Errorf("%d and %d items", n, m)
+	}
+	doc.Decode(&parts)
+	if !reflect.DeepEqual(parts, whole) || fmt.Sprint(doc.Err()) != fmt.Sprint(want.Err()) || doc.Line("many[3]") != 5 {
+		t.Errorf("in parts %+v, %v; whole %+v, %v", parts.Many, doc.Err(), whole.Many, want.Err())
+	}
+	for text, items := range map[string]string{"many: [a]": "- b", "many: x": "- b", "on: true": "- b", "many:": "b: c"} {
+		if doc := Parse("f", text, nil); doc.Extend("many", items, 1) != 0 {
+			t.Errorf("%q takes %q", text, items)
+		}
+	}
+	doc = Parse("f", head, nil)
+	if n := doc.Extend("many", "- {a\n", 7); n != 0 || !strings.HasPrefix(doc.Err().Error(), "f:8:4: is not YAML") {
+		t.Errorf("%d items, %v", n, doc.Err())
 	}
 }
 

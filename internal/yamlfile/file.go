@@ -13,22 +13,28 @@ import (
 	"reflect"
 	"unicode/utf8"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"inquiry-gateway/internal/setting"
 )
 
 // File is one file on its way into Go values. Everything it finds wrong goes into its
 // report, and callers go on, so that all problems are told at once.
 type File struct {
-	*report
+	*builder
 	Path string      // absolute
 	Info fs.FileInfo // as it was just before it was read; nil: it could not be
 	Root *Value      // nil if the file could not be read at all
 }
 
+func newFile(name string) *File {
+	return &File{builder: &builder{report: &report{file: name}}, Path: name}
+}
+
 // Open reads the file at path. Variables such as ${NAME} are looked up in env; without it
 // they stay as they are written.
 func Open(path string, env func(string) (string, bool)) *File {
-	doc := &File{report: &report{file: path}, Path: path}
+	doc := newFile(path)
 	if abs, err := filepath.Abs(path); err == nil {
 		doc.Path = abs
 	}
@@ -40,13 +46,13 @@ func Open(path string, env func(string) (string, bool)) *File {
 
 // Parse reads a text as the file of that name.
 func Parse(name, text string, env func(string) (string, bool)) *File {
-	doc := &File{report: &report{file: name}, Path: name}
+	doc := newFile(name)
 	doc.read([]byte(text), nil, env)
 	return doc
 }
 
 // Decode reads a text into a variable, whose pointer it gets, over the defaults that it
-// already holds. The error is a Problems.
+// already holds. The error is a setting.Problems.
 func Decode(text string, into any) error {
 	doc := Parse("yaml", text, nil)
 	doc.Decode(into)
@@ -62,9 +68,33 @@ func (doc *File) read(data []byte, err error, env func(string) (string, bool)) {
 		doc.add(position{}, "", "%v", err)
 		return
 	}
-	if body := doc.parse(data); body != nil {
-		doc.Root = (&builder{report: doc.report, env: env, anchors: map[string]*Value{}}).build(body, "")
+	doc.env = env
+	if body := doc.parse(data, 0); body != nil {
+		doc.Root = doc.build(body, "")
 	}
+}
+
+// Extend reads more items of the list at a key of the document: those of a list that stands in
+// the file after so many lines, where the document itself has nothing. It returns how many they
+// are. So a large file can be read in parts: the parser takes a hundred times the size of its text.
+func (doc *File) Extend(key, text string, before int) (items int) {
+	data, err := cleanSource([]byte(text))
+	if err != nil {
+		doc.add(position{before + 1, 1}, key, "%v", err)
+		return 0
+	}
+	body, ok := doc.parse(data, before).(*ast.SequenceNode)
+	list := doc.Root.Child(key)
+	if !ok || list == nil || list.Kind == Scalar || list.Kind == Section || list.Kind == List && before <= list.at.line {
+		return 0
+	}
+	if list.Kind == Null {
+		*list = Value{Kind: List, at: placeOf(body.Start)}
+	}
+	for _, one := range body.Values {
+		list.Items = append(list.Items, doc.build(one, Item(key, len(list.Items))))
+	}
+	return len(body.Values)
 }
 
 // Decode decodes the whole document over the defaults that a variable, whose pointer it
@@ -80,7 +110,20 @@ func (doc *File) Wrong(key, format string, args ...any) {
 		return
 	}
 	at, _ := doc.Root.locate(key)
-	doc.problems = append(doc.problems, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
+	doc.note(at, key, doc.hidden(fmt.Sprintf(format, args...)))
+}
+
+// WrongAt reports what is wrong with what stands in a line, from 1, or with the file as a whole, 0.
+func (doc *File) WrongAt(line int, key, format string, args ...any) {
+	if !doc.Follows(key) {
+		doc.add(position{line, 1}, key, format, args...)
+	}
+}
+
+// Line is where a key stands in the file, or its nearest parent, from 1.
+func (doc *File) Line(key string) int {
+	at, _ := doc.Root.locate(key)
+	return at.line
 }
 
 // Warn reports what is doubtful.
@@ -89,21 +132,15 @@ func (doc *File) Warn(key, format string, args ...any) {
 	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
-// Invalid reports the mistakes that a section's own Validate has found, as [setting.Problems]
-// joins them.
+// Invalid reports what a section's own Validate found, a setting.Problems with keys relative to
+// the section, or says of the section what else went wrong.
 func (doc *File) Invalid(section string, err error) {
-	var mistakes []error
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		mistakes = joined.Unwrap()
-	} else if err != nil {
-		mistakes = []error{err}
+	problems, ok := errors.AsType[setting.Problems](err)
+	if !ok && err != nil {
+		problems.Add("", "%v", err)
 	}
-	for _, mistake := range mistakes {
-		key := section
-		if at, ok := errors.AsType[*setting.Error](mistake); ok {
-			key = Join(section, at.Field())
-		}
-		doc.Wrong(key, "%v", mistake)
+	for _, one := range problems {
+		doc.Wrong(Join(section, one.Key), "%s", one.Message)
 	}
 }
 

@@ -2,7 +2,6 @@ package yamlfile
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -26,26 +25,20 @@ func TestMistakesAreTold(t *testing.T) {
 
 // A file that would take the parser minutes, or blow up in memory, is refused at once.
 func TestWhatIsTooMuchIsRefused(t *testing.T) {
-	var bomb strings.Builder
-	bomb.WriteString("any:\n  - &a0 [x, x, x, x, x, x, x, x, x, x]\n")
-	for i := 1; i < 30; i++ {
-		fmt.Fprintf(&bomb, "  - &a%d [%s]\n", i, strings.Repeat(fmt.Sprintf("*a%d, ", i-1), 10))
-	}
 	for text, want := range map[string]string{
 		"any: " + strings.Repeat("[", 5000):           "1:106: is nested too deeply; is this the right file?",
 		strings.Repeat("- ", 5000):                    "1:1001: is nested too deeply; is this the right file?",
 		strings.Repeat("a:\n", 50_000):                "10001:2: holds more than 10000 keys; is this the right file?",
 		"map: {" + strings.Repeat("x,", 50_000) + "}": "1:20006: holds more than 10000 keys; is this the right file?",
-		bomb.String(): "6:30: any[4][4]: is more than 50000 values with its aliases; write less",
 		"count: " + strings.Repeat("y", 200): `1:8: count: wants a whole number that is not too large, got the text "` +
-			strings.Repeat("y", 60) + `..."`,
+			strings.Repeat("y", 16) + `..."`,
 	} {
 		if _, err := decodeSection(text); err == nil || err.Error() != "gateway.yaml:"+want {
 			t.Errorf("%.20s: got %v, want %s", text, err, want)
 		}
 	}
-	if _, err := decodeSection(strings.Repeat("name: x\n", 1000)); len(lines(err)) != 100 {
-		t.Errorf("a thousand mistakes are told in %d lines, want 100", len(lines(err)))
+	if _, err := decodeSection(strings.Repeat("name: x\n", 1000)); len(lines(err)) != 101 || !strings.HasSuffix(err.Error(), "899 more problems") {
+		t.Errorf("a thousand mistakes are told in %d lines, want 100 and how many more there are", len(lines(err)))
 	}
 }
 
@@ -74,12 +67,12 @@ up:
 		return p.Err()
 	}
 	doc.Invalid("up", bad("base", "keys[1].sha", "keys[0]", "keys[7].sha", "headers.X.Y", "headers.X.Y.Z", "empty.title", "nowhere.at.all", ""))
-	doc.Invalid("up", errors.New("no field"))
+	doc.Invalid("up", errors.New("no key"))
 	doc.Invalid("absent", bad("a.b"))
 	doc.Invalid("", bad("up.base"))
 	doc.Invalid("fine", nil)
 	want := []string{
-		"f:1:1: absent.a.b: bad", "f:2:1: up.nowhere.at.all: bad", "f:2:1: up: bad", "f:2:1: up: no field",
+		"f:1:1: absent.a.b: bad", "f:2:1: up.nowhere.at.all: bad", "f:2:1: up: bad", "f:2:1: up: no key",
 		"f:3:9: up.base: bad", "f:3:9: up.base: bad", "f:4:3: up.keys[7].sha: bad", "f:5:7: up.keys[0]: bad", "f:6:12: up.keys[1].sha: bad",
 		"f:7:18: up.headers.X.Y: bad", "f:7:28: up.headers.X.Y.Z: bad", "f:8:3: up.empty.title: bad",
 	}

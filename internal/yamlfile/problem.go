@@ -7,45 +7,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"inquiry-gateway/internal/setting"
 )
-
-// Problem is one thing that is wrong, or with a warning doubtful, in a
-// configuration file.
-type Problem struct {
-	File    string `json:"-"`                // as it was given to Load
-	Line    int    `json:"line,omitempty"`   // from 1; 0: the file as a whole
-	Column  int    `json:"column,omitempty"` // from 1; 0: the line as a whole
-	Key     string `json:"key,omitempty"`    // full path such as upstream.buyer.fields.title; may be empty
-	Message string `json:"message"`          // what is wrong and what to do about it; holds no secret
-}
-
-// Error gives the problem on one line: file:line:column: key: message.
-func (p Problem) Error() string {
-	place, key := p.File, ""
-	if p.Line > 0 {
-		place += fmt.Sprintf(":%d", p.Line)
-	}
-	if p.Line > 0 && p.Column > 0 {
-		place += fmt.Sprintf(":%d", p.Column)
-	}
-	if p.Key != "" {
-		key = p.Key + ": "
-	}
-	return place + ": " + key + p.Message
-}
-
-// Problems is the error of Load: everything found in one go, in the order of
-// the file's lines. It is never empty when it is returned as an error.
-type Problems []Problem
-
-// Error gives one line for each problem.
-func (p Problems) Error() string {
-	lines := make([]string, len(p))
-	for i, one := range p {
-		lines[i] = one.Error()
-	}
-	return strings.Join(lines, "\n")
-}
 
 // position is a place in the file; the zero value is the file as a whole.
 type position struct{ line, column int }
@@ -56,8 +20,9 @@ type variable struct{ content, written string }
 // report collects what is found on the way through one file.
 type report struct {
 	file      string
-	problems  Problems
-	warnings  Problems
+	problems  setting.Problems
+	more      int // problems beyond maxProblems
+	warnings  setting.Problems
 	variables []variable
 	// touched holds the keys that already have a problem of their own, so that
 	// what follows from it is not told as a second one.
@@ -67,19 +32,24 @@ type report struct {
 // maxProblems bounds what one broken file can print.
 const maxProblems = 100
 
-// add reports what is wrong with the text of the file, without the content of any
-// variable. After maxProblems it is silent.
+// add reports what is wrong with the text of the file, without the content of any variable.
 func (r *report) add(at position, key, format string, args ...any) {
-	if len(r.problems) == maxProblems {
-		return
-	}
-	r.problems = append(r.problems, r.problem(at, key, fmt.Sprintf(format, args...)))
+	r.note(at, key, fmt.Sprintf(format, args...))
 	r.touched = append(r.touched, key)
 }
 
-// problem makes a Problem whose key and message are on one line.
-func (r *report) problem(at position, key, message string) Problem {
-	return Problem{File: r.file, Line: at.line, Column: at.column, Key: oneLine(key), Message: oneLine(message)}
+// note keeps a problem. Those after maxProblems are counted.
+func (r *report) note(at position, key, message string) {
+	if len(r.problems) == maxProblems {
+		r.more++
+		return
+	}
+	r.problems = append(r.problems, r.problem(at, key, message))
+}
+
+// problem makes a problem whose key and message are on one line.
+func (r *report) problem(at position, key, message string) setting.Problem {
+	return setting.Problem{File: r.file, Line: at.line, Column: at.column, Key: oneLine(key), Message: oneLine(message)}
 }
 
 // hide notes what no message may show.
@@ -135,7 +105,7 @@ func oneLine(s string) string {
 func (r *report) Touch(key string) { r.touched = append(r.touched, key) }
 
 // Warnings are what is doubtful, in the order in which it was found.
-func (r *report) Warnings() Problems { return r.warnings }
+func (r *report) Warnings() setting.Problems { return r.warnings }
 
 // Follows tells whether a problem at key would only repeat an earlier one at
 // that key, above or below it.
@@ -155,19 +125,20 @@ func Under(a, b string) bool {
 // do where there were too many to report.
 func (r *report) Keep(matters func(key string) bool) {
 	if len(r.problems) < maxProblems {
-		r.problems = slices.DeleteFunc(r.problems, func(p Problem) bool { return p.Key != "" && !matters(p.Key) })
+		r.problems = slices.DeleteFunc(r.problems, func(p setting.Problem) bool { return p.Key != "" && !matters(p.Key) })
 	}
 }
 
 // Err gives the collected problems in the order of the file, or nil.
 func (r *report) Err() error {
-	if len(r.problems) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(r.problems, func(a, b Problem) int {
+	slices.SortStableFunc(r.problems, func(a, b setting.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return r.problems
+	all := slices.Clone(r.problems)
+	if r.more > 0 {
+		all = append(all, r.problem(position{}, "", fmt.Sprint(r.more, " more problems")))
+	}
+	return all.Err()
 }
 
 // Nearest gives the known name that was probably meant, or "".

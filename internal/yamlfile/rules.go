@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"inquiry-gateway/internal/setting"
@@ -27,7 +28,11 @@ type Field struct {
 
 // FieldsOf lists a struct's keys by their yaml tags, those of embedded and inline
 // structs included, for which a tag with of the embedded field counts. What has no tag is no key.
+// The list is not to be changed.
 func FieldsOf(t reflect.Type) []Field {
+	if known, ok := fieldsOf.Load(t); ok { // a keys file has one type thousands of times
+		return known.([]Field)
+	}
 	fields := make([]Field, 0, t.NumField())
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -44,11 +49,16 @@ func FieldsOf(t reflect.Type) []Field {
 			fields = append(fields, Field{name, []int{i}, Rules{f.Tag}})
 		}
 	}
+	fieldsOf.Store(t, fields)
 	return fields
 }
 
-// HasKeys tells whether a type is a section, with keys of its own.
-func HasKeys(t reflect.Type) bool { return t.Kind() == reflect.Struct && len(FieldsOf(t)) > 0 }
+var fieldsOf sync.Map // of reflect.Type to []Field
+
+// HasKeys tells whether a type is a section, with keys of its own or with none.
+func HasKeys(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && (len(FieldsOf(t)) > 0 || t.NumField() == 0)
+}
 
 // Below is the section that a value holds, itself or in a list or mapping, with its defaults; invalid: none.
 func Below(v reflect.Value) reflect.Value {
@@ -132,6 +142,9 @@ func (r Rules) Refuses(v reflect.Value) string {
 // Bound reads one of the tags min, max and above for a value of type t; NaN: there is none.
 func (r Rules) Bound(tag string, t reflect.Type) float64 {
 	text := r.Tags.Get(tag)
+	if text == "" {
+		return math.NaN()
+	}
 	if d, err := time.ParseDuration(text); err == nil && t == reflect.TypeFor[time.Duration]() {
 		return float64(d)
 	}
@@ -168,11 +181,15 @@ func (r Rules) Bounds() string {
 // complaint says that the key is missing, or has no meaning beside the others of its
 // section; empty: neither.
 func (f Field) complaint(in reflect.Value, fields []Field) string {
+	what := f.Required()
+	selector, values := f.With()
+	if what == "" && selector == "" {
+		return ""
+	}
 	says := setting.Says(in.FieldByIndex(f.Index).Interface())
-	if what := f.Required(); what != "" && !says {
+	if what != "" && !says {
 		return "missing: " + what
 	}
-	selector, values := f.With()
 	if selector == "" {
 		return ""
 	}
@@ -195,7 +212,10 @@ func (f Field) complaint(in reflect.Value, fields []Field) string {
 // With is the key beside this one that decides, and the values with which this one has a
 // meaning; those with a "!" need it.
 func (r Rules) With() (selector string, values []string) {
-	selector, text, _ := strings.Cut(r.Tags.Get("with"), "=")
+	selector, text, ok := strings.Cut(r.Tags.Get("with"), "=")
+	if !ok {
+		return "", nil
+	}
 	return selector, strings.Split(text, ",")
 }
 

@@ -22,9 +22,8 @@ const (
 	Section             // a mapping of keys
 )
 
-// Value is one value of the file. Aliases are followed, merge keys carried out and
-// variables put in, so that the tree has these four kinds only. It is not changed after it
-// was built; an anchor's value stands at each of its aliases. A nil *Value is none.
+// Value is one value of the file, with variables put in. The tree has these four kinds only. A
+// nil *Value is none.
 type Value struct {
 	Kind    Kind
 	Text    string   // of a scalar, with variables put in
@@ -33,7 +32,6 @@ type Value struct {
 	Keys    []Entry  // of a section, in the order of the file
 	at      position // where it begins; of a null where its key does
 	quoted  bool     // a scalar in quotes or a block: a text for certain
-	size    int      // how many values are in it, aliases counted each time
 }
 
 // Entry is one key of a section.
@@ -47,9 +45,7 @@ type Entry struct {
 // that the rest is still looked at.
 type builder struct {
 	*report
-	env     func(name string) (string, bool) // nil: variables stay as they are written
-	anchors map[string]*Value
-	bomb    bool // too many values were reported
+	env func(name string) (string, bool) // nil: variables stay as they are written
 }
 
 // build gives nil for a value that was reported.
@@ -59,17 +55,9 @@ func (b *builder) build(n ast.Node, path string) *Value {
 		return b.section(n, path)
 	case *ast.SequenceNode:
 		return b.list(n, path)
-	case *ast.AnchorNode:
-		v := b.build(n.Value, path)
-		b.anchors[n.Name.GetToken().Value] = v
-		return v
-	case *ast.AliasNode:
-		name := n.Value.GetToken().Value
-		v, ok := b.anchors[name]
-		if !ok {
-			b.add(placeOf(n.GetToken()), path, "there is no anchor &%s before this line", name)
-		}
-		return v
+	case *ast.AnchorNode, *ast.AliasNode:
+		b.add(placeOf(n.GetToken()), path, "%s", noReferences)
+		return nil
 	case *ast.NullNode:
 		return &Value{Kind: Null, at: placeOf(n.GetToken())}
 	case *ast.StringNode:
@@ -85,6 +73,8 @@ func (b *builder) build(n ast.Node, path string) *Value {
 	b.add(placeOf(n.GetToken()), path, "this YAML notation is not supported; write it as a plain value")
 	return nil
 }
+
+const noReferences = "anchors, aliases and merge keys (<<) are not read here; write the value itself"
 
 // scalar puts variables into a text.
 func (b *builder) scalar(at *token.Token, written, path string) *Value {
@@ -120,95 +110,44 @@ func (b *builder) refuseTODO(at position, text, path string) {
 func (b *builder) list(n *ast.SequenceNode, path string) *Value {
 	v := &Value{Kind: List, at: placeOf(n.Start)}
 	for i, from := range n.Values {
-		key := Item(path, i)
-		element := b.build(from, key)
-		if !b.grow(v, element, placeOf(from.GetToken()), key) {
-			return nil
-		}
-		v.Items = append(v.Items, element)
+		v.Items = append(v.Items, b.build(from, Item(path, i)))
 	}
 	return v
 }
 
 // section keeps the order of the keys. Of a key that stands twice the first counts, and
-// the second is reported. Merged keys (<<) come last, and give way to the section's own.
+// the second is reported.
 func (b *builder) section(n *ast.MappingNode, path string) *Value {
 	v := &Value{Kind: Section, at: placeOf(n.Start)}
 	if len(n.Values) > 0 && n.Start.Value != "{" {
 		v.at = placeOf(n.Values[0].Key.GetToken())
 	}
-	var merged []Entry
 	for _, pair := range n.Values {
-		if pair.Key.IsMergeKey() {
-			merged = append(merged, b.merge(pair.Value, path)...)
-			continue
-		}
 		name, plain := pair.Key.(ast.ScalarNode)
-		if !plain {
-			b.add(placeOf(pair.Key.GetToken()), path, "this kind of key is not supported; write a plain name")
+		switch at := placeOf(pair.Key.GetToken()); {
+		case pair.Key.IsMergeKey():
+			b.add(at, path, "%s", noReferences)
+			continue
+		case !plain:
+			b.add(at, path, "this kind of key is not supported; write a plain name")
 			continue
 		}
 		e := Entry{Key: name.GetToken().Value, at: placeOf(name.GetToken())}
 		full := Join(path, e.Key)
 		b.refuseTODO(e.at, e.Key, full)
-		e.Value = b.build(pair.Value, full)
 		if before := v.entry(e.Key); before != nil {
 			b.add(e.at, full, "stands here a second time; the first is in line %d", before.at.line)
 			continue
 		}
-		if !b.grow(v, e.Value, e.at, full) {
-			return nil
-		}
+		e.Value = b.build(pair.Value, full)
 		if e.Value != nil && e.Value.Kind == Null {
-			e.Value = &Value{Kind: Null, at: e.at} // there is nothing else to point at
+			e.Value.at = e.at // there is nothing else to point at
 		}
 		if e.Value != nil {
 			v.Keys = append(v.Keys, e)
 		}
 	}
-	for _, e := range merged {
-		if v.entry(e.Key) != nil {
-			continue
-		}
-		if !b.grow(v, e.Value, e.at, Join(path, e.Key)) {
-			return nil
-		}
-		v.Keys = append(v.Keys, e)
-	}
 	return v
-}
-
-// merge gives the keys of the sections that a << key names: one, or a list of them, of
-// which the first counts.
-func (b *builder) merge(n ast.Node, path string) (keys []Entry) {
-	v := b.build(n, path)
-	sources := []*Value{v}
-	if v != nil && v.Kind == List {
-		sources = v.Items
-	}
-	for _, source := range sources {
-		if source != nil && source.Kind != Section {
-			b.add(v.at, path, "<< wants a mapping such as *name, got %s", source)
-			return nil
-		}
-		if source != nil {
-			keys = append(keys, source.Keys...)
-		}
-	}
-	return keys
-}
-
-// grow counts a child into its parent. It reports, once, what aliases blow up.
-func (b *builder) grow(v, child *Value, at position, path string) bool {
-	v.size++
-	if child != nil {
-		v.size += child.size
-	}
-	if v.size > maxValues && !b.bomb {
-		b.bomb = true
-		b.add(at, path, "is more than %d values with its aliases; write less", maxValues)
-	}
-	return v.size <= maxValues
 }
 
 // entry is the one with that key, or nil. v may be nil.
@@ -273,9 +212,9 @@ func cutIndex(path string) (index int, rest string, ok bool) {
 	return index, rest, ok && closed && err == nil && index >= 0
 }
 
-// Join puts a key, or a path of keys, under a path; either may be empty.
+// Join puts a key, or a path of keys, under a path. Either may be empty, and a key may begin with an index.
 func Join(path, key string) string {
-	if path == "" || key == "" {
+	if path == "" || key == "" || key[0] == '[' {
 		return path + key
 	}
 	return path + "." + key
@@ -367,9 +306,10 @@ func (v *Value) Plain() any {
 	return v.Text
 }
 
-// shorten bounds what an error quotes of the file, in characters.
+// shorten bounds what an error quotes of the file, in characters: what stands there may be a
+// key or a password that was pasted into the wrong place.
 func shorten(s string) string {
-	const most = 60
+	const most = 16
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most]) + "..."
 	}

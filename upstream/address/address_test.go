@@ -43,10 +43,8 @@ func compile(t testing.TB, text string) (plan Template, wrong map[string]string)
 		plan.Join(IDs, in.JoinIDs)
 	}
 	wrong = map[string]string{}
-	if joined, ok := problems.Err().(interface{ Unwrap() []error }); ok {
-		for _, one := range joined.Unwrap() {
-			wrong[strings.TrimPrefix(one.(*setting.Error).Field(), ".")] += one.Error()
-		}
+	for _, one := range problems {
+		wrong[strings.TrimPrefix(one.Key, ".")] += one.Message
 	}
 	return plan, wrong
 }

@@ -101,7 +101,7 @@ func compileSection(t testing.TB, text string) (plans map[string]*Plan, wrong ma
 		Seller  EndpointConfig `yaml:"seller"`
 	}
 	wrong = map[string]string{}
-	if found, ok := errors.AsType[yamlfile.Problems](yamlfile.Decode(text, &section)); ok {
+	if found, ok := errors.AsType[setting.Problems](yamlfile.Decode(text, &section)); ok {
 		for _, p := range found {
 			wrong[p.Key] = p.Message
 		}
@@ -112,13 +112,12 @@ func compileSection(t testing.TB, text string) (plans map[string]*Plan, wrong ma
 		"seller": Compile("seller", section.Seller, section.BaseURL, 10_000, &problems),
 	}
 	read := maps.Clone(wrong)
-	for _, err := range problems {
-		var one *setting.Error
-		if !errors.As(err, &one) || strings.Contains(err.Error(), one.Field()+":") {
-			t.Fatalf("no key, or a text that repeats it: %v", err)
+	for _, one := range problems {
+		if strings.Contains(one.Message, one.Key+":") {
+			t.Fatalf("a text that repeats its key: %v", one)
 		}
-		if read[one.Field()] == "" {
-			wrong[one.Field()] = err.Error()
+		if read[one.Key] == "" {
+			wrong[one.Key] = one.Message
 		}
 	}
 	return plans, wrong

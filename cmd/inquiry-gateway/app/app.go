@@ -181,12 +181,8 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 // fetch asks the legacy through the client of the running setup: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
-	list, err := a.running().client.Fetch(ctx, r)
-	a.accounts.Filled(r.Account)
-	if err != nil {
-		a.lastErrors.fetched(r, err)
-	}
-	return list, err
+	defer a.accounts.Filled(r.Account)
+	return a.running().client.Fetch(ctx, r)
 }
 
 // buildServers makes the servers of the two listeners. Until they run a caller waits in the

@@ -42,7 +42,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}
-	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind, key.Account), Ceiling: ops.Ceiling(a.ceiling.State()), Failing: failing(l.client.State(key.Kind))}
+	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind, key.Account), Ceiling: ops.Ceiling(a.ceiling.State()), Failing: failing(key.Kind, l.client.State(key.Kind).Failing, false)}
 	failed := cmp.Or(l.client.Askable(key.Kind, key.Account), l.client.LastFailure(key.Kind, key.Account))
 	if x.Prediction = predict(x.Cache, x.Upstream.Breaker, failed); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
@@ -87,13 +87,18 @@ func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
 }
 
-// failing is what is not over, for a person.
-func failing(s upstream.State) []ops.Failing {
+// failing are episodes of a kind, for a person.
+func failing(kind string, episodes []upstream.Failing, over bool) []ops.Failing {
 	all := []ops.Failing{}
-	for _, f := range s.Failing {
-		all = append(all, ops.Failing{
-			Failure: string(f.Failure), Since: f.First, Last: f.Last, Fetches: f.Fetches, Accounts: f.Accounts, Of: f.Of, Text: f.Err.Error(),
-		})
+	for _, f := range episodes {
+		one := ops.Failing{
+			Kind: kind, Failure: string(f.Failure), Some: f.Some, Over: over, Since: f.First.UTC(), Last: f.Last.UTC(), Fetches: f.Fetches, Held: f.Held,
+			Accounts: f.Accounts, Of: f.Of, Account: f.Account, Text: f.Err.Error(), Usual: f.Usual.Error(), UsualFetches: f.UsualFetches,
+		}
+		if ended := f.Ended.UTC(); !f.Ended.IsZero() {
+			one.Ended = &ended
+		}
+		all = append(all, one)
 	}
 	return all
 }

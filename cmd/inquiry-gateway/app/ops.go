@@ -72,17 +72,23 @@ func (r replaced) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// facts are what the console's lines name: the files and addresses of this gateway, and
-// the newest errors.
+// facts are what the console's lines name: the files and addresses of this gateway, what
+// is known of the legacy system, and the newest errors of other parts.
 func (a *App) facts() console.Facts {
-	cfg := a.running().cfg
+	running := a.running()
+	cfg := running.cfg
 	if a.redis != nil {
 		if at, err := a.redis.LastError(); err != nil {
-			a.lastErrors.note("redis", "", at, err)
+			a.lastErrors.note("redis", at, err)
 		}
 	}
 	facts := a.lastErrors.known()
-	facts.Kinds, facts.File = cfg.Upstream.Kinds(), cfg.Path()
+	facts.Kinds, facts.File, facts.Breakers = cfg.Upstream.Kinds(), cfg.Path(), map[string]string{}
+	for _, kind := range facts.Kinds {
+		state := running.client.State(kind)
+		facts.Legacy = append(append(facts.Legacy, failing(kind, state.Failing, false)...), failing(kind, state.Over, true)...)
+		facts.Breakers[kind] = running.client.BreakerState(kind, "")
+	}
 	if a.redis != nil {
 		facts.Redis = cfg.Redis.Addrs[0]
 	}

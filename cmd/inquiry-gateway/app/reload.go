@@ -136,7 +136,7 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
-		a.lastErrors.note("reload", "", time.Time{}, err)
+		a.lastErrors.note("reload", time.Time{}, err)
 		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}

@@ -39,7 +39,7 @@ type setup struct {
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
-	known    *auth.Known     // what the node knows of keys of Redis or an authorization server
+	memory   *auth.Memory    // of the keys of Redis or an authorization server
 	file     *keysfile.Store // nil: another store, which is asked for each key
 	close    func()          // ends what the store runs; nil: nothing
 }
@@ -135,21 +135,21 @@ func (a *App) newKeyring(cfg config.Config, old *setup) (*keyring, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := &keyring{registry: prometheus.NewRegistry(), known: auth.NewKnown()}
+	keys := &keyring{registry: prometheus.NewRegistry(), memory: auth.NewMemory()}
 	if old.keys != nil && cfg.Auth.SameSource(old.cfg.Auth) {
-		keys.registry, keys.known, keys.file = old.keys.registry, old.keys.known, old.keys.file
+		keys.registry, keys.memory, keys.file = old.keys.registry, old.keys.memory, old.keys.file
 	}
 	opts := auth.Options{
 		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
-		Guesses: auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now), Known: keys.known, Now: a.opts.Now, Dial: a.opts.Dial,
+		Guesses: auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now), Memory: keys.memory, Now: a.opts.Now, Dial: a.opts.Dial,
 	}
 	var store auth.Store
 	switch {
 	case cfg.Auth.Introspection != nil:
-		s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.CachePolicy(), opts)
+		s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
 		store, keys.close = s, s.Close
 	case cfg.Auth.Redis != nil:
-		s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, *cfg.Auth.Redis, cfg.Auth.CachePolicy(), opts)
+		s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
 		store, keys.close = s, s.Close
 	default:
 		if keys.file == nil {

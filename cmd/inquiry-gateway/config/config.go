@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/redisclient"
@@ -44,7 +43,7 @@ type Config struct {
 	// Gateway is how the public API treats requests.
 	Gateway Gateway `yaml:"gateway"`
 	// Auth is where the keys of callers come from: exactly one of keys_file, redis and introspection.
-	Auth auth.Config `yaml:"auth"`
+	Auth Auth `yaml:"auth"`
 	// RateLimit is how many requests one account may send, counted over all nodes.
 	RateLimit rate.Config `yaml:"rate_limit"`
 	// Log is which requests the log has a record of.
@@ -160,7 +159,7 @@ func Default() Config {
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
-		Auth:           auth.DefaultConfig(),
+		Auth:           Auth{KeysFile: "keys.yaml", UnknownKeys: rate.Plan{PerSecond: 5, Burst: 50}},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),

@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strings"
 
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
 // Problem is one thing that is wrong, or with a warning doubtful, in a configuration file.
-type Problem = yamlfile.Problem
+type Problem = setting.Problem
 
 // Problems is the error of Load: everything found in one go, in the order of the file's lines.
-type Problems = yamlfile.Problems
+type Problems = setting.Problems
 
 // document is the configuration file on its way into a Config.
 type document struct {
@@ -62,7 +63,9 @@ func (o Options) env() func(string) (string, bool) {
 func load(doc document, o Options) (Config, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
-	if doc.Root != nil {
+	if doc.Root != nil && doc.Root.Kind == yamlfile.Null {
+		doc.WrongAt(0, "", "is empty; it needs at least an upstream section")
+	} else if doc.Root != nil {
 		if !doc.Has(keysFile) && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
 			doc.refuseEmpty("auth.redis", "write redis: {} for keys in the Redis of redis.addrs")

@@ -203,14 +203,13 @@ func TestConsoleInABrowser(t *testing.T) {
 		s.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Blind, At: s.clock.Now(), Reasons: []string{"the list of canary.buyer_keys[1] is empty"}}, {Kind: "buyer", Check: "access", Result: canary.OK, At: s.clock.Now()}}
 		s.set("panics_total cache", 1)
 		s.tickNow()
-		s.clock.Add(2 * time.Minute) // it is over
+		s.clock.Add(6 * time.Minute) // it is over
 		s.facts = Facts{File: "/etc/inquiry-gateway/gateway.yaml", Redis: "redis.internal:6379", Last: map[string]Failure{
-			"buyer": {Text: "legacy system: upstream (status): status 503", Account: "acme", At: s.clock.Now()}, "redis": {Text: "dial tcp 10.0.0.7:6379: connect: connection refused", At: s.clock.Now()},
-		}}
-		s.facts.Last["seller"] = Failure{Text: "legacy system: invalid (not_json): the reply is HTML", Account: "hanriver", At: s.clock.Now()}
+			"redis": {Text: "dial tcp 10.0.0.7:6379: connect: connection refused", At: s.clock.Now()},
+		}, Legacy: []ops.Failing{episodeOf(t, "buyer system 240 9/9 acme", s.clock.Now(), false), episodeOf(t, "seller system 12 3/4 hanriver", s.clock.Now(), false)},
+			Breakers: map[string]string{"buyer": "open", "seller": "closed"}}
 		s.set("redis_breaker_state", 2)
 		s.set("redis_operations_total timeout", 31)
-		s.set("upstream_requests_total seller invalid", 240)
 		s.set("http_requests_total 502", 400)
 		s.set("http_errors_total upstream_invalid_response", 400)
 		s.tickNow()
@@ -221,15 +220,15 @@ func TestConsoleInABrowser(t *testing.T) {
 			text(&now, "#now"), text(&title, "title"), text(&done, "#over"), text(&check, "#canary-table"), measure("trouble-light-1280"),
 			chromedp.EmulateViewport(400, 900), testkit.Colors("dark"), measure("trouble-dark-400"))
 		says(t, title, "✖ The legacy system fails, and 2 more")
-		says(t, now, "Problem: The legacy system fails", "Since 06:", "requests for seller lists got what the mapping refuses: 240", "the reply is HTML (seller list of hanriver)",
-			"inquiry-gateway check -c /etc/inquiry-gateway/gateway.yaml --live --seller hanriver", "Runbook: InquiryGatewayBreakerOpen",
+		says(t, now, "Problem: The legacy system fails", "Since 06:", "240 fetches of buyer lists failed, for 9 of 9 accounts that were asked for. The breaker is open now.", "status 503 (buyer list of acme)",
+			"inquiry-gateway check -c /etc/inquiry-gateway/gateway.yaml --live --buyer acme --seller hanriver", "Runbook: InquiryGatewayLegacySystemFails",
 			"Problem: Redis fails", "redis-cli -h redis.internal -p 6379 ping", "connection refused", "upstream_invalid_response: 400")
 		says(t, done, "The program panicked from 06:", ", over")
 		says(t, check, "buyer cross-read", "blind", "canary.buyer_keys[1] is empty")
 		var chapter string
 		run(t, testkit.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#lines a[href*=runbook]").getAttribute("href")`)))
 		var back string
-		run(t, chromedp.Navigate(s.server.URL+"/"+chapter), testkit.UntilPage(`document.querySelector(":target").textContent === "InquiryGatewayBreakerOpen"`),
+		run(t, chromedp.Navigate(s.server.URL+"/"+chapter), testkit.UntilPage(`document.querySelector(":target").textContent === "InquiryGatewayLegacySystemFails"`),
 			testkit.Into(&back, chromedp.Evaluate[string](`document.querySelector(":target + .back a").href`)), measure("runbook-dark-400"),
 			chromedp.EmulateViewport(1280, 900), testkit.Colors("light"), measure("runbook-light-1280"))
 		if u, err := url.Parse(back); err != nil || u.Path != "/" {

@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -11,33 +10,53 @@ import (
 	"time"
 	"unicode"
 
+	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/canary"
 )
 
 const (
-	// over is how long a cause must not have been seen to be over.
+	// over is how long a cause that comes and goes must not have been seen to be over, once
+	// what had failed works.
 	over = 30 * time.Second
-	// apart is how long after the last time a cause that is seen again is a new one.
-	apart = 5 * time.Minute
+	// overUnknown is how long a cause must not have been seen that no success ends: an event.
+	overUnknown = 5 * time.Minute
 	// forgotten is how long what is over is still shown.
 	forgotten = 12 * time.Hour
+	// maxText bounds the text of an error.
+	maxText = 300
 )
 
-// episode is since when a cause is seen, without a pause of more than apart.
+// episode is since when a cause is seen, until it is over.
 type episode struct {
-	since, last time.Time
-	bad         bool               // when it was last seen
-	counts      map[string]float64 // by what the cause tells apart: a kind, an error, a state
+	since, last, worked time.Time          // worked: what had failed has worked since last; zero: not
+	bad                 bool               // when it was last seen
+	counts              map[string]float64 // by what the cause tells apart: a kind, an error, a state
 }
 
-// cause is one thing that can be wrong. Its texts hold names in braces, see [lines].
+// cause is one thing that can be wrong on this node. Those of the legacy system are [legacyCauses].
+// Its texts hold names in braces, see [names].
 type cause struct {
 	id, name, chapter string
 	// seen counts what has been seen of it in a tick, and tells whether that is bad; empty:
 	// nothing has. A state, such as an open breaker, counts 0.
-	seen           func(tick) (counts map[string]float64, bad bool)
+	seen func(tick) (counts map[string]float64, bad bool)
+	// works tells whether what may fail has worked in a tick; nil: nothing tells that.
+	works          func(tick) bool
+	state          bool // it is over as soon as it is not seen and works
 	text, hits, do string
 }
+
+// Bounds from which on a cause is shown, or is bad. docs/observing.md has them beside those of
+// the alerts.
+const (
+	legacyShare  = .5  // of the accounts that were asked for: bad
+	keysShare    = .01 // of the requests: bad
+	keysLeast    = 2   // in a tick: bad
+	failedShare  = .01 // of the answers: bad
+	redisLeast   = 5   // failed calls in a tick: shown
+	limitedShare = .1  // of the answers: shown
+	limitedLeast = 5   // in a tick: shown
+)
 
 // causes stand in the order in which they are shown: first what harms callers' data, then
 // what they notice, then the rest.
@@ -53,7 +72,11 @@ var causes = []cause{
 			}
 			return counts, true
 		},
-		text: "Since then: {counts}.", hits: "cross_read: customers may read each other's records. access: strangers may read lists.",
+		works: func(t tick) bool { // a blind round has found nothing out
+			return !slices.ContainsFunc(t.facts.Canary, func(r canary.Result) bool { return r.Result != canary.OK })
+		},
+		state: true,
+		text:  "Since then: {counts}.", hits: "cross_read: customers may read each other's records. access: strangers may read lists.",
 		do: "Ask both lists with the canary's keys. Where they are mixed up or open, take the gateway out of service, then [purge](#purge) both kinds.",
 	},
 	{
@@ -65,25 +88,31 @@ var causes = []cause{
 			}
 			return counts, true
 		},
+		works: func(t tick) bool {
+			return len(t.grown("upstream_requests_total", func(l []string) bool { return l[1] == "ok" })) > 0
+		},
 		text: "The legacy system gave records of another account than it was asked for: {counts}.", hits: "No caller got them. Callers of those lists get 502, or an older list.",
 		do: "Ask for that list with `inquiry-gateway probe -c {file} --kind {kind} --account {account}`, and tell the owners of the legacy system.",
 	},
 	{
-		id: "legacy", name: "The legacy system fails", chapter: "InquiryGatewayBreakerOpen", seen: seenLegacy,
-		text: "Since then: {counts}.", hits: "Callers of lists that are known get them older than their ttl, for `stale_if_error`; others get 502, 503 or 504.",
-		do: "Ask it from this node: `inquiry-gateway check -c {file} --live --{kind} {account}`. Call its owners. Nothing has to be reset: the first good probe closes the breaker.",
-	},
-	{
 		id: "keystore", name: "The key store does not answer", chapter: "InquiryGatewayAuthUnavailable",
 		seen: func(t tick) (map[string]float64, bool) {
-			n := t.grown("auth_requests_total", func(l []string) bool { return l[0] == "unavailable" })
-			return renamed(n, "unavailable", "requests"), true
+			n, all := t.grown("auth_requests_total", func(l []string) bool { return l[0] == "unavailable" }), 0.0
+			for _, more := range t.grown("auth_requests_total", nil) {
+				all += more
+			}
+			bad := n["unavailable"] >= max(keysLeast, keysShare*all)
+			return renamed(n, "unavailable", "requests"), bad
 		},
-		text: "Not let in because of it: {counts}.", hits: "Callers whose key this node has not seen lately: they get 503. Keys in use stay good for their ttl.",
+		works: func(t tick) bool { return t.grown("auth_lookups_total", nil)["found"] > 0 },
+		text:  "Not let in because of it: {counts}.", hits: "Callers whose key this node has not seen lately: they get 503. Keys in use stay good for their ttl.",
 		do: "Bring Redis, or the authorization server, back: `inquiry-gateway keys -c {file} list` asks it.",
 	},
 	{
 		id: "answers", name: "Answers fail with 5xx", chapter: "InquiryGatewayFailing", seen: seenAnswers,
+		works: func(t tick) bool {
+			return len(t.grown("http_requests_total", func(l []string) bool { return l[0] == "200" || l[0] == "304" })) > 0
+		},
 		text: "Since then: {counts}.", hits: "The callers of these requests.",
 		do: "[Explain](#explain) the request of an account that fails, such as {account}; the log's records of 5xx have the `cause`.",
 	},
@@ -99,27 +128,21 @@ var causes = []cause{
 	},
 	{
 		id: "redis", name: "Redis fails", chapter: "InquiryGatewayRedisBreakerOpen", seen: seenRedis,
-		text: "Since then: {counts}.", hits: "No caller yet. Lists are kept on this node only, so the legacy system gets more requests, and each node limits rates alone.",
+		works: func(t tick) bool { return t.grown("redis_operations_total", nil)["ok"] > 0 },
+		text:  "Since then: {counts}.", hits: "No caller yet. Lists are kept on this node only, so the legacy system gets more requests, and each node limits rates alone.",
 		do: "Ask it from this node: `redis-cli -h {redishost} -p {redisport} ping`. Nothing has to be reset: it is asked again by itself.",
 	},
 	{
-		id: "ceiling", name: "The ceiling is reached", chapter: "InquiryGatewayCeilingReached",
-		seen: func(t tick) (map[string]float64, bool) {
-			n := t.grown("ceiling_requests_total", func(l []string) bool { return l[0] != "background" && l[1] == "refused" })
-			return renamed(n, "", "requests"), false
-		},
-		text: "Over `upstream.max_requests_per_second`: {counts}.", hits: "Who waited for them got an older list, or 503.",
-		do: "See what is fetched in the charts [below](#charts). Raise `max_requests_per_second` in {file} only with the owners of the legacy system.",
-	},
-	{
 		id: "reload", name: "A changed file is not in force", chapter: "InquiryGatewayConfigReloadFailed",
-		seen: func(t tick) (map[string]float64, bool) { return uncounted(t.facts.NotInForce), false },
+		seen:  func(t tick) (map[string]float64, bool) { return uncounted(t.facts.NotInForce), false },
+		works: always, state: true,
 		text: "Not in force: {counts}. The old one runs.", hits: "Nobody now, but a restart would fail; while the keys file has the mistake, a revoked key still works.",
 		do: "See file, line and key with `inquiry-gateway check -c {file}`, mend it, and save it: it is read again by itself, or on `SIGHUP`.",
 	},
 	{
 		id: "restart", name: "A change waits for a restart", chapter: "InquiryGatewayConfigReloadFailed",
-		seen: func(t tick) (map[string]float64, bool) { return uncounted(t.facts.Waiting), false },
+		seen:  func(t tick) (map[string]float64, bool) { return uncounted(t.facts.Waiting), false },
+		works: always, state: true,
 		text: "All of {file} is in force but for: {counts}.", hits: "Nobody. These keys have their old values until this node starts again.",
 		do: "Restart the nodes one after the other, or take the change back.",
 	},
@@ -130,33 +153,8 @@ var causes = []cause{
 	},
 }
 
-// seenLegacy is one cause for the breakers, for fetches that fail and for old lists that
-// are served because of that, so that "since" does not start again with each probe.
-func seenLegacy(t tick) (map[string]float64, bool) {
-	counts := map[string]float64{}
-	failing, failed, all := map[string]bool{}, map[string]float64{}, map[string]float64{} // by kind
-	for _, kind := range t.now.at("upstream_breaker_state", func(v float64) bool { return v > 0 }) {
-		failing[kind] = true
-		counts["the breaker of "+kind+" lists is open"] = 0
-	}
-	for key, n := range t.grown("upstream_requests_total", nil) {
-		switch kind, result, _ := strings.Cut(key, " "); result {
-		case "timeout", "upstream", "invalid":
-			counts["requests for "+kind+" lists "+map[string]string{"timeout": "timed out", "upstream": "failed", "invalid": "got what the mapping refuses"}[result]] += n
-			failed[kind], all[kind], failing[kind] = failed[kind]+n, all[kind]+n, true
-		case "ok":
-			all[kind] += n
-		}
-	}
-	bad := false
-	for kind := range failing { // the other kind may be well
-		bad = bad || failed[kind] >= all[kind]/2 // also where all it has is a breaker
-	}
-	for key, n := range t.grown("cache_lookups_total", func(l []string) bool { return l[1] == "stale-error" }) {
-		counts["old "+strings.Fields(key)[0]+" lists were served"] += n
-	}
-	return counts, bad
-}
+// always works as soon as it is not seen.
+func always(tick) bool { return true }
 
 // seenAnswers counts by error code; a 502 may be a legacy system that fails or one that
 // cannot be understood. Below one in a hundred they are a notice.
@@ -176,7 +174,7 @@ func seenAnswers(t tick) (map[string]float64, bool) {
 	if len(counts) == 0 { // none of the known codes
 		counts["5xx"] = failed
 	}
-	return counts, failed >= all/100
+	return counts, failed >= failedShare*all
 }
 
 // seenRedis does not tell of single calls: one that is repeated in time is a success for
@@ -184,7 +182,7 @@ func seenAnswers(t tick) (map[string]float64, bool) {
 func seenRedis(t tick) (map[string]float64, bool) {
 	counts := map[string]float64{}
 	failed := t.grown("redis_operations_total", func(l []string) bool { return l[0] == "timeout" || l[0] == "error" })
-	if failed["timeout"]+failed["error"] >= 5 {
+	if failed["timeout"]+failed["error"] >= redisLeast {
 		counts = renamed(renamed(failed, "error", "errors"), "timeout", "timeouts")
 	}
 	open := len(t.now.at("redis_breaker_state", func(v float64) bool { return v > 0 })) > 0
@@ -201,7 +199,7 @@ func seenLimited(t tick) (map[string]float64, bool) {
 	for _, n := range t.grown("http_requests_total", nil) {
 		all += n
 	}
-	if n := t.grown("rate_limit_decisions_total", nil)["limited"]; n >= 5 && n >= all/10 {
+	if n := t.grown("rate_limit_decisions_total", nil)["limited"]; n >= max(limitedLeast, limitedShare*all) {
 		counts["over their account's rate"] = n
 	}
 	if n := t.grown("auth_requests_total", nil)["limited"]; n > 0 {
@@ -244,27 +242,46 @@ func (t tick) grown(family string, match func(values []string) bool) map[string]
 func judge(episodes map[string]*episode, at time.Time, t tick) {
 	for _, c := range causes {
 		counts, bad := c.seen(t)
+		e := episodes[c.id]
 		if len(counts) == 0 {
+			if e != nil && e.worked.IsZero() && c.works != nil && c.works(t) {
+				e.worked = at
+			}
 			continue
 		}
-		e := episodes[c.id]
-		if e == nil || at.Sub(e.last) > apart {
+		if e == nil || c.over(e, at) {
 			e = &episode{since: at, counts: map[string]float64{}}
 			episodes[c.id] = e
 		}
-		e.last, e.bad = at, bad
+		e.last, e.worked, e.bad = at, time.Time{}, bad
 		for what, n := range counts {
 			e.counts[what] += n
 		}
 	}
 }
 
-// Facts are the names and errors that the lines say beside the counts.
+// over tells whether what had failed works. That nothing is seen for a while does not, as
+// nobody may have asked.
+func (c *cause) over(e *episode, now time.Time) bool {
+	switch {
+	case c.works == nil:
+		return now.Sub(e.last) > overUnknown
+	case c.state:
+		return !e.worked.IsZero()
+	}
+	return !e.worked.IsZero() && now.Sub(e.last) > over
+}
+
+// Facts are the names and errors that the lines say beside the counts, and what is known of
+// the legacy system.
 type Facts struct {
 	Kinds []string           // of the lists that there are
 	File  string             // the configuration
 	Redis string             // host:port; empty: none
-	Last  map[string]Failure // the last error, by kind of list, and of "redis", "keystore" and "reload"
+	Last  map[string]Failure // the last error of "redis", "keystore" and "reload"
+
+	Legacy   []ops.Failing     // episodes of failures of the legacy system, also those that are over
+	Breakers map[string]string // closed, half-open or open, by kind
 
 	NotInForce []string // files whose newest content has a mistake: "configuration", "keys file"
 	Waiting    []string // keys of the configuration, else in force, that need a restart
@@ -274,9 +291,8 @@ type Facts struct {
 
 // Failure is an error that has happened, in words that hold no secret.
 type Failure struct {
-	Text    string
-	Account string // whose list it was about; empty: of none
-	At      time.Time
+	Text string
+	At   time.Time
 }
 
 // line is a cause as the page shows it.
@@ -294,21 +310,26 @@ type line struct {
 	Last    int64  `json:"last"`
 }
 
-// lines are what fails now, in the order of causes and what is bad first, and below it
-// what is over, the newest first.
+// lines are what fails now, what is bad first, then in the order of causes, those of the legacy
+// system where records of another account stand; and below it what is over, the newest first.
 func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 	all := []line{}
 	for _, c := range causes {
+		if c.id == "keystore" {
+			all = append(all, legacyLines(facts, now)...)
+		}
 		e := episodes[c.id]
 		if e == nil || now.Sub(e.last) > forgotten {
 			continue
 		}
+		names := names(facts, e.counts)
 		l := line{
-			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: now.Sub(e.last) > over,
-			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts),
+			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: c.over(e, now),
+			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts), Text: names.Replace(c.text), Do: names.Replace(c.do),
 		}
-		names := named(e, facts)
-		l.Text, l.Do = names.Replace(c.text), names.Replace(c.do)
+		if c.works != nil && e.worked.IsZero() && now.Sub(e.last) > over {
+			l.Text += " Nothing has been asked since."
+		}
 		all = append(all, l)
 	}
 	rank := func(l line) int64 {
@@ -324,23 +345,29 @@ func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 	return all
 }
 
-// named puts the names of this gateway in: whoever is on call can enter a command as it
+// names puts the names of this gateway in: whoever is on call can enter a command as it
 // stands. A name that is not known stays in capitals, as manuals have it.
-func named(e *episode, facts Facts) *strings.Replacer {
-	kind, failure := newest(e, facts)
+func names(facts Facts, seen map[string]float64) *strings.Replacer {
 	host, port, found := strings.Cut(facts.Redis, ":")
 	if i := strings.LastIndexByte(facts.Redis, ':'); found {
 		host, port = strings.Trim(facts.Redis[:i], "[]"), facts.Redis[i+1:]
 	}
 	var counts []string
-	for _, what := range slices.Sorted(maps.Keys(e.counts)) {
-		if n := e.counts[what]; n > 0 {
+	for _, what := range slices.Sorted(maps.Keys(seen)) {
+		if n := seen[what]; n > 0 {
 			what += ": " + strconv.FormatFloat(n, 'f', 0, 64)
 		}
 		counts = append(counts, what)
 	}
-	return strings.NewReplacer("{counts}", strings.Join(counts, ", "), "{file}", quoted(cmp.Or(facts.File, "FILE")), "{kind}", cmp.Or(kind, "KIND"),
-		"{account}", quoted(cmp.Or(failure.Account, "ID")), "{redishost}", cmp.Or(host, "HOST"), "{redisport}", cmp.Or(port, "6379"))
+	// Of the kind that the counts name, or of any where they name none.
+	var last ops.Failing
+	for _, f := range facts.Legacy {
+		if kinds := strings.Join(counts, " "); f.Last.After(last.Last) && (strings.Contains(kinds, f.Kind) || !strings.Contains(kinds, " lists")) {
+			last = f
+		}
+	}
+	return strings.NewReplacer("{counts}", strings.Join(counts, ", "), "{file}", quoted(cmp.Or(facts.File, "FILE")), "{kind}", cmp.Or(last.Kind, "KIND"),
+		"{account}", quoted(cmp.Or(last.Account, "ID")), "{redishost}", cmp.Or(host, "HOST"), "{redisport}", cmp.Or(port, "6379"))
 }
 
 // quoted writes a name as one word of a shell: accounts are called as their owners like.
@@ -357,19 +384,6 @@ func quoted(name string) string {
 	return "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
 }
 
-// newest is the last error of a list of the kinds that an episode names, or of any kind
-// where it names none.
-func newest(e *episode, facts Facts) (kind string, last Failure) {
-	all := strings.Join(slices.Collect(maps.Keys(e.counts)), " ")
-	for _, k := range []string{"buyer", "seller"} {
-		other := map[string]string{"buyer": "seller", "seller": "buyer"}[k]
-		if f := facts.Last[k]; f.At.After(last.At) && (strings.Contains(all, k) || !strings.Contains(all, other)) {
-			kind, last = k, f
-		}
-	}
-	return kind, last
-}
-
 // lastError says why, as far as an error of the time of the episode is known.
 func lastError(id string, e *episode, facts Facts) string {
 	if id == "canary" {
@@ -381,20 +395,18 @@ func lastError(id string, e *episode, facts Facts) string {
 		}
 		return strings.Join(reasons, "; ")
 	}
-	kind, f := newest(e, facts)
-	what := map[string]string{"redis": "redis", "keystore": "keystore", "reload": "reload"}[id]
-	switch {
-	case what != "":
-		kind, f = "", facts.Last[what]
-	case id != "legacy" && id != "foreign" && id != "answers":
-		return ""
-	}
+	f := facts.Last[id]
 	if f.Text == "" || f.At.Before(e.since.Add(-2*tickEvery)) {
 		return ""
 	}
-	text := "Last: " + f.Text
-	if f.Account != "" {
-		text += fmt.Sprintf(" (%s list of %s)", kind, f.Account)
+	return "Last: " + shown(f.Text)
+}
+
+// shown is the text of an error on one line, not too long.
+func shown(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxText {
+		text = text[:maxText] + "..."
 	}
-	return text
+	return strings.ToValidUTF8(text, "?")
 }

@@ -15,9 +15,9 @@ var selected = map[string][]string{
 	"cache_lookups_total": {"kind", "outcome"}, "cache_age_seconds": {"kind"},
 	"http_requests_total": {"code"}, "http_errors_total": {"error"}, "http_request_duration_seconds": nil, "http_panics_total": nil, "panics_total": {"where"},
 	"upstream_requests_total": {"kind", "result"}, "upstream_request_duration_seconds": {"kind"}, "upstream_breaker_state": {"kind"},
-	"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind"}, "ceiling_requests_total": {"class", "result"},
+	"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind"},
 	"redis_operations_total": {"result"}, "redis_breaker_state": nil,
-	"auth_requests_total": {"result"}, "rate_limit_decisions_total": {"result"},
+	"auth_requests_total": {"result"}, "auth_lookups_total": {"result"}, "rate_limit_decisions_total": {"result"},
 	"canary_checks_total": {"kind", "check", "result"}, "canary_refused_requests_total": nil,
 }
 

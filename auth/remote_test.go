@@ -16,10 +16,10 @@ import (
 	"inquiry-gateway/auth/rate"
 )
 
-// cached is a store over an issuer's answers, with the lookups that it was asked for. Time is that
+// cached is a store over an issuer's answers, with the look-ups that it was asked for. Time is that
 // of synctest's bubbles: a good answer counts for 10 s, an unknown key for 2 s.
 type cached struct {
-	*auth.CachedStore
+	*auth.RemoteStore
 	t testing.TB
 
 	mu    sync.Mutex
@@ -28,8 +28,8 @@ type cached struct {
 
 func newCached(t testing.TB, opts auth.Options, answer func(ctx context.Context, key string) (*auth.Grant, error)) *cached {
 	s := &cached{t: t, asked: map[string]int{}}
-	policy := auth.CachePolicy{TTL: 10 * time.Second, NegativeTTL: 2 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
-	s.CachedStore = auth.NewCachedStore("test", func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	policy := auth.RemotePolicy{TTL: 10 * time.Second, Timeout: 20 * time.Second, MaxKeys: 100}
+	s.RemoteStore = auth.NewRemoteStore("test", func(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
 		s.mu.Lock()
 		s.asked[string(c.Key)]++
 		s.mu.Unlock()
@@ -43,13 +43,13 @@ func newCached(t testing.TB, opts auth.Options, answer func(ctx context.Context,
 	return s
 }
 
-// find asks for a key, of an address unless it is empty.
-func (s *cached) find(key, address string) (*auth.Grant, error) {
-	c := credential(key)
-	if address != "" {
-		c.Caller = caller(address)
-	}
-	return s.Find(s.t.Context(), c)
+// find asks for a key.
+func (s *cached) find(key string) (*auth.Grant, error) { return s.Find(s.t.Context(), credential(key)) }
+
+// authenticate asks for a key that an address sends.
+func (s *cached) authenticate(a *auth.Authenticator, key, address string) error {
+	_, err := a.AuthenticateFrom(s.t.Context(), []string{"Bearer " + key}, caller(address))
+	return err
 }
 
 // lookups is how often the issuer was asked.
@@ -66,7 +66,7 @@ func (s *cached) lookups() (n int) {
 func (s *cached) wants(what, key string, want error, lookups int) {
 	s.t.Helper()
 	before := s.lookups()
-	_, err := s.find(key, "")
+	_, err := s.find(key)
 	synctest.Wait()
 	if n := s.lookups() - before; !errors.Is(err, want) || n != lookups {
 		s.t.Errorf("%s: %s: %v after %d lookups, want %v after %d", what, key, err, n, want, lookups)
@@ -175,7 +175,7 @@ func TestCallersShareALookup(t *testing.T) {
 		leave()
 		for range 100 {
 			go func() {
-				if _, err := s.find("k", ""); err != nil {
+				if _, err := s.find("k"); err != nil {
 					t.Errorf("who stays: %v", err)
 				}
 			}()
@@ -188,7 +188,7 @@ func TestCallersShareALookup(t *testing.T) {
 		s.wants("later", "k", nil, 0)
 		broken = true
 		s.ForgetAll()
-		if _, err := s.find("k", ""); err == nil || errors.Is(err, auth.ErrUnknownKey) {
+		if _, err := s.find("k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 			t.Errorf("a panic: %v", err)
 		}
 		broken = false
@@ -231,16 +231,16 @@ func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				revoked, takes := false, first
 				s := newCached(t, auth.Options{}, func(context.Context, string) (*auth.Grant, error) {
-					g := &auth.Grant{Revoked: revoked}
+					g := &auth.Grant{Revoked: revoked, Principal: auth.Principal{Account: "acme"}}
 					time.Sleep(takes)
 					return g, nil
 				})
-				go func() { _, _ = s.find("k", "") }()
+				go func() { _, _ = s.find("k") }()
 				synctest.Wait()
 				revoked, takes = true, 2*time.Second
 				forget(s)
 				for range 2 {
-					if g, err := s.find("k", ""); err != nil || !g.Revoked {
+					if g, err := s.find("k"); err != nil || !g.Revoked {
 						t.Errorf("%s, the first answer after %v: good, %v", name, first, err)
 					}
 					time.Sleep(2 * time.Second)
@@ -262,25 +262,26 @@ func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 			}
 			return fewKeys(ctx, key)
 		})
+		a := auth.NewAuthenticator(s, auth.Hasher{}, opts)
 		for _, key := range []string{"good", "unknown1", "unknown2", "unknown3", "unknown4"} {
-			_, _ = s.find(key, "192.0.2.1") // the address has guessed too often
+			_ = s.authenticate(a, key, "192.0.2.1") // the address has guessed too often
 		}
 		time.Sleep(time.Minute) // the time of the known key is over
 		for i := range 256 {
-			go func() { _, _ = s.find(fmt.Sprint("slow", i), "") }()
+			go func() { _, _ = s.find(fmt.Sprint("slow", i)) }()
 		}
 		synctest.Wait()
 		if n := s.lookups(); n != 1+3+192 {
 			t.Errorf("%d lookups run", n)
 		}
-		if n := counted(t, reg, "inquiry_gateway_auth_lookups_total"); n["busytest"] != 64 || n["limitedtest"] != 1 {
+		if n := counted(t, reg, "inquiry_gateway_auth_lookups_total"); n["busytest"] != 64 {
 			t.Errorf("counted %v", n)
 		}
-		if _, err := s.find("good", "192.0.2.1"); err != nil {
+		if err := s.authenticate(a, "good", "192.0.2.1"); err != nil {
 			t.Errorf("a known key: %v", err)
 		}
 		s.Close()
-		if _, err := s.find("late", ""); err == nil || errors.Is(err, auth.ErrUnknownKey) {
+		if _, err := s.find("late"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
 			t.Errorf("after the end: %v", err)
 		}
 	})
@@ -290,7 +291,7 @@ func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 // use. What was forgotten stays forgotten.
 func TestKnownKeysOutliveTheirStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := auth.Options{Known: auth.NewKnown()}
+		opts := auth.Options{Memory: auth.NewMemory()}
 		old := newCached(t, opts, fewKeys)
 		old.wants("at first", "good", nil, 1)
 		old.wants("at first", "good, forgotten", nil, 1)
@@ -312,7 +313,7 @@ func TestStoredAnswersAreBounded(t *testing.T) {
 	s := newCached(t, auth.Options{}, fewKeys)
 	twice := func(sort string, n int) int {
 		for i := range 2 * n {
-			_, _ = s.find(fmt.Sprint(sort, i%n), "") // only lookups count here
+			_, _ = s.find(fmt.Sprint(sort, i%n)) // only lookups count here
 		}
 		return s.lookups()
 	}
@@ -326,8 +327,8 @@ func TestStoredAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// Only keys that do not exist count as guesses, by client. Who has a key that this node does not
-// know sends it again, and is let in.
+// Only keys that do not exist count as guesses, by client. A key that this node does not know is
+// let in as soon as its client might guess again.
 func TestGuessesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts := auth.Options{Guesses: auth.NewGuesses(rate.Plan{PerSecond: 1, Burst: 3}, nil), Now: fixedNow}
@@ -335,7 +336,7 @@ func TestGuessesAreLimited(t *testing.T) {
 		try := func(address, key string, want error) {
 			t.Helper()
 			_, err := a.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, caller(address))
-			limited, ok := errors.AsType[*auth.TooManyAttempts](err)
+			limited, ok := errors.AsType[*auth.TooManyGuesses](err)
 			if !errors.Is(err, want) || ok && limited.RetryAfter != time.Second {
 				t.Errorf("%s: %v, want %v", key, err, want)
 			}
@@ -349,17 +350,17 @@ func TestGuessesAreLimited(t *testing.T) {
 			try(v4, fmt.Sprint("guess", i), auth.ErrInvalidKey)
 			try(v6, fmt.Sprint("guess", 10+i), auth.ErrInvalidKey)
 		}
-		try(v4, "guess9", auth.ErrTooManyAttempts)
-		try(v4, "guess0", auth.ErrTooManyAttempts) // its answer is stored
-		try(v4, mistyped(t), auth.ErrTooManyAttempts)
+		try(v4, "guess9", auth.ErrTooManyGuesses)
+		try(v4, "guess0", auth.ErrTooManyGuesses) // its answer is stored
+		try(v4, mistyped(t), auth.ErrTooManyGuesses)
 		try(v4, "good0", nil)
-		try(v4, "good10", auth.ErrTooManyAttempts) // not seen before
-		try(v4, "good10", nil)
+		try(v4, "good10", auth.ErrTooManyGuesses) // not seen before
 		try("192.0.2.2", "guess8", auth.ErrInvalidKey)
-		try("2001:db8:1:2::9%eth0", "guess7", auth.ErrTooManyAttempts) // the same /64
+		try("2001:db8:1:2::9%eth0", "guess7", auth.ErrTooManyGuesses) // the same /64
 		try("2001:db8:1:3::9", "guess6", auth.ErrInvalidKey)
 		time.Sleep(time.Second) // for one guess
+		try(v4, "good10", nil)
 		try(v4, "guess5", auth.ErrInvalidKey)
-		try(v4, "guess4", auth.ErrTooManyAttempts)
+		try(v4, "guess4", auth.ErrTooManyGuesses)
 	})
 }

@@ -1,0 +1,73 @@
+package config
+
+import (
+	"time"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/introspect"
+	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/auth/rate"
+	"inquiry-gateway/internal/setting"
+)
+
+// Auth is the `auth:` section: where keys come from, exactly one of the three.
+type Auth struct {
+	// KeysFile is the file of the keys.
+	KeysFile string `yaml:"keys_file"`
+	// Redis takes keys from the Redis of the section redis; write {}.
+	Redis *keysredis.Config `yaml:"redis"`
+	// Introspection asks an authorization server about each key (RFC 7662).
+	Introspection *introspect.Config `yaml:"introspection"`
+	// PepperFile holds a secret that makes digests of keys HMAC-SHA-256. Empty: SHA-256.
+	PepperFile setting.File `yaml:"pepper_file"`
+	// CacheTTL is how long a key in Redis or at an authorization server is good that cannot be looked up again, never past its
+	// end: so long may a revoked one be used. Left out: 30s with redis, 10s with introspection.
+	CacheTTL *time.Duration `yaml:"cache_ttl" min:"0s" max:"10m"`
+	// UnknownKeys is how many keys that do not exist one client address may send to a node. More are answered with 429.
+	UnknownKeys rate.Plan `yaml:"unknown_keys"`
+}
+
+// TTL is CacheTTL or its default.
+func (a Auth) TTL() time.Duration {
+	switch {
+	case a.CacheTTL != nil:
+		return *a.CacheTTL
+	case a.Introspection != nil:
+		return 10 * time.Second
+	}
+	return 30 * time.Second
+}
+
+// SameSource says whether what a node knows of keys by one configuration counts by the other: the
+// same source is asked about the same digests, and what it says means the same.
+func (a Auth) SameSource(o Auth) bool {
+	if a.PepperFile.Secret() != o.PepperFile.Secret() || a.KeysFile != o.KeysFile || (a.Redis != nil) != (o.Redis != nil) {
+		return false
+	}
+	if a.Introspection == nil || o.Introspection == nil {
+		return a.Introspection == o.Introspection
+	}
+	return a.Introspection.Same(*o.Introspection)
+}
+
+// Validate reports all contradictions as [setting.Problems]. That each value keeps the bounds of
+// its tag is for the reader of the file to check.
+func (a Auth) Validate() error {
+	var p setting.Problems
+	sources := 0
+	for _, set := range []bool{a.KeysFile != "", a.Redis != nil, a.Introspection != nil} {
+		if set {
+			sources++
+		}
+	}
+	p.AddIf(sources == 0, "keys_file", "no source of keys is set: set one of keys_file, redis, introspection")
+	p.AddIf(sources > 1, "keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
+	if _, err := auth.HasherOf(a.PepperFile); err != nil {
+		p.Add("pepper_file", "%v", err)
+	}
+	if a.Introspection != nil {
+		a.Introspection.Check("introspection", &p)
+		p.AddIf(a.PepperFile.Set(), "pepper_file", "is of no use with introspection, which stores no digests: leave it out")
+	}
+	return p.Err()
+}

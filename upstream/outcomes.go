@@ -1,0 +1,319 @@
+package upstream
+
+import (
+	"cmp"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxAccounts bounds how many accounts' failures are remembered. Those of more are counted.
+	maxAccounts = 10_000
+	// oneEpisode is for how long after a list another failure belongs to the same episode: where
+	// lists and failures alternate, there is one.
+	oneEpisode = 30 * time.Second
+	// rememberFor is for how long an episode that is over, and a failure that nobody has come back
+	// to, are known.
+	rememberFor = 12 * time.Hour
+	// maxOver bounds how many episodes that are over are known.
+	maxOver = 20
+)
+
+// outcomes are how fetches ended: for the log, as lists that are served stale hide it from
+// callers, and for [Client.State]. It is the one memory of that.
+type outcomes struct {
+	mu       sync.Mutex
+	worked   time.Time           // the newest list of all
+	accounts map[string]*outcome // that were asked for
+	episodes map[cause]*episode  // the newest of each cause
+	over     []Failing           // older ones, the newest last
+
+	told   map[Failure]*seldom // of single lists, in the log
+	since  time.Time           // the system's first failure since then
+	failed int                 // fetches that it has failed since; 0: it is well
+}
+
+// cause is whose failure it is, and whether it is that of single accounts only.
+type cause struct {
+	Failure
+	some bool
+}
+
+// outcome is of one account.
+type outcome struct {
+	asked    time.Time // last
+	failures map[Failure]*accountFailure
+}
+
+// accountFailure is how an account fails that has had no list since.
+type accountFailure struct {
+	some        bool // other accounts' lists came meanwhile
+	first, last time.Time
+	err         *Error
+}
+
+// episode is one cause from its first failure to a list. A list of any account ends it; where
+// only some accounts fail, the lists of all these.
+type episode struct {
+	Failing
+	single   bool              // all failures are of one account
+	reasons  map[string]int    // how often
+	examples map[string]*Error // the last of each reason
+	reopened time.Time         // a failure came soon after a list; zero: none has
+}
+
+func newOutcomes() *outcomes {
+	return &outcomes{accounts: map[string]*outcome{}, episodes: map[cause]*episode{}, told: map[Failure]*seldom{}}
+}
+
+// State is what is known of the lists of a kind.
+type State struct {
+	Worked  time.Time // the newest list came; zero: none has
+	Failing []Failing // what is not over
+	Over    []Failing // what is, of the last 12 hours, the newest last
+}
+
+// Failing is one episode of failures.
+type Failing struct {
+	Failure      Failure
+	Some         bool // lists of other accounts come, or the failure is always an account's own
+	First, Last  time.Time
+	Ended        time.Time // a list came; zero: none has since Last
+	Fetches      int       // that failed
+	Held         int       // that were not made because the breaker was open
+	Accounts     int       // that have failed so and had no list since
+	Of           int       // that were asked for since the first of these failures
+	Account      string    // of the last one
+	Err          *Error    // the last one
+	Usual        *Error    // the last one of the most frequent reason, of which there were UsualFetches
+	UsualFetches int
+}
+
+// isOver tells whether lists have come and nothing has failed since: where lists and failures
+// alternate, for a while.
+func (e *episode) isOver(now time.Time) bool {
+	return !e.Ended.IsZero() && (e.reopened.IsZero() || now.Sub(e.reopened) >= oneEpisode || now.Sub(e.Last) >= oneEpisode)
+}
+
+// note adds a failure.
+func (o *outcomes) note(account string, e *Error, now time.Time) {
+	whose := e.Failure()
+	one := o.account(account)
+	one.asked = now
+	wide := o.episodes[cause{whose, false}]
+	if e.Reason == reasonBreaker { // a consequence, and no cause
+		if system := o.episodes[cause{FailureSystem, false}]; system != nil && system.Ended.IsZero() {
+			system.Held++
+		}
+		return
+	}
+	mine := one.failures[whose]
+	always := whose == FailureMapping || whose == FailureAccount
+	others := wide != nil && wide.Ended.IsZero() // fail as well
+	switch {
+	case mine == nil || !mine.some && !always && o.worked.After(mine.last) && others:
+		mine = &accountFailure{some: always, first: now}
+		one.failures[whose] = mine
+	case !mine.some && o.worked.After(mine.last): // and nobody else has failed since
+		mine.some = true
+		if wide != nil && wide.single && wide.Account == account {
+			o.episodes[cause{whose, true}] = wide // it was this account's from the beginning
+			wide.Some, wide.Ended = true, time.Time{}
+			delete(o.episodes, cause{whose, false})
+		}
+	}
+	mine.last, mine.err = now, e
+	o.episode(cause{whose, mine.some}, mine.first, now).add(account, e, now)
+}
+
+// account is what is known of one. Where there are too many it is not kept.
+func (o *outcomes) account(name string) *outcome {
+	one := o.accounts[name]
+	if one == nil {
+		one = &outcome{failures: map[Failure]*accountFailure{}}
+		if len(o.accounts) >= maxAccounts { // those that work first; what fails will be back
+			maps.DeleteFunc(o.accounts, func(_ string, other *outcome) bool { return len(other.failures) == 0 })
+		}
+		if len(o.accounts) < maxAccounts {
+			o.accounts[strings.Clone(name)] = one
+		}
+	}
+	return one
+}
+
+// episode is the one that a failure belongs to.
+func (o *outcomes) episode(c cause, first, now time.Time) *episode {
+	e := o.episodes[c]
+	switch {
+	case e == nil:
+	case e.Ended.IsZero():
+		return e
+	case e.isOver(now) && now.Sub(e.Ended) >= oneEpisode:
+		o.over = append(o.over, e.Failing)
+		o.over = o.over[max(0, len(o.over)-maxOver):]
+		first = now
+	default:
+		e.Ended, e.reopened = time.Time{}, now
+		return e
+	}
+	e = &episode{Failing: Failing{Failure: c.Failure, Some: c.some, First: first}, single: true, reasons: map[string]int{}, examples: map[string]*Error{}}
+	o.episodes[c] = e
+	return e
+}
+
+// add counts a failure.
+func (e *episode) add(account string, err *Error, now time.Time) {
+	e.single = e.single && cmp.Or(e.Account, account) == account
+	e.Fetches++
+	e.Last, e.Account, e.Err = now, strings.Clone(account), err
+	e.reasons[err.Reason]++
+	e.examples[err.Reason] = err
+	if n := e.reasons[err.Reason]; n >= e.UsualFetches {
+		e.UsualFetches = n
+	}
+	for reason, n := range e.reasons {
+		if n == e.UsualFetches {
+			e.Usual = e.examples[reason]
+		}
+	}
+}
+
+// count is for how many accounts of how many that were asked for an episode is not over.
+func (o *outcomes) count(e *episode) {
+	e.Accounts, e.Of = 0, 0
+	for _, one := range o.accounts {
+		if one.asked.Before(e.First) {
+			continue
+		}
+		e.Of++
+		if mine := one.failures[e.Failure]; mine != nil && mine.some == e.Some && !mine.last.Before(e.First) {
+			e.Accounts++
+		}
+	}
+	e.Accounts, e.Of = max(1, e.Accounts), max(1, e.Of) // some were too many to be known
+}
+
+// fail notes a fetch that failed; own: for a reason of its account's. That a list is not
+// refreshed in the background now is no failure.
+func (o *outcomes) fail(log *slog.Logger, want Request, e *Error, own bool, now time.Time) {
+	whose := e.Failure()
+	if whose == FailureCanceled || whose == FailureBug || e.Refused() && want.Background {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.note(want.Account, e, now)
+	attrs := func() []any {
+		all := []any{"kind", want.Kind, "account", want.Account, "failure", whose, "reason", e.Reason, "error", e.Error()}
+		if whose == FailureMapping {
+			word := "'" + strings.ReplaceAll(want.Account, "'", `'\''`) + "'" // of a shell
+			all = append(all, "run", "inquiry-gateway probe -c FILE --kind "+want.Kind+" --account "+word)
+		}
+		return all
+	}
+	switch {
+	case e.Refused():
+	case !own && verdictOf(e) == atFault:
+		if o.failed++; o.failed == 1 {
+			o.since = now
+			log.Warn("fetches from the legacy system begin to fail", attrs()...)
+		}
+	default:
+		if o.told[whose] == nil {
+			o.told[whose] = &seldom{}
+		}
+		if untold, tell := o.told[whose].add(1, now); tell {
+			log.Warn("a list cannot be fetched from the legacy system", append(attrs(), "not_told_before", untold)...)
+		}
+	}
+}
+
+// work notes a fetch that gave a list.
+func (o *outcomes) work(log *slog.Logger, want Request, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	one := o.account(want.Account)
+	for c, e := range o.episodes {
+		mine := one.failures[c.Failure]
+		if !e.Ended.IsZero() || c.some && (mine == nil || !mine.some) {
+			continue
+		}
+		if o.count(e); !c.some || e.Accounts == 1 {
+			e.Ended = now
+		}
+	}
+	clear(one.failures)
+	one.asked, o.worked = now, now
+	if o.failed > 0 {
+		log.Info("fetches from the legacy system work again", "kind", want.Kind, "failed", o.failed, "seconds", now.Sub(o.since).Seconds())
+		o.failed = 0
+	}
+}
+
+// forget drops what another mapping may have mended.
+func (o *outcomes) forget(all ...Failure) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, whose := range all {
+		for _, one := range o.accounts {
+			delete(one.failures, whose)
+		}
+		delete(o.episodes, cause{whose, true})
+	}
+}
+
+// state is what is known now. Accounts that nobody has asked for since long are forgotten.
+func (o *outcomes) state(now time.Time) State {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	long := func(at time.Time) bool { return now.Sub(at) >= rememberFor }
+	maps.DeleteFunc(o.accounts, func(_ string, one *outcome) bool { return long(one.asked) })
+	maps.DeleteFunc(o.episodes, func(_ cause, e *episode) bool { return long(e.Last) })
+	s := State{Worked: o.worked}
+	for _, e := range o.episodes {
+		if e.isOver(now) {
+			s.Over = append(s.Over, e.Failing)
+			continue
+		}
+		if e.Ended.IsZero() {
+			o.count(e)
+		}
+		s.Failing = append(s.Failing, e.Failing)
+	}
+	for _, f := range o.over {
+		if !long(f.Last) {
+			s.Over = append(s.Over, f)
+		}
+	}
+	order := func(a, b Failing) int {
+		return cmp.Or(a.Ended.Compare(b.Ended), strings.Compare(string(a.Failure), string(b.Failure)), a.First.Compare(b.First))
+	}
+	slices.SortFunc(s.Failing, order)
+	slices.SortFunc(s.Over, order)
+	return s
+}
+
+// of is what the newest fetch of an account failed with, unless that is over.
+func (o *outcomes) of(account string) *Error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	one := o.accounts[account]
+	if one == nil {
+		return nil
+	}
+	var last *accountFailure
+	for whose, mine := range one.failures {
+		e := o.episodes[cause{whose, mine.some}]
+		if e != nil && e.Ended.IsZero() && (last == nil || mine.last.After(last.last)) {
+			last = mine
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	return last.err
+}
