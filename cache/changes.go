@@ -52,8 +52,7 @@ type changes struct {
 
 	synced bool   // known is all that is of interest
 	cursor uint64 // up to here changes were read from Redis
-	oldest uint64 // those from here on are compared with what Redis has
-	count  int    // of those that are known
+	oldest uint64 // only those from here on are of interest
 }
 
 // change is one that is known, by its epoch, and its moment on this node's clock.
@@ -176,9 +175,7 @@ func (c *changes) learn(what redistier.Change, epoch uint64, at, now time.Time) 
 	if epoch <= old.epoch {
 		return
 	}
-	if c.known[what] = (change{epoch, at}); epoch >= c.oldest && old.epoch < c.oldest {
-		c.count++
-	}
+	c.known[what] = change{epoch, at}
 	c.epoch = max(c.epoch, epoch)
 	c.version.Add(1)
 }
@@ -238,26 +235,18 @@ func (c *changes) left() (all []redistier.Change, own uint64) {
 	return all, c.own
 }
 
-// take takes in what was found in Redis, at a moment of which redis is the time there. same:
-// Redis has what this node knows.
-func (c *changes) take(n redistier.News, now, redis time.Time) (same bool) {
+// take takes in what was found in Redis, at a moment of which redis is the time there.
+func (c *changes) take(n redistier.News, now, redis time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for what, epoch := range n.Changes {
 		c.learn(what, epoch, now.Add(time.UnixMicro(int64(epoch)).Sub(redis)), now)
 	}
-	c.epoch = max(c.epoch, n.Newest)
-	c.cursor = n.Last
-	if c.oldest != n.Oldest {
-		c.oldest, c.count = n.Oldest, 0
-		for _, one := range c.known {
-			if one.epoch >= c.oldest {
-				c.count++
-			}
-		}
+	if n.Last > n.Oldest {
+		c.epoch = max(c.epoch, n.Last)
 	}
+	c.cursor, c.oldest = n.Last, n.Oldest
 	c.synced = c.synced || !n.More
-	return n.More || c.count == n.Count
 }
 
 // polled is how far changes were read; false: they never were.

@@ -204,6 +204,48 @@ func TestHowOftenRedisIsCalled(t *testing.T) {
 	}
 }
 
+// Find answers what Redis has, begins no fill, and leaves to Get what it has read.
+func TestFind(t *testing.T) {
+	f := newFleet(t, 1)
+	l := f.nodes[0]
+	findAndGet := func(tier string, reads float64, fills int64) {
+		t.Helper()
+		l.tier.InvalidateAll()
+		before, calls := f.called(t, 0, "getrange"), f.calls.Load()
+		var callers sync.WaitGroup
+		for range 100 {
+			callers.Go(func() {
+				r, found := l.Find(t.Context(), aKey)
+				if found != (tier == TierRedis) || found && (r.Tier != TierRedis && r.Tier != TierLocal || r.Outcome != Hit) {
+					t.Errorf("found %t: %s from %q", found, r.Outcome, r.Tier)
+				}
+				if found {
+					l.Served(aKey, r)
+				} else if r, err := l.Get(t.Context(), aKey); tier != "error" && (err != nil || r.Outcome == StaleError) || tier == "error" && !errors.Is(err, errLegacy) {
+					t.Errorf("%s, %v", r.Outcome, err)
+				}
+			})
+		}
+		callers.Wait()
+		settled(l)
+		if r, n := f.called(t, 0, "getrange")-before, f.calls.Load()-calls; r != reads || n != fills {
+			t.Errorf("%q: %v reads, %d fills", tier, r, n)
+		}
+	}
+	findAndGet("", 1, 1)
+	findAndGet(TierRedis, 1, 0)
+	if r, found := l.Lookup(aKey); !found || r.Outcome != Hit {
+		t.Error("what was found is not kept")
+	}
+	f.srv.Do("FLUSHALL")
+	if _, found := l.Find(t.Context(), Key{Kind: KindSeller, Account: "nobody asks again"}); found {
+		t.Error("found what is nowhere")
+	}
+	if _, found := f.node(t, nil).Find(t.Context(), aKey); found {
+		t.Error("found without Redis")
+	}
+}
+
 func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 	f := newFleet(t, 1)
 	mustGet(t, f.nodes[0], Key{KindSeller, "acme-ltd", "pending", "delivery"})
@@ -211,7 +253,7 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 	purge(t, f.nodes[0], Scope{Account: "acme-ltd"})
 	settled(f.nodes...)
 	keys := f.rdb.Keys(t.Context(), "*").Val()
-	if len(keys) != 2 { // list, changes
+	if len(keys) != 3 { // list, changes, epochs
 		t.Errorf("keys %v", keys)
 	}
 	for _, k := range keys {

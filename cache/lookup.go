@@ -19,7 +19,7 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	now := l.opts.Now()
-	e, v := l.find(&q, k, now)
+	e, v := l.local(&q, k, now)
 	if v.action != serve && v.action != serveRefresh {
 		return Result{}, false
 	}
@@ -32,7 +32,24 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 	return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left, lookedAt: now}, true
 }
 
-// Served counts what Lookup found of a key.
+// Find is Lookup that reads Redis, too, on the caller's goroutine and for redis.timeout at most: one
+// read for all who ask for the list meanwhile. It begins no fill and waits for none. On false ask
+// Get soon, which goes on from there without another read. After sending the list, call Served.
+func (l *Lists) Find(ctx context.Context, k Key) (Result, bool) {
+	var q query
+	if l.redis == nil || !l.start(&q, k) {
+		return Result{}, false
+	}
+	if source, impossible := q.mapping().sourceOf(k); impossible || source != k {
+		return Result{}, false // Get selects it
+	}
+	now := l.opts.Now()
+	r, err := l.load(ctx, &q, now, finder)
+	r.lookedAt = now
+	return r, err == nil
+}
+
+// Served counts what Lookup or Find found of a key.
 func (l *Lists) Served(k Key, r Result) {
 	if i, ok := indexOf(k.Kind); ok {
 		l.metrics.served(i, r)
@@ -42,9 +59,9 @@ func (l *Lists) Served(k Key, r Result) {
 	}
 }
 
-// find is the entry of the in-process tier for a key, and what it is good for by the terms of
+// local is the entry of the in-process tier for a key, and what it is good for by the terms of
 // the wanted list; nil: there is none. One that no look-up can use is removed.
-func (l *Lists) find(q *query, k Key, now time.Time) (*Entry, verdict) {
+func (l *Lists) local(q *query, k Key, now time.Time) (*Entry, verdict) {
 	e, ok := l.tier.GetIfPresent(k)
 	if !ok {
 		return nil, verdict{}
@@ -79,10 +96,10 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	ctx, span := l.startSpan(ctx, "cache.lookup", q.kind)
 	defer span.End()
 	began := l.opts.Now()
-	r, err := l.load(ctx, &q, began)
+	r, err := l.load(ctx, &q, began, waiter)
 	if err == nil && r.Entry.Key != k && !l.deriveFrom(&q, &r) {
 		q.source = k // it cannot be selected from another one
-		r, err = l.load(ctx, &q, l.opts.Now())
+		r, err = l.load(ctx, &q, l.opts.Now(), waiter)
 	}
 	if err != nil {
 		span.Fail(reasonOf(err))
@@ -105,8 +122,8 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 
 // load answers with the newest list of the query's key or of its source: at once out
 // of the process where the policy allows it, else by the one flight of the source,
-// for which all its callers wait.
-func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, error) {
+// for which all its callers wait, or, as a finder, for its read of Redis only.
+func (l *Lists) load(ctx context.Context, q *query, start time.Time, as role) (Result, error) {
 	source, v := l.peek(ctx, q, q.source, start)
 	e := source
 	if q.source != q.key {
@@ -116,25 +133,29 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 	}
 	if v.action == serve || v.action == serveRefresh {
 		if v.action == serveRefresh {
-			l.refresh(ctx, q, source)
+			l.refreshSoon(ctx, q, source)
 		}
 		return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left}, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	f, leads, err := l.join(ctx, q, source, false)
-	if err != nil {
-		return l.serveStale(q, e, nil, err)
+	f, runs, err := l.join(ctx, q, source, as)
+	var newest *Entry
+	if err == nil {
+		if as == waiter {
+			defer l.leave(f)
+		}
+		if err = l.wait(ctx, f, runs, as); err != nil {
+			newest = f.newest.Load()
+		}
 	}
-	defer l.leave(f)
-	switch err := l.wait(ctx, f, leads); {
-	case errors.Is(err, context.Canceled):
+	switch {
+	case err == nil:
+	case as == finder || errors.Is(ctx.Err(), context.Canceled):
 		return Result{}, err
-	case err != nil:
-		return l.serveStale(q, e, f.newest.Load(), err)
-	case f.err != nil:
-		r, err := l.serveStale(q, e, f.newest.Load(), f.err)
+	default:
+		r, err := l.serveStale(q, e, newest, err)
 		r.Wait = l.opts.Now().Sub(start)
 		return r, err
 	}
@@ -142,7 +163,7 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 	v = l.decide(q, r.Entry, now)
 	r.Age, r.TTL, r.Wait = v.age, v.left, now.Sub(start)
 	switch {
-	case r.Outcome == Miss && !leads:
+	case r.Outcome == Miss && !runs:
 		r.Outcome = Collapsed
 	case r.TTL > 0 && (r.Outcome == StaleRevalidate || r.Outcome == StaleError):
 		r.Outcome = Hit // stale for somebody else who waited
@@ -150,11 +171,11 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 	return r, nil
 }
 
-// peek is find in a span.
+// peek is local in a span.
 func (l *Lists) peek(ctx context.Context, q *query, k Key, now time.Time) (*Entry, verdict) {
 	_, span := l.tracer.Start(ctx, "cache.local")
 	defer span.End()
-	e, v := l.find(q, k, now)
+	e, v := l.local(q, k, now)
 	if span.Recording() {
 		span.Set(attribute.String("cache.result", [...]string{
 			absent: "none", purged: "none", expired: "expired", ifError: "stale", revalidate: "stale", fresh: "fresh",

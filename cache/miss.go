@@ -24,7 +24,9 @@ const (
 	// overdueGrace is how much longer than its deadline a fill may take to
 	// return its own error before the waiters are sent away.
 	overdueGrace = 250 * time.Millisecond
-	leaseRenew   = redistier.LeaseLife / 3
+	// parkedFor is how long a flight that Find has begun waits for Get to go on with it.
+	parkedFor  = 250 * time.Millisecond
+	leaseRenew = redistier.LeaseLife / 3
 	// Who waits for another node's fill is woken by a message. In case it is lost he also asks,
 	// ever less often, and more often while no messages arrive.
 	askFirst         = 5 * time.Millisecond
@@ -32,8 +34,12 @@ const (
 	askWithoutPubSub = 20 * time.Millisecond
 )
 
-// errResting ends a refresh that may not begin. Nobody waits for it.
-var errResting = errors.New("cache: the list has failed and is not to be tried yet")
+var (
+	// errResting ends a refresh that may not begin. Nobody waits for it.
+	errResting = errors.New("cache: the list has failed and is not to be tried yet")
+	// errNeedsFill ends a look-up that may not wait for a fill.
+	errNeedsFill = errors.New("cache: no tier has a list that may be served")
+)
 
 // flight is one walk to Redis and the legacy for one key, shared by everyone who
 // asks meanwhile. Unlike a call of x/sync/singleflight it is detached from its
@@ -47,6 +53,7 @@ type flight struct {
 	fingerprint string          // of the mapping by it; its names in Redis have it
 	ctx         context.Context // of who began it, without its end
 	span        telemetry.Span
+	looked      chan struct{} // closed when Redis has been read
 	done        chan struct{} // closed when settled
 
 	// Of the one goroutine that is at work on it:
@@ -65,8 +72,9 @@ type flight struct {
 
 	// Guarded by Lists.mu:
 	terms   Terms // the strictest of those who wait
-	callers int   // that wait for it
+	callers int   // that wait for it, but for those that will not wait for a fill
 	joined  time.Time
+	parked  bool // Redis was read for Find, and nobody goes on
 	settled bool
 
 	// Set before done is closed:
@@ -74,29 +82,43 @@ type flight struct {
 	err    error
 }
 
-// join returns the flight that brings what q is for, and whether it begins by that: then the
-// caller runs it. Who waits for it must leave it. e is what the process has. The span of a refresh
-// is a trace of its own, with a link to what caused it: it outlives that.
-func (l *Lists) join(ctx context.Context, q *query, e *Entry, background bool) (f *flight, begins bool, err error) {
+// role is what somebody joins a flight for.
+type role int
+
+const (
+	finder    role = iota // for what Redis has, without a fill
+	waiter                // for the list: he must leave the flight
+	refresher             // nobody waits
+)
+
+// join returns the flight that brings what q is for, and whether the caller has to run it, from
+// the beginning or, where it was parked, from there. e is what the process has. The span of a
+// refresh is a trace of its own, with a link to what caused it: it outlives that.
+func (l *Lists) join(ctx context.Context, q *query, e *Entry, as role) (f *flight, runs bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f, ok := l.flights[q.source]; ok && !l.outdated(f) {
-		if !background {
-			f.terms, f.joined = f.terms.stricter(q.terms), time.Now()
-			f.callers++
+		if as == refresher {
+			return f, false, nil
 		}
-		return f, false, nil
+		f.terms, f.joined = f.terms.stricter(q.terms), time.Now()
+		if as == waiter {
+			f.callers++
+			runs, f.parked = f.parked, false
+		}
+		return f, runs, nil
 	}
 	p := l.policy.Load()
 	f = &flight{
-		key: q.source, kind: q.kind, background: background, terms: q.terms, joined: time.Now(),
-		policy: p, fingerprint: p.kinds[q.kind].mapping.Fingerprint, done: make(chan struct{}),
+		key: q.source, kind: q.kind, background: as == refresher, terms: q.terms, joined: time.Now(), policy: p,
+		fingerprint: p.kinds[q.kind].mapping.Fingerprint, looked: make(chan struct{}), done: make(chan struct{}),
 	}
 	switch {
 	case l.closed:
 		return nil, false, ErrClosed
-	case !background:
+	case as == waiter:
 		f.callers = 1
+	case as == finder:
 	case l.refreshing >= maxRefreshing:
 		l.metrics.fills.WithLabelValues(q.source.Kind, fillSkipped).Inc()
 		return nil, false, nil
@@ -107,7 +129,7 @@ func (l *Lists) join(ctx context.Context, q *query, e *Entry, background bool) (
 		f.entry = e
 		f.newest.Store(e)
 	}
-	if f.ctx = context.WithoutCancel(ctx); background {
+	if f.ctx = context.WithoutCancel(ctx); f.background {
 		f.ctx, f.span = l.tracer.Force(f.ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
 	} else {
 		f.ctx, f.span = l.tracer.Start(f.ctx, "cache.flight")
@@ -132,28 +154,66 @@ func (l *Lists) inFlight(k Key) bool {
 	return ok && !l.outdated(f)
 }
 
-// wait waits for a flight, no longer than ctx, whose error it returns. Who begins it reads Redis
-// here, and has the rest done by another goroutine. Who did not has a span with a link to it,
-// since it belongs to another's trace.
-func (l *Lists) wait(ctx context.Context, f *flight, begins bool) error {
+// park leaves a flight to who goes on with it soon; false: somebody waits for it already.
+func (l *Lists) park(f *flight) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if f.parked = f.callers == 0; f.parked {
+		time.AfterFunc(parkedFor, func() {
+			l.mu.Lock()
+			parked := f.parked
+			f.parked = false
+			if parked && l.flights[f.key] == f {
+				delete(l.flights, f.key)
+			}
+			l.mu.Unlock()
+			if parked {
+				l.settle(f, Result{}, errNeedsFill)
+				l.finish(f)
+			}
+		})
+	}
+	return f.parked
+}
+
+// wait waits for a flight, no longer than ctx, and returns its error, or that of ctx. Who runs it
+// reads Redis here, unless that was done, and has a fill done by another goroutine. A finder waits
+// for that read only: if nobody waits for the list the flight is parked after it. Who does not run
+// the flight has a span with a link to it, since it belongs to another's trace.
+func (l *Lists) wait(ctx context.Context, f *flight, runs bool, as role) error {
 	var s telemetry.Span
-	if begins {
-		if l.run(f.ctx, f, l.look) {
-			l.finish(f)
-			return nil
-		}
-		go l.runToEnd(f, l.lease, l.fill)
-	} else {
+	switch {
+	case !runs:
 		_, s = l.tracer.Start(ctx, "cache.wait", f.span.Link())
 		defer s.End()
+	case !isClosed(f.looked) && l.run(f.ctx, f, l.look):
+		l.finish(f)
+		return f.err
+	case as == finder:
+		if !l.park(f) {
+			go l.runToEnd(f, l.check, l.lease, l.fill)
+		}
+		return errNeedsFill
+	case l.run(f.ctx, f, l.check):
+		l.finish(f)
+		return f.err
+	default:
+		go l.runToEnd(f, l.lease, l.fill)
+	}
+	ready := f.done
+	if as == finder {
+		ready = f.looked
 	}
 	select {
-	case <-f.done:
-		return nil
+	case <-ready:
 	case <-ctx.Done():
 		s.Fail(reasonOf(ctx.Err()))
 		return ctx.Err()
 	}
+	if as == finder && !isClosed(f.done) {
+		return errNeedsFill
+	}
+	return f.err
 }
 
 // leave is called by each caller that does not wait for the flight any more.
@@ -163,15 +223,15 @@ func (l *Lists) leave(f *flight) {
 	f.callers--
 }
 
-// refresh runs a flight in the background unless its key has one already. Where it does
+// refreshSoon runs a flight in the background unless its key has one already. Where it does
 // not begin, the next look-up tries again.
-func (l *Lists) refresh(ctx context.Context, q *query, e *Entry) {
-	if f, begins, _ := l.join(ctx, q, e, true); begins {
-		go l.runToEnd(f, l.look, l.lease, l.fill)
+func (l *Lists) refreshSoon(ctx context.Context, q *query, e *Entry) {
+	if f, runs, _ := l.join(ctx, q, e, refresher); runs {
+		go l.runToEnd(f, l.look, l.check, l.lease, l.fill)
 	}
 }
 
-// part is one of a flight's: look, lease or fill. It tells whether the flight is settled.
+// part is one of a flight's: look, check, lease or fill. It tells whether the flight is settled.
 type part func(context.Context, *flight) bool
 
 // runToEnd is run on a goroutine of its own, until Close gives up waiting.
@@ -212,9 +272,9 @@ func (l *Lists) run(ctx context.Context, f *flight, parts ...part) (settled bool
 }
 
 // look settles a flight with what the process has by now, else with what Redis has, if the policy
-// lets it be served. Else, while the list rests after a failed fill, who waits gets the error
-// of that, and a refresh does not begin.
+// lets it be served.
 func (l *Lists) look(ctx context.Context, f *flight) bool {
+	defer close(f.looked)
 	if l.redis != nil {
 		f.names = l.redis.Names(f.list())
 	} else {
@@ -222,14 +282,19 @@ func (l *Lists) look(ctx context.Context, f *flight) bool {
 	}
 	var q query
 	l.start(&q, f.key)
-	if e, _ := l.find(&q, f.key, l.opts.Now()); l.changes.newer(e, f.entry) {
+	if e, _ := l.local(&q, f.key, l.opts.Now()); l.changes.newer(e, f.entry) {
 		if f.entry = e; l.serve(ctx, f, TierLocal) {
 			return true
 		}
 	}
-	if l.redis != nil && l.read(ctx, f) {
-		return true
-	}
+	return l.redis != nil && l.read(ctx, f)
+}
+
+// check settles a flight that has found nothing to serve while the list rests after a failed fill:
+// who waits gets the error of that, and a refresh does not begin.
+func (l *Lists) check(_ context.Context, f *flight) bool {
+	var q query
+	l.start(&q, f.key)
 	now := l.opts.Now()
 	if f.background {
 		h := l.healthOf(&q, f.entry, now)
@@ -267,15 +332,18 @@ func (l *Lists) read(ctx context.Context, f *flight) (settled bool) {
 	return settled
 }
 
-// readList reads a list from Redis, and tells how long that took. What is known of purges is read
-// before, at the very start of the node.
+// readList reads a list from Redis, and tells how long that took. At the very start of the node it
+// reads what purges there are before, both within one and a half of redis.timeout.
 func (l *Lists) readList(ctx context.Context, n redistier.Names) (raw []byte, took time.Duration, err error) {
+	start := time.Now()
 	if _, synced := l.changes.polled(); !synced {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 3*l.redis.Slow())
+		defer cancel()
 		if err := l.poll(ctx); err != nil {
 			return nil, 0, err
 		}
 	}
-	start := time.Now()
 	raw, err = l.redis.Read(ctx, n, l.policy.Load().mostRead())
 	return raw, time.Since(start), err
 }
@@ -365,7 +433,7 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 	}
 	l.settle(f, Result{Entry: f.entry, Outcome: v.outcome, Tier: tier, Expired: f.expired}, nil)
 	if v.action == serveRefresh {
-		l.refresh(ctx, &q, f.entry)
+		l.refreshSoon(ctx, &q, f.entry)
 	}
 	return true
 }
@@ -655,6 +723,15 @@ func (l *Lists) spawn(run func()) {
 // clone detaches a key from the buffers of the request it came with.
 func (k Key) clone() Key {
 	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // listOf is what names a list in Redis.

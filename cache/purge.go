@@ -206,39 +206,41 @@ func (l *Lists) announceLeft(ctx context.Context) {
 	}
 }
 
-// poll reads the changes that this node has not read. Where Redis does not have what the node
-// knows, it has lost some, in a fail-over or with its memory, or has counted from an earlier time
-// since: then all are compared, and what is lost is given back, with the epoch that it had.
+// poll reads the changes that this node has not read. Where Redis has not had the newest that the
+// node knows, it has lost some, in a fail-over or with its memory: then all are compared, and what is
+// lost is given back, with the epoch that it had. So they are where another node has given some back,
+// of which this one may not know.
 func (l *Lists) poll(ctx context.Context) (err error) {
 	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
 	cursor, _ := l.changes.polled()
-	_, same, err := l.readChanges(ctx, cursor)
-	if err != nil || same {
+	_, all, err := l.readChanges(ctx, cursor)
+	if err != nil || all {
 		return err
 	}
 	there, _, err := l.readChanges(ctx, 0)
 	if err != nil {
 		return err
 	}
-	restored, err := l.redis.Restore(ctx, l.changes.lacking(there))
+	restored, err := l.redis.Restore(ctx, l.changes.lacking(there), l.changes.mark("").epoch)
 	if restored > 0 {
 		l.opts.Logger.Warn("Redis had lost purges or hints and has them back", "number", restored)
 	}
 	return err
 }
 
-// readChanges reads those from an epoch on.
-func (l *Lists) readChanges(ctx context.Context, from uint64) (there redistier.Epochs, same bool, err error) {
-	there = redistier.Epochs{}
+// readChanges reads those from an epoch on. all: Redis and this node know the same now.
+func (l *Lists) readChanges(ctx context.Context, from uint64) (there redistier.Epochs, all bool, err error) {
+	there, all = redistier.Epochs{}, true
 	for more := true; more; {
-		n, err := l.redis.Poll(ctx, from, l.changes.interest())
+		n, err := l.redis.Poll(ctx, from, l.changes.mark("").epoch, l.changes.interest())
 		if err != nil {
 			return nil, false, err
 		}
 		maps.Copy(there, n.Changes)
 		early, _ := l.redis.Now()
-		same = l.changes.take(n, l.opts.Now(), early)
+		l.changes.take(n, l.opts.Now(), early)
+		all = all && !n.Lost && !n.Back
 		from, more = n.Last, n.More
 	}
-	return there, same, nil
+	return there, all, nil
 }

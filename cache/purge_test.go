@@ -40,9 +40,7 @@ func TestAPurgeIsNeverLost(t *testing.T) {
 		}},
 		"the newest purge": {nothing, nothing},
 		"one that Redis has lost": {nothing, func(p *purging) {
-			for _, one := range onePurgeEach {
-				p.rdb.ZRem(t.Context(), p.prefix+":4:changes", "hard "+one.of)
-			}
+			p.rdb.Del(t.Context(), p.prefix+":4:changes", p.prefix+":4:epochs:{"+p.prefix+":4:changes}")
 		}},
 	}
 	// The servers of a Cluster have the lists of one each, and the last one the changes.

@@ -2,8 +2,8 @@ package redistier
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,51 +36,99 @@ func changeOf(member string) (Change, bool) {
 	return Change{of, how == "hard"}, ok && of != "" && (how == "hard" || how == "soft")
 }
 
-// changeScript gives the changes ARGV[4] and on one epoch, and tells the nodes that there is
-// news. It counts from the time in microseconds, and from what the node knows (ARGV[1]), so that
-// an epoch which Redis has lost is never given out again. Changes are kept for ARGV[2] ms.
+// restored is a member that is no change: with a new score the nodes read all changes again.
+const restored = "restored"
+
+// changeScript writes changes: ARGV[5] and on are members of the sorted set KEYS[1], each after its
+// epoch, or after nothing: then they have a new one in common. A given epoch replaces none that
+// is later. Where it writes any it tells the nodes that there is news. A new epoch is above all
+// in Redis and above what the node knows (ARGV[1]), so that none which Redis has lost is given out
+// again, and is kept in KEYS[2] with the 999 before it: where a node finds the newest that it
+// knows, Redis has lost nothing since. Changes are kept for ARGV[2] ms. An eviction may take
+// either key.
 var changeScript = redis.NewScript(`local time = redis.call('TIME')
 local newest = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')[2] or '0'
-local epoch = string.format('%.0f', math.max(tonumber(newest) + 1, tonumber(ARGV[1]) + 1, time[1] * 1000000 + time[2]))
-for i = 4, #ARGV do redis.call('ZADD', KEYS[1], epoch, ARGV[i]) end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', epoch - ARGV[2] * 1000))
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PUBLISH', ARGV[3], epoch)
-return epoch`)
+local now = time[1] * 1000000 + time[2]
+local epoch = string.format('%.0f', math.max(tonumber(newest) + 1, tonumber(ARGV[1]) + 1, now))
+local given, back = false, 0
+for i = 5, #ARGV, 2 do
+  if ARGV[i] ~= '' then
+    back = back + redis.call('ZADD', KEYS[1], 'GT', 'CH', ARGV[i], ARGV[i + 1])
+  else
+    redis.call('ZADD', KEYS[1], epoch, ARGV[i + 1])
+    given = true
+  end
+end
+if back > 0 or newest == '0' and not given then redis.call('ZADD', KEYS[1], epoch, ARGV[4]) end
+if newest == '0' then redis.call('DEL', KEYS[2]) end
+if given or back > 0 then redis.call('PUBLISH', ARGV[3], epoch) end
+if given then redis.call('ZADD', KEYS[2], epoch, epoch) else redis.call('ZADD', KEYS[2], ARGV[1], ARGV[1], epoch, epoch) end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - ARGV[2] * 1000))
+redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -1001)
+for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+return {epoch, back}`)
+
+// write runs changeScript. It returns the new epoch, and how many of the given ones were new.
+func (t *Tier) write(ctx context.Context, known uint64, members []any) (epoch uint64, back int, err error) {
+	args := append([]any{known, t.changeLife.Milliseconds(), t.changeChannel(), restored}, members...)
+	got, err := t.rdb.Run(ctx, changeScript, []string{t.changesKey(), t.epochsKey()}, args...).Slice()
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err = fmt.Sscan(fmt.Sprintln(got...), &epoch, &back); err != nil {
+		return 0, 0, fmt.Errorf("the epoch of a change was not understood: %w", err)
+	}
+	return epoch, back, nil
+}
 
 // Announce has Redis take changes, and tells the nodes. known is the newest epoch that the node
 // knows. It may be repeated. After an error Redis may have taken all or none.
 func (t *Tier) Announce(ctx context.Context, all []Change, known uint64) (epoch uint64, err error) {
-	args := []any{known, t.changeLife.Milliseconds(), t.changeChannel()}
+	var members []any
 	for _, c := range all {
-		args = append(args, c.member())
+		members = append(members, "", c.member())
 	}
-	text, err := t.rdb.Run(ctx, changeScript, []string{t.changesKey()}, args...).Text()
-	if err != nil {
-		return 0, err
-	}
-	if epoch, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return 0, fmt.Errorf("the epoch of a change was not understood: %w", err)
-	}
-	return epoch, nil
+	epoch, _, err = t.write(ctx, known, members)
+	return epoch, err
 }
 
-// perPoll is how many changes are read at once.
-const perPoll = 5000
+// Restore gives changes back to a Redis that may have lost them. What is later there stays. known is
+// the newest epoch that the node knows, of those or of others. It returns how many had been lost.
+func (t *Tier) Restore(ctx context.Context, lost Epochs, known uint64) (back int, err error) {
+	var members []any
+	for c, epoch := range lost {
+		members = append(members, epoch, c.member())
+	}
+	for {
+		some := members[:min(len(members), 2*perRestore)]
+		_, n, err := t.write(ctx, known, some)
+		if back += n; err != nil {
+			return back, err
+		}
+		if members = members[len(some):]; len(members) == 0 {
+			return back, nil
+		}
+	}
+}
+
+const (
+	perPoll    = 5000 // changes are read at once
+	perRestore = 1000 // changes are given back at once
+)
 
 // News is what Poll found.
 type News struct {
 	Changes Epochs // from the asked epoch on
-	Last    uint64 // the newest of them, or the asked epoch
+	Last    uint64 // the newest epoch there, or the asked one
 	More    bool   // there are newer ones
-	Newest  uint64 // of all in Redis
+	Lost    bool   // Redis has not had the newest epoch that the node knows, so that it has lost changes
+	Back    bool   // lost ones are back since the asked epoch
 	Oldest  uint64 // changes of before are of no interest any more
-	Count   int    // of those in Redis from Oldest on
 }
 
-// Poll reads the changes from an epoch on, itself included, but none older than life. It reads
-// the clock of Redis, too: see Now.
-func (t *Tier) Poll(ctx context.Context, from uint64, life time.Duration) (n News, err error) {
+// Poll reads the changes from an epoch on, itself included, but none older than life. known is the
+// newest epoch that the node knows; 0: none. It reads the clock of Redis, too: see Now.
+func (t *Tier) Poll(ctx context.Context, from, known uint64, life time.Duration) (n News, err error) {
 	ctx, cancel := t.rdb.Bounded(ctx)
 	defer cancel()
 	now, _ := t.Now()
@@ -91,53 +139,29 @@ func (t *Tier) Poll(ctx context.Context, from uint64, life time.Duration) (n New
 	}
 	n = News{Changes: Epochs{}, Oldest: uint64(now.Add(-life).Truncate(time.Minute).UnixMicro())}
 	n.Last = max(from, n.Oldest)
-	pipe, key := t.rdb.Pipeline(), t.changesKey()
-	found := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: n.Last, Stop: "+inf", ByScore: true, Count: perPoll})
-	newest := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: key, Start: 0, Stop: 0, Rev: true})
-	count := pipe.ZCount(ctx, key, strconv.FormatUint(n.Oldest, 10), "+inf")
+	pipe := t.rdb.Pipeline()
+	found := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: t.changesKey(), Start: n.Last, Stop: "+inf", ByScore: true, Count: perPoll})
+	number := pipe.ZCard(ctx, t.changesKey())
+	had := pipe.ZScore(ctx, t.epochsKey(), strconv.FormatUint(known, 10))
 	clock := pipe.Time(ctx)
 	asked := time.Now()
-	if _, err := pipe.Exec(ctx); err != nil {
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return n, err
 	}
 	t.clock.Store(&clockReading{clock.Val(), asked, time.Now()})
-	n.Count, n.More = int(count.Val()), len(found.Val()) == perPoll
-	for _, z := range newest.Val() {
-		n.Newest = epochOf(z)
-	}
+	n.More = len(found.Val()) == perPoll
+	n.Lost = known > 0 && (number.Val() == 0 || errors.Is(had.Err(), redis.Nil))
 	for _, z := range found.Val() {
 		member, _ := z.Member.(string)
+		// Whoever else writes there cannot make it an epoch that no change could have.
+		epoch := uint64(min(max(z.Score, 0), 1<<53))
 		if c, ok := changeOf(member); ok {
-			n.Changes[c] = epochOf(z)
+			n.Changes[c] = epoch
 		}
-		n.Last = max(n.Last, epochOf(z))
+		n.Back = n.Back || member == restored && epoch > from
+		n.Last = max(n.Last, epoch)
 	}
 	return n, nil
-}
-
-// epochOf is the score of a change. Whoever else writes there cannot make it one that no
-// change could have.
-func epochOf(z redis.Z) uint64 { return uint64(min(max(z.Score, 0), 1<<53)) }
-
-// Restore gives changes back to a Redis that may have lost them. What is later there stays.
-// It returns how many had been lost.
-func (t *Tier) Restore(ctx context.Context, lost Epochs) (restored int, err error) {
-	var all []redis.Z
-	for c, epoch := range lost {
-		all = append(all, redis.Z{Score: float64(epoch), Member: c.member()})
-	}
-	for some := range slices.Chunk(all, perPoll) {
-		ctx, cancel := t.rdb.Bounded(ctx)
-		pipe := t.rdb.Pipeline()
-		n := pipe.ZAddArgs(ctx, t.changesKey(), redis.ZAddArgs{GT: true, Ch: true, Members: some})
-		pipe.PExpire(ctx, t.changesKey(), t.changeLife)
-		_, err = pipe.Exec(ctx)
-		cancel()
-		if restored += int(n.Val()); err != nil {
-			break
-		}
-	}
-	return restored, err
 }
 
 // clockReading is what the clock of Redis said between two moments of this node's.
@@ -172,4 +196,5 @@ func (t *Tier) Listen(ctx context.Context, news func()) {
 func (t *Tier) Connected() bool { return t.connected.Load() }
 
 func (t *Tier) changesKey() string    { return t.prefix + "changes" }
+func (t *Tier) epochsKey() string     { return t.prefix + "epochs:{" + t.changesKey() + "}" } // in the same slot
 func (t *Tier) changeChannel() string { return t.prefix + "change" }

@@ -4,6 +4,7 @@
 //	<prefix>:4:{<account>}:<kind>:<mapping>:<list>         a list
 //	<prefix>:4:{<account>}:<kind>:<mapping>:<list>:lease   who fills it
 //	<prefix>:4:changes                                     purges and hints
+//	<prefix>:4:epochs:{<prefix>:4:changes}                 the last epochs of them
 //	<prefix>:4:change, <prefix>:4:fill                     channels
 //
 // Accounts and lists are hashed. Every value has an end, and Redis may lose all of them: what

@@ -159,17 +159,17 @@ func TestEpochs(t *testing.T) {
 		}
 		return epoch
 	}
-	has := func(from uint64, want Epochs, newest uint64, count int) {
+	has := func(from, known uint64, want Epochs, last uint64, lost, back bool) {
 		t.Helper()
-		n, err := tier.Poll(t.Context(), from, time.Hour)
-		if err != nil || !maps.Equal(n.Changes, want) || n.Newest != newest || n.Count != count || n.More {
-			t.Errorf("there is %+v, %v; want %v of %d up to %d", n, err, want, count, newest)
+		n, err := tier.Poll(t.Context(), from, known, time.Hour)
+		if err != nil || !maps.Equal(n.Changes, want) || last > 0 && n.Last != last || n.Lost != lost || n.Back != back || n.More {
+			t.Errorf("there is %+v, %v; want %v up to %d, lost %t, back %t", n, err, want, last, lost, back)
 		}
 	}
 	if early, late := tier.Now(); !early.IsZero() || !late.IsZero() {
 		t.Error("the clock is known before it was read")
 	}
-	has(0, Epochs{}, 0, 0)
+	has(0, 0, Epochs{}, 0, false, false)
 	if early, late := tier.Now(); early.After(late) || time.Since(early).Abs() > time.Minute {
 		t.Errorf("the clock says %v to %v", early, late)
 	}
@@ -179,21 +179,47 @@ func TestEpochs(t *testing.T) {
 	if second <= first || third <= second {
 		t.Errorf("epochs %d, %d, %d", first, second, third)
 	}
-	has(0, Epochs{purge: third, hint: second, other: first}, third, 3)
-	has(second, Epochs{purge: third, hint: second}, third, 3)
+	all := Epochs{purge: third, hint: second, other: first}
+	has(0, 0, all, third, false, false)
+	has(second, third, Epochs{purge: third, hint: second}, third, false, false)
+	// A master that has not seen the last one is in use, and gets another.
+	srv.Do("ZADD", "iq:4:changes", fmt.Sprint(first), purge.member())
+	srv.Do("ZREM", "iq:4:epochs:{iq:4:changes}", fmt.Sprint(third))
+	fourth := announce(third, hint)
+	has(third, third, Epochs{hint: fourth}, fourth, true, false)
+	has(second, second, Epochs{hint: fourth}, fourth, false, false) // who has not known it has lost nothing
+	if n, err := tier.Restore(t.Context(), Epochs{purge: third}, fourth); n != 1 || err != nil {
+		t.Errorf("%d had been lost, %v", n, err)
+	}
+	has(fourth, fourth, Epochs{hint: fourth}, 0, false, true) // and learns of it
+	all = Epochs{purge: third, hint: fourth, other: first}
+	has(0, third, all, 0, true, true)
+	for key, before := range map[string]uint64{"iq:4:epochs:{iq:4:changes}": fourth, "iq:4:changes": fourth} {
+		srv.Do("DEL", key) // evicted
+		has(0, before, map[string]Epochs{"iq:4:changes": {}, "iq:4:epochs:{iq:4:changes}": all}[key], 0, true, key == "iq:4:epochs:{iq:4:changes}")
+		for _, lost := range []int{map[string]int{"iq:4:changes": 3}[key], 0} {
+			if n, err := tier.Restore(t.Context(), all, before); err != nil || n != lost {
+				t.Errorf("%d had been lost, want %d; %v", n, lost, err)
+			}
+		}
+		has(0, before, all, 0, false, true)
+	}
 	srv.Do("FLUSHALL")
-	ahead := announce(third+uint64(time.Hour.Microseconds()), other) // the node knows a later one
+	ahead := announce(fourth+uint64(time.Hour.Microseconds()), other) // the node knows a later one
 	for _, lost := range []int{2, 0} {
-		if n, err := tier.Restore(t.Context(), Epochs{purge: third, hint: second, other: first}); err != nil || n != lost {
+		if n, err := tier.Restore(t.Context(), all, fourth); err != nil || n != lost {
 			t.Errorf("%d had been lost, want %d; %v", n, lost, err)
 		}
 	}
-	has(0, Epochs{purge: third, hint: second, other: ahead}, ahead, 3)
-	if ttl := srv.Do("PTTL", "iq:4:changes"); ttl == ":-1" {
-		t.Error("the changes have no end")
+	all[other] = ahead
+	has(0, fourth, all, 0, false, true)
+	for _, key := range []string{"iq:4:changes", "iq:4:epochs:{iq:4:changes}"} {
+		if ttl := srv.Do("PTTL", key); ttl == ":-1" {
+			t.Errorf("%s has no end", key)
+		}
 	}
 	srv.Do("ZADD", "iq:4:changes", "17", "no change")
-	has(0, Epochs{purge: third, hint: second, other: ahead}, ahead, 3)
+	has(0, fourth, all, 0, false, true)
 }
 
 // More than one poll reads.
@@ -204,13 +230,13 @@ func TestManyChanges(t *testing.T) {
 	for i := range perPoll + 10 {
 		all[Change{fmt.Sprint("account-", i), i%2 == 0}] = epoch + uint64(i/100)
 	}
-	if n, err := tier.Restore(t.Context(), all); err != nil || n != len(all) {
+	if n, err := tier.Restore(t.Context(), all, epoch); err != nil || n != len(all) {
 		t.Fatalf("%d of %d, %v", n, len(all), err)
 	}
 	found := Epochs{}
 	n, err := News{More: true}, error(nil)
 	for polls := 0; n.More && polls < 3; polls++ {
-		if n, err = tier.Poll(t.Context(), n.Last, time.Hour); err != nil {
+		if n, err = tier.Poll(t.Context(), n.Last, 0, time.Hour); err != nil {
 			t.Fatal(err)
 		}
 		maps.Copy(found, n.Changes)

@@ -157,6 +157,43 @@ func TestOneAccountsFailingListIsNobodyElses(t *testing.T) {
 	}
 }
 
+// A list that cannot be had is asked for three times in ten seconds at most, however often it is
+// wanted: all get the same error, and the list within 5 s of its being good.
+func TestAListThatCannotBeHadRests(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock(time.Now())
+	p := start(t, setup{now: clock.Now, upstream: []string{"max_records: 10000", "max_records: 10"}})
+	for range 25 {
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				a := p.get(buyerList, "buyer")
+				if a.status != http.StatusBadGateway || !strings.Contains(string(a.body), "upstream_invalid_response") || a.header.Get("Retry-After") != "5" {
+					t.Errorf("%d, Retry-After %q: %.300s", a.status, a.header.Get("Retry-After"), a.body)
+				}
+			})
+		}
+		callers.Wait()
+		clock.Add(10 * time.Second / 25)
+	}
+	if n := p.system.Requests().Buyer; n > 3 {
+		t.Errorf("the legacy system was asked %d times", n)
+	}
+	p.gets(http.StatusOK, buyerList, "empty-buyer") // says nothing of this list
+	p.gets(http.StatusBadGateway, buyerList, "buyer")
+	p.edit("max_records: 10", "max_records: 10000") // a reload lets nobody wait
+	p.reload()
+	p.gets(http.StatusOK, buyerList, "buyer")
+
+	other := legacy.Fault{Name: legacy.FaultWrongOwner, Kind: legacy.KindBuyer, Account: legacy.BuyerOther}
+	p.fault(other)
+	p.gets(http.StatusBadGateway, buyerList, "other-buyer")
+	p.system.ClearFaults("")
+	p.gets(http.StatusBadGateway, buyerList, "other-buyer")
+	clock.Add(5 * time.Second)
+	p.gets(http.StatusOK, buyerList, "other-buyer")
+}
+
 // panickyLog is a log that panics at one record, which the goroutine of a fetch writes.
 type panickyLog struct {
 	slog.Handler

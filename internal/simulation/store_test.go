@@ -155,8 +155,26 @@ func (s *store) do(a ...string) any {
 			s.put(a[1], &v)
 		}
 		return int64(before - len(v.scores))
-	case "ZCOUNT": // key least +inf
-		return int64(len(s.members(a[1], number(a[2]))))
+	case "ZREMRANGEBYRANK": // key 0 last, from the end
+		all := s.members(a[1], 0)
+		more := max(len(all)+1+int(number(a[3])), 0)
+		if more > 0 {
+			v, _ := s.get(a[1])
+			v.scores = maps.Clone(v.scores) // writes may hold the one of before
+			for _, one := range all[:more] {
+				delete(v.scores, one.([]any)[0].(string))
+			}
+			s.put(a[1], &v)
+		}
+		return int64(more)
+	case "ZCARD":
+		return int64(len(s.members(a[1], 0)))
+	case "ZSCORE":
+		v, _ := s.get(a[1])
+		if score, ok := v.scores[a[2]]; ok {
+			return float64(score)
+		}
+		return nil
 	case "ZRANGE": // key 0 0 REV WITHSCORES, or key least +inf BYSCORE LIMIT 0 most WITHSCORES
 		if strings.ToUpper(a[4]) != "REV" {
 			all := s.members(a[1], number(a[2]))
