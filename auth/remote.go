@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-	"weak"
 
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,8 +63,8 @@ type Memory struct {
 	unknown localcache.Cache[Digest, *time.Time] // until when; a pointer as in good: one instance of otter is compiled for both
 
 	mu       sync.Mutex
-	lookups  map[Digest]*lookup // under way; the answer of a look-up that is not here any more is not stored
-	accounts map[string]weak.Pointer[account]
+	lookups  map[Digest]*lookup             // under way; the answer of a look-up that is not here any more is not stored
+	accounts localcache.Weak[atomic.Uint64] // by id: the changes of each that an answer needs
 	versions map[int]int64
 }
 
@@ -76,7 +74,6 @@ func NewMemory() *Memory {
 		good:     otter.Must(&otter.Options[Digest, *answer]{MaximumSize: 1}),
 		unknown:  otter.Must(&otter.Options[Digest, *time.Time]{MaximumSize: maxUnknown}),
 		lookups:  map[Digest]*lookup{},
-		accounts: map[string]weak.Pointer[account]{},
 		versions: map[int]int64{},
 	}
 }
@@ -99,21 +96,15 @@ func (m *Memory) SetVersion(part int, v int64) {
 // answer is a good one. A newer answer is a new one.
 type answer struct {
 	grant   *Grant
-	asked   time.Time // when the look-up began
-	account *account
-	changes uint64 // of the account that the answer knows of
+	asked   time.Time      // when the look-up began
+	account *atomic.Uint64 // see Memory.accounts
+	changes uint64         // of the account that the answer knows of
 	// due is the age at which the key is looked up again in the background; forgotten: the
 	// answer does not count any more.
 	due atomic.Int64
 }
 
 const forgotten = -1
-
-// account counts the changes of an account. It lives as long as an answer needs it.
-type account struct {
-	id      string
-	changes atomic.Uint64
-}
 
 // lookup is the look-up of a key, under way until done is closed.
 type lookup struct {
@@ -229,7 +220,7 @@ func (s *RemoteStore) counts(a *answer, now time.Time) bool {
 			most = min(most, unknownTTL)
 		}
 	}
-	return now.Sub(a.asked) < most && a.due.Load() != forgotten && a.changes == a.account.changes.Load()
+	return now.Sub(a.asked) < most && a.due.Load() != forgotten && a.changes == a.account.Load()
 }
 
 // claimRefresh reports whether the caller has to refresh the answer, and tells so one caller per
@@ -345,34 +336,14 @@ func (s *RemoteStore) store(d Digest, l *lookup) {
 	switch {
 	case l.outdated():
 	case l.err == nil:
-		a := &answer{grant: l.grant, asked: l.asked, account: m.account(l.grant.Principal.Account)}
-		a.changes = a.account.changes.Load()
+		a := &answer{grant: l.grant, asked: l.asked, account: m.accounts.Of(l.grant.Principal.Account)}
+		a.changes = a.account.Load()
 		a.due.Store(int64(s.policy.TTL / 2))
 		m.good.Set(d, a)
 		m.unknown.Invalidate(d)
 	case errors.Is(l.err, ErrUnknownKey):
 		m.unknown.Set(d, new(s.now().Add(unknownTTL)))
 		m.good.Invalidate(d)
-	}
-}
-
-// account is the one of that id. m.mu is held.
-func (m *Memory) account(id string) *account {
-	if a := m.accounts[id].Value(); a != nil {
-		return a
-	}
-	a := &account{id: id}
-	m.accounts[id] = weak.Make(a)
-	runtime.AddCleanup(a, m.dropAccount, id)
-	return a
-}
-
-// dropAccount drops an account that no answer needs any more.
-func (m *Memory) dropAccount(id string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.accounts[id].Value() == nil {
-		delete(m.accounts, id)
 	}
 }
 
@@ -409,8 +380,8 @@ func (s *RemoteStore) ForgetAccount(id string) {
 	for _, l := range m.lookups {
 		l.changed = append(l.changed, id)
 	}
-	if a := m.accounts[id].Value(); a != nil {
-		a.changes.Add(1)
+	if changes := m.accounts.Find(id); changes != nil {
+		changes.Add(1)
 	}
 }
 

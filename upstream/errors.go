@@ -143,12 +143,22 @@ func (e *Error) meaning() meaning {
 
 // Error implements error. The text is for logs, never for callers.
 func (e *Error) Error() string {
-	text := sentences[e.Failure()] + " (" + e.Reason + ")"
-	if e.Err != nil {
-		text += ": " + e.Err.Error()
+	if e.Err == nil {
+		return e.sentence()
 	}
-	return text
+	return e.sentence() + ": " + e.Err.Error()
 }
+
+// Cause is the text without whose failure it is, where it says more.
+func (e *Error) Cause() string {
+	if e.Err == nil {
+		return e.sentence()
+	}
+	return e.Err.Error()
+}
+
+// sentence says whose failure it is, and the reason.
+func (e *Error) sentence() string { return sentences[e.Failure()] + " (" + e.Reason + ")" }
 
 // Unwrap gives the cause, for instance context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.Err }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsonwalk"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -19,7 +20,7 @@ type Explained struct {
 	First    address.Request // the one that the list begins with
 	Further  []Further       // the first of each sort that follows the list
 	Unasked  bool            // no record can have the filter values: a fetch would not ask
-	Took     time.Duration   // until the first reply was there
+	Took     time.Duration   // until all was there
 	Reply    string          // its body, as the mapping reads it
 	NextPage string          // where the list goes on after it, or why it cannot
 	Problem  error           // why the list as a whole cannot be used; an *Error
@@ -93,11 +94,8 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 	}
 	defer s.bulkhead.leave(e.fetch.permits.who)
 	begin := s.opts.Now()
-	err = e.pages.read(ctx)
-	if e.Took = e.pages.answered.Sub(begin); e.pages.answered.IsZero() { // none came
-		e.Took = s.opts.Now().Sub(begin)
-	}
-	if err != nil {
+	defer func() { e.Took = s.opts.Now().Sub(begin) }()
+	if err = e.pages.read(ctx); err != nil {
 		return err
 	}
 	for second, batches := e.into.Next(); second != nil; second, batches = e.into.Next() {
@@ -124,8 +122,9 @@ func (e *explanation) further(ctx context.Context, s *mapping.Second, batches []
 
 // readSaved reads a saved reply. Its media type is lost, and is the configuration's.
 func (e *explanation) readSaved(saved []byte) error {
+	_, saved = decode.Saved(saved)
 	p, media := e.pages, "application/json"
-	p.paging.TotalHeader = "" // headers are not saved
+	p.paging.TotalHeader = "" // headers are not always saved
 	if p.replies.Format.XML {
 		media = "application/xml"
 	}

@@ -445,6 +445,20 @@ func TestState(t *testing.T) {
 				{483, "other", list, "system 8m0s..8m2s 2 of 1/1 other status_5xx; OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "},
 				{520, "other", list, "OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; system 8m0s..8m2s 2 of 1/1 other status_5xx; "},
 				{0, "acme", list, ""}, // a day later
+				// A failure shortly before an outage is no part of it.
+				{0, "acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
+				{1, "acme", list, "OVER system 0s..0s 1 of 1/1 acme status_5xx; "},
+				{20, "acme", status(503), "system 0s..20s 2 of 1/1 acme status_5xx; "},
+				{40, "other", status(503), "system 0s..40s 3 of 2/2 other status_5xx; "},
+				{60, "acme", status(503), "system 20s..1m0s 3 of 2/2 acme status_5xx; "},
+				{80, "acme", list, "OVER system 20s..1m0s 3 of 2/2 acme status_5xx; "},
+				{0, "acme", list, ""},
+				// Of accounts that come back one after the other all have failed.
+				{0, "acme", serveJSON("{}"), "mapping some 0s..0s 1 of 1/1 acme items; "},
+				{1, "other", serveJSON("{}"), "mapping some 0s..1s 2 of 2/2 other items; "},
+				{2, "acme", list, "mapping some 0s..1s 2 of 1/2 other items; "},
+				{3, "other", list, "OVER mapping some 0s..1s 2 of 2/2 other items; "},
+				{0, "acme", list, ""},
 				// One account fails, and the others do not.
 				{0, "acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
 				{40, "other", list, "OVER system 0s..0s 1 of 1/1 acme status_5xx; "},

@@ -60,10 +60,11 @@ type accountFailure struct {
 // only some accounts fail, the lists of all these.
 type episode struct {
 	Failing
-	single   bool              // all failures are of one account
-	reasons  map[string]int    // how often
-	examples map[string]*Error // the last of each reason
-	reopened time.Time         // a failure came soon after a list; zero: none has
+	single   bool           // all failures are of one account
+	reasons  map[string]int // how often
+	reopened time.Time      // the last failure that came soon after a list; zero: none has
+	peak     int            // the most accounts at a time
+	before   int            // fetches that had failed until then
 }
 
 func newOutcomes() *outcomes {
@@ -151,16 +152,20 @@ func (o *outcomes) episode(c cause, first, now time.Time) *episode {
 	switch {
 	case e == nil:
 	case e.Ended.IsZero():
+		if !e.reopened.IsZero() && now.Sub(e.reopened) >= oneEpisode { // no list comes in between any more
+			e.First, e.Fetches, e.UsualFetches = e.reopened, e.Fetches-e.before, 0
+			e.reopened, e.reasons = time.Time{}, map[string]int{}
+		}
 		return e
 	case e.isOver(now) && now.Sub(e.Ended) >= oneEpisode:
 		o.over = append(o.over, e.Failing)
 		o.over = o.over[max(0, len(o.over)-maxOver):]
 		first = now
 	default:
-		e.Ended, e.reopened = time.Time{}, now
+		e.Ended, e.reopened, e.before = time.Time{}, now, e.Fetches
 		return e
 	}
-	e = &episode{Failing: Failing{Failure: c.Failure, Some: c.some, First: first}, single: true, reasons: map[string]int{}, examples: map[string]*Error{}}
+	e = &episode{Failing: Failing{Failure: c.Failure, Some: c.some, First: first}, single: true, reasons: map[string]int{}}
 	o.episodes[c] = e
 	return e
 }
@@ -171,14 +176,8 @@ func (e *episode) add(account string, err *Error, now time.Time) {
 	e.Fetches++
 	e.Last, e.Account, e.Err = now, strings.Clone(account), err
 	e.reasons[err.Reason]++
-	e.examples[err.Reason] = err
 	if n := e.reasons[err.Reason]; n >= e.UsualFetches {
-		e.UsualFetches = n
-	}
-	for reason, n := range e.reasons {
-		if n == e.UsualFetches {
-			e.Usual = e.examples[reason]
-		}
+		e.Usual, e.UsualFetches = err, n
 	}
 }
 
@@ -195,6 +194,7 @@ func (o *outcomes) count(e *episode) {
 		}
 	}
 	e.Accounts, e.Of = max(1, e.Accounts), max(1, e.Of) // some were too many to be known
+	e.peak = max(e.peak, e.Accounts)
 }
 
 // fail notes a fetch that failed; own: for a reason of its account's. That a list is not
@@ -243,7 +243,7 @@ func (o *outcomes) work(log *slog.Logger, want Request, now time.Time) {
 			continue
 		}
 		if o.count(e); !c.some || e.Accounts == 1 {
-			e.Ended = now
+			e.Ended, e.Accounts = now, max(e.Accounts, min(e.peak, e.Of))
 		}
 	}
 	clear(one.failures)

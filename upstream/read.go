@@ -180,16 +180,26 @@ func asksForPassword(body string) bool {
 const shownType = 64
 
 // readAll reads straight from the connection, as far as the allowance goes. size is
-// what to expect, negative if unknown.
+// what to expect. A reply that does not tell its size, a negative one, is read into memory
+// that is used again, and what came is copied: nothing of another reply can be behind it.
 func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	taken := max(size, 0)
 	if err := allowed.take(taken); err != nil {
 		return "", err
 	}
-	if size < 0 {
-		size = unknownSize
+	var b []byte
+	if size >= 0 {
+		b = make([]byte, size+1) // not full before the end is seen
+	} else {
+		kept := readBuffers.Get().(*[]byte)
+		defer func() {
+			if *kept = b; len(b) <= mostKept {
+				readBuffers.Put(kept)
+			}
+		}()
+		b = *kept
 	}
-	b, n := make([]byte, size+1), 0 // not full before the end is seen
+	n := 0
 	var err error
 	for err == nil {
 		if n == len(b) {
@@ -206,6 +216,8 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 		}
 	}
 	switch {
+	case err == io.EOF && size < 0:
+		return string(b[:n]), nil
 	case err == io.EOF:
 		return jsonwalk.View(b[:n]), nil
 	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
@@ -214,5 +226,10 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	return "", err // of the connection
 }
 
-// unknownSize is what is expected of a reply that does not tell.
-const unknownSize = 64<<10 - 1
+// readBuffers are what replies of unknown size are read into; none has more than mostKept.
+var readBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 64<<10)
+	return &b
+}}
+
+const mostKept = 1 << 20

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
@@ -108,6 +109,27 @@ func TestCheckLiveReadsAllPages(t *testing.T) {
 	said := commandSays(t, 0, "buyer acme: good, 2 records in", append(args, "--may-miss", "kind")...)
 	if !strings.Contains(said, ", on 2 pages") {
 		t.Errorf("check --live: %s", said)
+	}
+}
+
+// Where a list is refused probe says all the same what else is doubtful of it, in tables that a terminal has room for.
+func TestProbeOfARefusedList(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file, sample := filepath.Join(dir, "gateway.yaml"), filepath.Join(dir, "buyer.json")
+	writeFile(t, file, "upstream:\n  "+strings.ReplaceAll(testkit.SampleYAML, "\n", "\n  ")+"\n")
+	ticket := strings.Replace(testkit.SampleTicket, `"acme"`, `"ACME"`, 1)
+	writeFile(t, sample, testkit.SampleList(strings.Replace(ticket, "Late", strings.Repeat("Late ", 50), 1)))
+	said := commandSays(t, 1, "would refuse this list", "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--sample", sample)
+	if !strings.Contains(said, "an owner that differs from the account in capitals only") {
+		t.Errorf("the doubt is not there: %s", said)
+	}
+	_, tables, _ := strings.Cut(said, "record 1")
+	tables, _, _ = strings.Cut(tables, "note:")
+	for line := range strings.Lines(tables) {
+		if utf8.RuneCountInString(line) > 121 {
+			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+		}
 	}
 }
 

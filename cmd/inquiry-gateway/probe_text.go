@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	maxShownRunes      = 60 // of one value in a table
+	maxShownRunes      = 40 // of one value in a table, which has at most 120 columns
+	maxRecordRunes     = 34 // of one value in the table of a record
+	maxPathRunes       = 20 // of a path in the same; another table has it whole
 	maxShownViolations = 20
 	maxShownReply      = 400 // characters of a reply that was refused
 )
@@ -28,11 +30,11 @@ func writeProbe(out io.Writer, p *probe.Probe) {
 		fmt.Fprintf(out, "\nrecord %d\n", r.Number)
 		rows := [][]string{{"FIELD", "PATH", "RAW", "MAPPED"}}
 		for _, f := range r.Fields {
-			mapped := cmp.Or(cut(f.Mapped), "(empty)")
+			mapped := cmp.Or(cutAt(f.Mapped, maxRecordRunes), "(empty)")
 			if f.Problem != "" {
 				mapped = "! " + f.Problem
 			}
-			rows = append(rows, []string{f.Field, f.Path, cmp.Or(cut(f.Raw), "-"), mapped})
+			rows = append(rows, []string{f.Field, cutAt(f.Path, maxPathRunes), cmp.Or(cutAt(f.Raw, maxRecordRunes), "-"), mapped})
 		}
 		writeTable(out, rows)
 	}
@@ -49,6 +51,11 @@ func writeProbe(out io.Writer, p *probe.Probe) {
 	reason := p.Reason
 	if p.Verdict == probe.Doubtful {
 		reason = "the gateway would serve this list, but is it what it seems? " + reason
+	}
+	if p.Verdict == probe.Refused {
+		for _, d := range p.Doubts { // else they are the reason
+			fmt.Fprintf(out, "\nnote: %s\n", printable(d.Text))
+		}
 	}
 	fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(reason), "the gateway would serve this list"))
 }

@@ -79,6 +79,12 @@ type Failing struct {
 	// Usual is the text of the most frequent sort, of which there were UsualFetches.
 	Usual        string `json:"usual"`
 	UsualFetches int    `json:"usual_fetches"`
+
+	// For the console, which words whose failure it is by itself: the reason of Text, a word of a
+	// fixed set, and what Text and Usual say besides.
+	Reason     string `json:"-"`
+	Cause      string `json:"-"`
+	UsualCause string `json:"-"`
 }
 
 // Ceiling is what the fleet may send to the legacy system, as far as this node knows.

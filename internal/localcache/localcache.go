@@ -1,4 +1,5 @@
-// Package localcache hides the type of the caches that a process keeps.
+// Package localcache is what a process keeps: bounded caches, behind an interface that hides their
+// type, and values that are found while they are in use.
 package localcache
 
 import (

@@ -21,8 +21,8 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-// patience is how long the gateway may take to see that the system has changed, failed or recovered.
-const patience = time.Minute
+// timeout is how long the gateway may take to see that the system has changed, failed or recovered.
+const timeout = time.Minute
 
 // gateway is the real program in front of a system, and counts what was compared.
 type gateway struct {
@@ -235,7 +235,7 @@ func (g *gateway) until(what string, l list, ok func(answer) bool) {
 	for {
 		a := g.get(l)
 		good := ok(a)
-		if !good && time.Since(began) < patience {
+		if !good && time.Since(began) < timeout {
 			time.Sleep(100 * time.Millisecond) // it is the system's own time that passes
 			continue
 		}

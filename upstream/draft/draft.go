@@ -9,7 +9,7 @@
 //  5. The longest text is the content; a short one that differs, or is called so, the title.
 //  6. UUIDs, and codes called as ids are, are internal ids.
 //  7. A list of objects within the records that has a text and a time has the responses.
-//  8. A link, a cursor, a total or a truth value beside the list tells of pages.
+//  8. A link, a cursor, a total or a truth value in headers or beside the list tells of pages.
 //  9. What is not certain has a comment DOUBT, what no value tells a comment TODO: a wrong
 //     line without a mark is the one mistake that counts.
 package draft
@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -42,6 +43,7 @@ type Proposal struct {
 	Responses                                                   Responses
 
 	short []string // ids that would be found in any text
+	forms []string // patterns of ids that texts may quote of other lists
 	truths
 }
 
@@ -78,7 +80,7 @@ const (
 	typeWords    = "category type kind topic class reason group ctgry 유형 구분 분류"
 	roleWords    = "role type by author kind sender side from direction writer responder incoming staff"
 	titleWords   = "title subject summary headline heading topic caption short ttl sj sbjt 제목"
-	companyWords = "company corp corporation organization organisation org business firm shop vendor seller merchant partner supplier 업체 업체명 회사 상호"
+	companyWords = "company corp corporation organization organisation org business firm shop 업체 업체명 회사 상호"
 )
 
 // Propose looks at the samples, which are replies to the same request, in JSON or XML. An
@@ -87,7 +89,7 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	if o.Account == "" || o.Kind != "buyer" && o.Kind != "seller" {
 		return nil, errors.New("the kind, buyer or seller, and the account are needed")
 	}
-	trees, xml, err := decodeAll(samples)
+	trees, header, xml, err := decodeAll(samples)
 	if err != nil {
 		return nil, err
 	}
@@ -120,13 +122,14 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	if list.keyed {
 		p.IDs = append(p.IDs, "@key")
 	}
+	p.forms = t.forms(p.IDs)
 	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
 		if path != p.Responses.Items.Path {
 			more, _ := t.lists[path].ids(path+".#.", o.Account)
 			p.IDs = append(p.IDs, more...)
 		}
 	}
-	p.Paging = paging(trees, list, t.rows/len(trees))
+	p.Paging = paging(trees, header, list, t.rows/len(trees))
 	return p, nil
 }
 
@@ -219,7 +222,11 @@ func (t *table) pick(score func(*column) int) (best Choice) {
 	top, next := 0, 0
 	var second *column
 	for _, c := range t.columns {
-		switch n := score(c); {
+		n := score(c)
+		if c.aside {
+			n = n * 3 / 4
+		}
+		switch {
 		case c.taken || n <= next:
 		case n > top:
 			next, second = top, best.column
@@ -238,7 +245,18 @@ func (t *table) pick(score func(*column) int) (best Choice) {
 	if 3*next > 2*top {
 		best.doubt("or %s?", second.path)
 	}
-	best.HTML = slices.ContainsFunc(best.column.texts, tagForm.MatchString)
+	if best.column.aside && strings.Contains(best.Path, ".0") {
+		best.doubt("it is the first of a list")
+	}
+	html := 0
+	for _, s := range best.column.texts {
+		if tagForm.MatchString(s) {
+			html++
+		}
+	}
+	if best.HTML = 2*html > len(best.column.texts); html > 0 && !best.HTML {
+		best.doubt("%d of %d texts have tags: if it is HTML, add trim_html: true", html, len(best.column.texts))
+	}
 	return best
 }
 
@@ -274,6 +292,7 @@ func (t *table) owner(account string) Choice {
 		return best
 	}
 	best.HTML = false
+	best.Path = strings.ReplaceAll(best.Path, ".0.", ".#.") // of several owners each
 	if n := len(best.column.texts); mine(best.column) < n {
 		best.doubt("%d records have another value there", n-mine(best.column))
 	} else if n < t.rows {
@@ -324,7 +343,7 @@ func (t *table) codes(words, not string, nullable bool) Choice {
 // content is the column with the longest texts.
 func (t *table) content() Choice {
 	best := t.pick(func(c *column) int {
-		if c.prose() < 0.5 || 2*len(c.texts) < t.rows || c.times() != nil {
+		if c.prose() < 0.5 || 2*len(c.texts) < t.rows || c.times() != nil || c.length() < 40 && c.called("title subject headline") {
 			return 0
 		}
 		return sure * c.length()
@@ -357,7 +376,9 @@ func (t *table) company() Choice {
 		}
 		return sure
 	})
-	best.missing(t, false)
+	if best.missing(t, false); best.column != nil && len(best.column.distinct()) == 1 {
+		best.doubt("it has one value in all records: is it the seller's own name?")
+	}
 	return best
 }
 
@@ -396,7 +417,7 @@ type truths struct {
 func (t *table) truths() (found truths) {
 	for _, c := range t.columns {
 		switch bools := c.all(func(s string) bool { return strings.Contains(" true false 0 1 Y N ", " "+s+" ") }); {
-		case !bools || c.kinds == "n" || c.taken:
+		case !bools || c.kinds == "n" || c.taken || c.aside:
 		case c.called("private internal hidden draft deleted del confidential secret removed spam"):
 			found.hide = append(found.hide, c.path)
 		case c.called("public visible published shown"):
@@ -417,7 +438,7 @@ func (t *table) ids(prefix, account string) (list, short []string) {
 	for _, c := range t.columns {
 		isID := c.all(uuidForm.MatchString) || c.all(codeForm.MatchString) && c.times() == nil && slices.ContainsFunc(c.words, isIDWord)
 		switch {
-		case !isID || c.kinds == "b" || len(c.distinct()) == 1 && c.texts[0] == account || c.all(addrForm.MatchString):
+		case !isID || c.aside || c.kinds == "b" || len(c.distinct()) == 1 && c.texts[0] == account || c.all(addrForm.MatchString):
 		case c.length() < shortestID && c.taken: // a code
 		case c.length() < shortestID:
 			short = append(short, prefix+c.path)
@@ -427,6 +448,23 @@ func (t *table) ids(prefix, account string) (list, short []string) {
 	}
 	return list, short
 }
+
+// forms are patterns of the ids at paths whose values are all digits, as many in each, behind letters or not.
+func (t *table) forms(ids []string) (patterns []string) {
+	for _, c := range t.columns {
+		if !slices.Contains(ids, c.path) || !c.all(numbered.MatchString) {
+			continue
+		}
+		parts := numbered.FindStringSubmatch(c.texts[0])
+		form := fmt.Sprintf(`%s[0-9]{%d}\b`, cmp.Or(parts[1], `\b`), len(parts[2]))
+		if c.all(regexp.MustCompile(`^` + form + `$`).MatchString) {
+			patterns = append(patterns, form)
+		}
+	}
+	return slices.Compact(slices.Sorted(slices.Values(patterns)))
+}
+
+var numbered = regexp.MustCompile(`^([A-Za-z]*[-_#]?)([0-9]{4,})$`)
 
 // isIDWord tells whether a word of a name is one of an id's.
 func isIDWord(word string) bool {

@@ -2,7 +2,11 @@ package draft
 
 import (
 	"fmt"
+	"maps"
+	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,18 +38,33 @@ func (m mark) number() int {
 }
 
 func (m mark) isBool() bool { return m.text == "true" || m.text == "false" }
-func (m mark) isURL() bool  { return addrForm.MatchString(m.text) || strings.HasPrefix(m.text, "?") }
+func (m mark) isURL() bool  { return addrForm.MatchString(m.text) || queryForm.MatchString(m.text) }
 
-// paging looks for marks of further pages among the values around the records. records is
-// how many one sample has.
-func paging(trees []any, list *found, records int) (p Paging) {
-	beside := tableOf(trees).columns
-	keyed, isKeyed := strings.CutSuffix(list.path, "@values")
+// queryForm is a link without a host.
+var queryForm = regexp.MustCompile(`^[^\s?]*\?[^\s=]+=`)
+
+// paging looks for marks of further pages in headers and among the values around the records. records
+// is how many one sample has.
+func paging(trees []any, header http.Header, list *found, records int) (p Paging) {
+	var beside []*column
+	items := strings.TrimSuffix(strings.TrimSuffix(list.path, "@values"), ".")
+	for _, c := range tableOf(trees).columns {
+		if items != "" && items != "@this" && !strings.HasPrefix(c.path, items+".") {
+			beside = append(beside, c)
+		}
+	}
+	inHeader := ""
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		if (mark{"", header.Get(name)}).number() >= records && (strings.HasSuffix(name, "Total") || name == "X-Total-Count") {
+			inHeader = name
+		}
+	}
+	linked := strings.Contains(header.Get("Link"), `rel="next"`)
 	find := func(words string, fits func(mark) bool) mark {
 		for _, c := range beside {
 			for _, text := range c.texts {
-				inList := isKeyed && strings.HasPrefix(c.path, keyed)
-				if m := (mark{c.path, text}); c.called(words) && text != "" && !inList && !c.called("prev previous before csrf access") && fits(m) {
+				called := c.called(words) || strings.HasPrefix(c.path, "continue.") && c.path != "continue.continue" && strings.Contains(words, "continuation")
+				if m := (mark{c.path, text}); called && text != "" && !c.called("prev previous before csrf access") && fits(m) {
 					return m
 				}
 			}
@@ -66,6 +85,11 @@ func paging(trees []any, list *found, records int) (p Paging) {
 		total = mark{}
 	}
 	switch {
+	case linked:
+		p.Style = "link_header"
+		if inHeader != "" {
+			p.add("total_header", inHeader)
+		}
 	case next.path != "" && cursor.path == "":
 		p.Style = "next_url"
 		p.add("next", quote(next.path))
@@ -84,7 +108,7 @@ func paging(trees []any, list *found, records int) (p Paging) {
 			p.add("more", quote(more.path))
 			p.doubt("is it %s that tells the end, or a cursor that is missing?", more.path)
 		}
-	case pages.path != "" || total.path != "" || more.path != "" || last.path != "":
+	case inHeader != "" || pages.path != "" || total.path != "" || more.path != "" || last.path != "":
 		p.Style = "page"
 		p.add("param", ToComplete)
 		p.doubt("the names of the parameters")
@@ -102,6 +126,8 @@ func paging(trees []any, list *found, records int) (p Paging) {
 			p.add("size_param", ToComplete)
 		}
 		switch {
+		case inHeader != "":
+			p.add("total_header", inHeader)
 		case total.path != "":
 			p.add("total", quote(total.path))
 		case pages.path != "" && p.Style == "page":
@@ -116,7 +142,7 @@ func paging(trees []any, list *found, records int) (p Paging) {
 		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
 		var numbers []string
 		for _, c := range beside {
-			if m := (mark{c.path, c.texts[0]}); m.number() >= 0 && len(numbers) < 6 && !(isKeyed && strings.HasPrefix(c.path, keyed)) {
+			if m := (mark{c.path, c.texts[0]}); m.number() >= 0 && len(numbers) < 6 {
 				numbers = append(numbers, m.path+" = "+m.text)
 			}
 		}

@@ -89,6 +89,10 @@ func (p *Proposal) endpoint(w *writer) {
 		w.line("# DOUBT: no id was found that must not leave")
 	}
 	w.line("internal_ids: %s", yamlList(p.IDs))
+	if len(p.forms) > 0 {
+		w.line("# DOUBT: texts may quote ids of other lists, too; is this their form?")
+		w.line("internal_id_patterns: %s", yamlList(p.forms))
+	}
 	w.doubts(p.Paging.Doubts)
 	w.line("paging: {%s}", strings.Join(append([]string{"style: " + p.Paging.Style}, p.Paging.Keys...), ", "))
 	w.where(p.truths)
@@ -158,7 +162,7 @@ func (w *writer) where(t truths) {
 		w.line("  - {path: %s, in: [\"true\", \"1\", \"Y\"]}", quote(path))
 	}
 	for _, path := range t.hide {
-		w.line("  - {path: %s, in: [\"false\", \"0\", \"N\"], missing: include}", quote(path))
+		w.line("  - {path: %s, in: [\"false\", \"0\", \"N\"]}", quote(path))
 	}
 }
 

@@ -59,7 +59,7 @@ func (set *Set) Add(id string) {
 		return
 	}
 	if set.words == nil {
-		set.words = &words{all: make(map[string]struct{}, 64), lengths: make(map[[headBytes]byte][]int)}
+		set.words = &words{all: make(map[string]struct{}, 64), lengths: make(map[[headBytes]byte][]int), low: 255}
 	}
 	set.words.add(id)
 	if short := shortForm(id); short != "" {
@@ -235,19 +235,29 @@ var beginsUnseen = func() (table [256]bool) {
 // findHidden finds the ids that a text has without its unseen characters, besides those
 // that were found with them.
 func (set *Set) findHidden(s string, spans []span) []span {
-	var seen []byte
-	var at []int // where each byte of seen stands
-	for i, n := 0, 0; i < len(s); i += n {
-		var r rune
-		if r, n = utf8.DecodeRuneInString(s[i:]); unseen(r) {
+	seen := make([]byte, 0, len(s))
+	type gap struct{ at, bytes int } // where in seen, and how much is left out of s until there
+	gaps, from := []gap{{}}, 0
+	for i := 0; i < len(s); {
+		if !beginsUnseen[s[i]] {
+			i++
 			continue
 		}
-		for k := range n {
-			seen, at = append(seen, s[i+k]), append(at, i+k)
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if unseen(r) {
+			seen = append(seen, s[from:i]...)
+			from = i + n
+			gaps = append(gaps, gap{len(seen), from - len(seen)})
 		}
+		i += n
+	}
+	seen = append(seen, s[from:]...)
+	inText := func(i int) int { // where the byte i of seen stands
+		at, _ := slices.BinarySearchFunc(gaps, i+1, func(g gap, i int) int { return g.at - i })
+		return i + gaps[at-1].bytes
 	}
 	for _, sp := range set.find(string(seen), nil) {
-		spans = append(spans, span{at[sp.from], at[sp.to-1] + 1})
+		spans = append(spans, span{inText(sp.from), inText(sp.to-1) + 1})
 	}
 	return united(spans)
 }

@@ -307,6 +307,21 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
+func TestNext(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringOfN(rapid.Rune(), 0, 40, -1).Draw(t, "text")
+		i := rapid.IntRange(0, len(s)).Draw(t, "from")
+		low, high := rapid.Byte().Draw(t, "low"), rapid.Byte().Draw(t, "high")
+		want := len(s)
+		if at := slices.IndexFunc([]byte(s[i:]), func(c byte) bool { return low <= c && c <= high }); at >= 0 {
+			want = i + at
+		}
+		if got := next(s, i, low, high); got != want {
+			t.Errorf("next(%q, %d, %#x, %#x) = %d, not %d", s, i, low, high, got, want)
+		}
+	})
+}
+
 // BenchmarkGuardSequence supports the decision to keep ids by first bytes and
 // length: ids in sequence, as ticket systems number them, must not make the
 // search slower the more there are.

@@ -1,6 +1,7 @@
 package leakguard
 
 import (
+	"math/bits"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,8 +29,10 @@ type words struct {
 	numbers map[string]struct{}       // nil: no id is one
 	lengths map[[headBytes]byte][]int // by the first bytes, the longest first
 	first   [256]bool                 // first bytes
-	heads   [64]uint64                // a filter in front of lengths
-	short   bool                      // some have fewer than headBytes
+	low     byte                      // the smallest and the largest of them; none: 255 and 0
+	high    byte
+	heads   [64]uint64 // a filter in front of lengths
+	short   bool       // some have fewer than headBytes
 }
 
 // add files an id, unless it is there.
@@ -46,7 +49,7 @@ func (w *words) add(id string) {
 		w.numbers[Significant(id)] = struct{}{}
 		return
 	}
-	w.first[id[0]] = true
+	w.first[id[0]], w.low, w.high = true, min(w.low, id[0]), max(w.high, id[0])
 	if len(id) < headBytes {
 		w.short = true
 		return
@@ -86,15 +89,17 @@ func digitsAt(s string, i int) (n int) {
 
 // find finds the ids in a text, which may overlap.
 func (w *words) find(s string, spans []span) []span {
-	for i := 0; w.numbers != nil && i < len(s); i++ {
-		if n := digitsAt(s, i); n > 0 {
-			if w.isNumber(s[i:i+n]) && counts(s, i, i+n) {
-				spans = append(spans, span{i, i + n})
-			}
-			i += n
+	for i := 0; w.numbers != nil; {
+		if i = next(s, i, '0', '9'); i == len(s) {
+			break
 		}
+		n := digitsAt(s, i)
+		if w.isNumber(s[i:i+n]) && counts(s, i, i+n) {
+			spans = append(spans, span{i, i + n})
+		}
+		i += n
 	}
-	for i := 0; i+headBytes <= len(s); i++ {
+	for i := next(s, 0, w.low, w.high); i+headBytes <= len(s); i = next(s, i+1, w.low, w.high) {
 		if !w.first[s[i]] {
 			continue
 		}
@@ -117,6 +122,30 @@ func (w *words) find(s string, spans []span) []span {
 		}
 	}
 	return spans
+}
+
+// next is where the next byte from low to high is, at i or behind it; len(s): nowhere. It
+// looks at eight bytes at a time.
+func next(s string, i int, low, high byte) int {
+	const each = 0x0101010101010101
+	if low > high {
+		return len(s)
+	}
+	for ; high < utf8.RuneSelf && i+8 <= len(s); i += 8 {
+		b := s[i : i+8]
+		v := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 | uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		// No byte carries into the one above it: of 7 bits plus 0x80-low the highest is set
+		// from low on, of 0x80+high less 7 bits up to high. Bytes from 0x80 on are none.
+		seven := v & (0x7f * each)
+		in := (seven + uint64(0x80-low)*each) & (uint64(0x80+high)*each - seven) &^ v & (0x80 * each)
+		if in != 0 {
+			return i + bits.TrailingZeros64(in)/8
+		}
+	}
+	for i < len(s) && (s[i] < low || s[i] > high) {
+		i++
+	}
+	return i
 }
 
 // isNumber tells whether digits are an id, with whatever zeros before them. With zeros up to

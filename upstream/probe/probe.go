@@ -31,7 +31,7 @@ type Probe struct {
 	MediaType string        `json:"media_type,omitempty"` // of the same
 	Refused   string        `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
 	Unasked   bool          `json:"unasked"`              // no record can have the filter values: a fetch would not ask
-	Took      time.Duration `json:"took_ns"`              // until the first reply was there
+	Took      time.Duration `json:"took_ns"`              // until all was there
 	Problem   string        `json:"problem,omitempty"`    // why the list as a whole cannot be used
 	Found     string        `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
 	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot

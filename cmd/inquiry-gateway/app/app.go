@@ -115,6 +115,7 @@ func (l Listeners) Close() error { return errors.Join(l.Public.Close(), l.Ops.Cl
 // included.
 func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 	a := &App{opts: opts, memory: limitMemory(opts.Logger, memlimit.FromCgroup), registry: newRegistry(opts)}
+	a.current.Store(&setup{})
 	if err := a.assemble(cfg, l); err != nil {
 		return nil, errors.Join(err, l.Close(), a.closeParts(context.Background()))
 	}
@@ -216,6 +217,7 @@ func Check(cfg config.Config) (err error) {
 		return nil, errors.New("a check opens no connection")
 	}
 	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: dial}, registry: prometheus.NewRegistry()}
+	a.current.Store(&setup{})
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {

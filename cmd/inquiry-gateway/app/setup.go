@@ -44,14 +44,9 @@ type keyring struct {
 	close    func()          // ends what the store runs; nil: nothing
 }
 
-// running is the setup in force. What must not change in the middle of its use is taken from one
-// call.
-func (a *App) running() *setup {
-	if s := a.current.Load(); s != nil {
-		return s
-	}
-	return &setup{}
-}
+// running is the setup in force, an empty one until the first is there. What must not change in
+// the middle of its use is taken from one call.
+func (a *App) running() *setup { return a.current.Load() }
 
 // build makes the setup of a configuration, with the parts of the running one that do not change.
 // All that can fail fails here; then nothing new is left running.

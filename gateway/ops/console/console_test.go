@@ -178,13 +178,13 @@ func TestAnOutageWithLittleTraffic(t *testing.T) {
 	f := newFeed(t)
 	begin := f.clock.Now()
 	one := episodeOf(t, "buyer system 2 1/1 acme", begin, false)
-	one.Usual, one.UsualFetches, one.Fetches = "the legacy system does not let us in (timeout): too slow", 9, 12
+	one.Usual, one.UsualCause, one.UsualFetches, one.Fetches = "the legacy system does not let us in (timeout): too slow", "too slow", 9, 12
 	for _, step := range []struct {
 		after       time.Duration
 		over        bool
 		text, cause string
 	}{
-		{tickEvery, false, "that were asked for.", "Last: status 503 (buyer list of acme). Most often, 9 of 12 times: too slow"},
+		{tickEvery, false, "that was asked for.", "Last: status 503 (buyer list of acme). Most often, 9 of 12 times: too slow"},
 		{5 * time.Minute, false, "Nothing has been asked since 06:07:00 UTC, so nobody knows whether it works again.", ""},
 		{tickEvery, true, "It works again since 06:12:05 UTC, when a list came.", ""},
 	} {
@@ -194,7 +194,7 @@ func TestAnOutageWithLittleTraffic(t *testing.T) {
 		}
 		f.facts.Legacy = []ops.Failing{one}
 		got := f.after(step.after)
-		if len(got) != 1 || got[0].Over != step.over || got[0].Since != begin.Unix() || !strings.HasSuffix(got[0].Text, step.text) || !strings.HasPrefix(got[0].Cause, step.cause) {
+		if len(got) != 1 || got[0].Over != step.over || got[0].Since != begin.Unix() || step.over && got[0].Last != one.Ended.Unix() || !strings.HasSuffix(got[0].Text, step.text) || !strings.HasPrefix(got[0].Cause, step.cause) {
 			t.Errorf("%v later: %+v", step.after, got)
 		}
 	}
@@ -203,7 +203,7 @@ func TestAnOutageWithLittleTraffic(t *testing.T) {
 // episodeOf reads "buyer system some 4 1/14 acme".
 func episodeOf(t *testing.T, text string, at time.Time, over bool) ops.Failing {
 	t.Helper()
-	f := ops.Failing{Since: at, Last: at, Over: over, Text: "the legacy system fails (status_5xx): status 503"}
+	f := ops.Failing{Since: at, Last: at, Over: over, Text: "the legacy system fails (status_5xx): status 503", Reason: "status_5xx", Cause: "status 503", UsualCause: "status 503"}
 	text, f.Some = strings.Replace(text, " some ", " ", 1), strings.Contains(text, " some ")
 	_, err := fmt.Sscanf(text, "%s %s %d %d/%d", &f.Kind, &f.Failure, &f.Fetches, &f.Accounts, &f.Of)
 	f.Account, f.Usual, f.UsualFetches = strings.SplitN(text, " ", 5)[4], f.Text, f.Fetches
@@ -389,6 +389,61 @@ func TestRunbook(t *testing.T) {
 		if !strings.Contains(docs.Runbook, "\n## "+chapter+"\n") {
 			t.Errorf("%s has no chapter %s", id, chapter)
 		}
+	}
+}
+
+// The bounds of the console and of the alerts stand side by side in docs/observing.md, as they are.
+func TestBoundsOfConsoleAndAlerts(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/observing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts, err := os.ReadFile("../../../deploy/prometheus/alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts := fmt.Sprintf("from %g %% of the accounts", 100*legacyShare)
+	want := map[string][2]string{ // notice, problem
+		"keystore": {"", fmt.Sprintf("from %d requests and %g %% in 5 s", keysLeast, 100*keysShare)}, "answers": {"", fmt.Sprintf("from %g %% in 5 s", 100*failedShare)},
+		"redis": {fmt.Sprintf("from %d failed calls in 5 s", redisLeast)}, "limited": {fmt.Sprintf("from %d requests and %g %% in 5 s", limitedLeast, 100*limitedShare)},
+	}
+	rows := map[string][]string{}
+	for row := range strings.Lines(string(text)) {
+		if cells := strings.Split(row, "|"); len(cells) == 7 {
+			for i, cell := range cells {
+				cells[i] = strings.TrimSpace(cell)
+			}
+			rows[cells[1]] = cells[1:6]
+		}
+	}
+	compare := func(name, chapter, notice, problem string) {
+		cells := rows[name]
+		if cells == nil || cells[3] != chapter || !strings.Contains(cells[1], notice) || !strings.Contains(cells[2], problem) {
+			t.Errorf("the row of %s is %q, want %q, %q, %q", name, cells, notice, problem, chapter)
+			return
+		}
+		_, rule, _ := strings.Cut(string(alerts), "alert: "+chapter+"\n")
+		rule, _, _ = strings.Cut(rule, "- alert: ")
+		rule, _, _ = strings.Cut(rule, "annotations:")
+		bounds := regexp.MustCompile(`[<>] (\d[\d.]*(?: \* \d[\d.]*)?)|for: (\w+)|severity: (\w+)`).FindAllStringSubmatch(rule, -1)
+		if len(bounds) == 0 {
+			t.Errorf("no bounds of %s", chapter)
+		}
+		for _, b := range bounds {
+			if bound := b[1] + b[2] + b[3]; !strings.Contains(cells[4], bound) && bound != "0" && bound != "0.001" { // the last is of the objective itself
+				t.Errorf("%s: the alert's bound %s is not in %q", name, bound, cells[4])
+			}
+		}
+	}
+	for _, c := range causes {
+		compare(c.name, c.chapter, want[c.id][0], want[c.id][1])
+	}
+	for _, c := range legacyCauses {
+		problem := accounts
+		if !c.mayBeBad {
+			problem = ""
+		}
+		compare(c.name, c.chapter, "one fetch", problem)
 	}
 }
 

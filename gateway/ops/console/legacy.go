@@ -28,7 +28,7 @@ var legacyCauses = []legacyCause{
 	{
 		failure: "sign_in", name: "The legacy system refuses our sign-in", some: "The legacy system refuses some accounts to our user", chapter: "InquiryGatewaySignInRefused", mayBeBad: true,
 		hits:   "Callers of lists that are known get them older than their ttl, for `stale_if_error`; others get 502 `upstream_sign_in_failed`.",
-		do:     "Has the password changed or expired, or is the user locked? Write the new one into the file: it is read within a second. Then try it: {check}. The system itself answers.",
+		do:     "The cause names how we sign in, as whom, and the file of the secret. Has that changed or expired, or is the user locked? A new one in the file is read within a second. Try it: {check}.",
 		doSome: "Other accounts are let in, so the password is right. Ask the owners of the legacy system whether our user may read these accounts: {check}.",
 	},
 	{
@@ -44,9 +44,17 @@ var legacyCauses = []legacyCause{
 	{
 		failure: "refused", name: "The gateway holds requests back", some: "The gateway holds requests of some accounts back", chapter: "InquiryGatewayHeldBack", mayBeBad: true,
 		hits:   "Callers of lists that are known get them older than their ttl, for `stale_if_error`; others get 503 with `Retry-After`.",
-		do:     "The cause says which bound is reached. Where requests wait for a slow legacy system, its latency [below](#charts) has grown: ask it with {check}. Raise a bound in {file} only with the owners of the legacy system.",
-		doSome: "The cause says which bound is reached, and for which account. The others are served.",
+		do:     "{bound}",
+		doSome: "{bound} Other accounts are served.",
 	},
+}
+
+// bounds say what to do where the gateway does not ask, by the reason.
+var bounds = map[string]string{
+	"throttled":             "The legacy system told us to wait, by 429; it is asked again by itself. Ask its owners for a higher quota, or ask less: a longer ttl in {file}.",
+	"bulkhead_full":         "As many requests as `upstream.max_concurrent` are under way, so the legacy system is slow: see its latency [below](#charts), and ask it: {check}.",
+	"account_bulkhead_full": "As many requests as `upstream.max_concurrent_per_account` are under way for one account. Is its program asking for many lists at once?",
+	"ceiling":               "`upstream.max_requests_per_second` is reached: see what is fetched [below](#charts). Raise it in {file} only with the owners of the legacy system.",
 }
 
 // legacyLines are the causes of the legacy system: one for what is not over, of both kinds, and
@@ -79,6 +87,9 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 	if first.Some {
 		l.Name, do = c.some, c.doSome
 	}
+	if done {
+		l.Name += " (" + first.Kind + " lists)"
+	}
 	last, check := first, "`inquiry-gateway check -c {file} --live"
 	var texts []string
 	for _, f := range episodes {
@@ -93,23 +104,33 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 		}
 	}
 	l.Text, l.Since, l.Last = strings.Join(texts, " "), first.Since.Unix(), last.Last.Unix()
-	l.Cause = fmt.Sprintf("Last: %s (%s list of %s)", shown(withoutSentence(last.Text)), last.Kind, last.Account)
+	l.Cause = fmt.Sprintf("Last: %s (%s list of %s)", shown(last.Cause), last.Kind, last.Account)
 	if last.UsualFetches < last.Fetches && last.Usual != last.Text {
-		l.Cause += fmt.Sprintf(". Most often, %d of %d times: %s", last.UsualFetches, last.Fetches, shown(withoutSentence(last.Usual)))
+		l.Cause += fmt.Sprintf(". Most often, %d of %d times: %s", last.UsualFetches, last.Fetches, shown(last.UsualCause))
 	}
 	probe := "`inquiry-gateway probe -c {file} --kind " + last.Kind + " --account " + quoted(last.Account) + "`"
+	do = strings.ReplaceAll(do, "{bound}", cmp.Or(bounds[last.Reason], bounds["throttled"]))
 	do = strings.NewReplacer("{check}", check+"`", "{probe}", probe).Replace(do)
-	l.Do = strings.ReplaceAll(do, "{file}", quoted(cmp.Or(facts.File, "FILE")))
+	if l.Do = strings.ReplaceAll(do, "{file}", quoted(cmp.Or(facts.File, "FILE"))); done { // until it worked again: with little traffic the last failure is long before
+		l.Do, l.Last = "", first.Ended.Unix()
+	}
 	return l
 }
 
 // sentence says how one kind's lists fail.
 func sentence(f ops.Failing, breaker string, now time.Time) string {
-	fetches, accounts := count(f.Fetches, "fetch", "fetches"), fmt.Sprintf("%d of %s", f.Accounts, count(f.Of, "account", "accounts"))
-	text := fmt.Sprintf("%s of %s lists failed, for %s that were asked for.", fetches, f.Kind, accounts)
+	failed := "failed"
 	if f.Failure == "account" {
-		text = fmt.Sprintf("%s of %s lists could not be made, for %s that were asked for.", fetches, f.Kind, accounts)
+		failed = "could not be made"
 	}
+	accounts := fmt.Sprintf("%d of the %d accounts that were asked for", f.Accounts, f.Of)
+	switch {
+	case f.Of == 1:
+		accounts = "the one account that was asked for"
+	case f.Accounts == f.Of:
+		accounts = fmt.Sprintf("all %d accounts that were asked for", f.Of)
+	}
+	text := fmt.Sprintf("%s of %s lists %s, for %s.", count(f.Fetches, "fetch", "fetches"), f.Kind, failed, accounts)
 	if f.Held > 0 {
 		text += fmt.Sprintf(" %d more were held back while the breaker was open.", f.Held)
 	}
@@ -134,12 +155,4 @@ func count(n int, one, more string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, more)
-}
-
-// withoutSentence takes off what the name of the cause says already.
-func withoutSentence(text string) string {
-	if _, cause, found := strings.Cut(text, "): "); found {
-		return cause
-	}
-	return text
 }

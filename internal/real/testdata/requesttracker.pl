@@ -56,8 +56,6 @@ for my $i (@{ decode_json(do { local $/; <STDIN> }) }) {
         $s =~ s/\{id\}/$id/g if $id;
         return $s;
     };
-    my $who = $known{ $i->{customer} } ||= make('User', Name => "customer $i->{customer}");
-    $who->__Set(Field => 'EmailAddress', Value => $i->{customer});    # some are no addresses
     my $ticket = RT::Ticket->new($system);
     my ($id, $created, $why) = $ticket->Create(Queue => 'Support', Subject => $text->($i->{title}), MIMEObj => entity($text->($i->{content}), 1));
     die $why unless $id;
@@ -65,7 +63,11 @@ for my $i (@{ decode_json(do { local $/; <STDIN> }) }) {
     for my $name (sort keys %fields) {
         $ticket->AddCustomFieldValue(Field => $name, Value => $fields{$name}, RecordTransaction => 0) if $fields{$name} ne '';
     }
-    $ticket->AddWatcher(Type => 'Requestor', PrincipalId => $who->PrincipalId, Silent => 1);
+    for my $customer ($i->{customer}, @{ $i->{others} }) {
+        my $who = $known{$customer} ||= make('User', Name => "customer $customer");
+        $who->__Set(Field => 'EmailAddress', Value => $customer);    # some are no addresses
+        $ticket->AddWatcher(Type => 'Requestor', PrincipalId => $who->PrincipalId, Silent => 1);
+    }
     my $transaction = RT::Transaction->new($system);
     $transaction->Load($created);
     at($transaction, $i->{created});

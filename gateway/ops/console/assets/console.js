@@ -93,7 +93,7 @@
   const row = (label, content) => (content ? el("div", null, el("dt", null, label), el("dd", null, content)) : null);
 
   function lineOf(l, now) {
-    const what = el("dl", null, row("What", rich(l.text)), row("Whom", rich(l.hits)), row("Cause", l.cause ? l.cause + "." : null), row("Do this", rich(l.do)),
+    const what = el("dl", null, row("What", rich(l.text)), row("Whom", rich(l.hits)), row("Cause", l.cause ? l.cause + "." : null), row("Do this", l.do ? rich(l.do) : null),
       l.chapter ? row("More", el("a", { href: "console/runbook#" + l.chapter.toLowerCase() }, "Runbook: " + l.chapter)) : null);
     if (l.over) {
       return el("li", { class: "over", "data-line": l.id }, el("details", null, el("summary", null, el("strong", null, l.name), " from " + day(l.since, now) + " to " + day(l.last, now) + ", over"), what));
