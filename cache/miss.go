@@ -511,9 +511,8 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	began, start, m := l.opts.Now(), time.Now(), l.changes.mark(f.names.Account)
 	changes := l.changes.text(f.key.Kind, f.names.Account)
 	f.mark.Store(&m)
-	if f.token != "" {
-		token := f.token
-		l.spawn(func() { l.keepLease(ctx, f.names, token) })
+	if filling, token := ctx, f.token; token != "" { // ctx is another one soon
+		l.spawn(func() { l.keepLease(filling, f.names, token) })
 	}
 	var q query
 	l.start(&q, f.key)
