@@ -160,6 +160,24 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 	}
 }
 
+// A request that net/http may not send again, because the ceiling is reached, is not repeated.
+func TestACeilingReachedInBetween(t *testing.T) {
+	virtual(t, serveJSON(rows("")), "attempts: 3", func(t *testing.T, f *fixture) {
+		sent := 0
+		c := f.another(t, f.cfg, func(o *Options) {
+			o.Transport = func(http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(*http.Request) (*http.Response, error) {
+					sent++
+					return nil, notAsked(reasonCeiling, time.Second, "no token")
+				})
+			}
+		})
+		if got := buyer(t, c, "acme"); got != reasonCeiling || sent != 1 {
+			t.Errorf("%s after %d", got, sent)
+		}
+	})
+}
+
 // A panic in one of the goroutines that a list has is that list's failure.
 func TestPanics(t *testing.T) {
 	for in, keys := range map[string]string{
