@@ -204,45 +204,28 @@ func TestHowOftenRedisIsCalled(t *testing.T) {
 	}
 }
 
-// Find answers what Redis has, begins no fill, and leaves to Get what it has read.
-func TestFind(t *testing.T) {
+// However many ask for a list at once, Redis is read once for it, and the legacy asked once.
+func TestOneReadForACrowd(t *testing.T) {
 	f := newFleet(t, 1)
 	l := f.nodes[0]
-	findAndGet := func(tier string, reads float64, fills int64) {
-		t.Helper()
+	for tier, fills := range map[string]int64{"": 1, TierRedis: 0} {
+		if tier == "" {
+			f.srv.Do("FLUSHALL")
+		} else {
+			mustGet(t, l, aKey)
+			settled(l)
+		}
 		l.tier.InvalidateAll()
 		before, calls := f.called(t, 0, "getrange"), f.calls.Load()
 		var callers sync.WaitGroup
 		for range 100 {
-			callers.Go(func() {
-				r, found := l.Find(t.Context(), aKey)
-				if found != (tier == TierRedis) || found && (r.Tier != TierRedis && r.Tier != TierLocal || r.Outcome != Hit) {
-					t.Errorf("found %t: %s from %q", found, r.Outcome, r.Tier)
-				}
-				if found {
-					l.Served(aKey, r)
-				} else if r, err := l.Get(t.Context(), aKey); tier != "error" && (err != nil || r.Outcome == StaleError) || tier == "error" && !errors.Is(err, errLegacy) {
-					t.Errorf("%s, %v", r.Outcome, err)
-				}
-			})
+			callers.Go(func() { mustGet(t, l, aKey) })
 		}
 		callers.Wait()
 		settled(l)
-		if r, n := f.called(t, 0, "getrange")-before, f.calls.Load()-calls; r != reads || n != fills {
+		if r, n := f.called(t, 0, "getrange")-before, f.calls.Load()-calls; r != 1 || n != fills {
 			t.Errorf("%q: %v reads, %d fills", tier, r, n)
 		}
-	}
-	findAndGet("", 1, 1)
-	findAndGet(TierRedis, 1, 0)
-	if r, found := l.Lookup(aKey); !found || r.Outcome != Hit {
-		t.Error("what was found is not kept")
-	}
-	f.srv.Do("FLUSHALL")
-	if _, found := l.Find(t.Context(), Key{Kind: KindSeller, Account: "nobody asks again"}); found {
-		t.Error("found what is nowhere")
-	}
-	if _, found := f.node(t, nil).Find(t.Context(), aKey); found {
-		t.Error("found without Redis")
 	}
 }
 

@@ -32,24 +32,7 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 	return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left, lookedAt: now}, true
 }
 
-// Find is Lookup that reads Redis, too, on the caller's goroutine and for redis.timeout at most: one
-// read for all who ask for the list meanwhile. It begins no fill and waits for none. On false ask
-// Get soon, which goes on from there without another read. After sending the list, call Served.
-func (l *Lists) Find(ctx context.Context, k Key) (Result, bool) {
-	var q query
-	if l.redis == nil || !l.start(&q, k) {
-		return Result{}, false
-	}
-	if source, impossible := q.mapping().sourceOf(k); impossible || source != k {
-		return Result{}, false // Get selects it
-	}
-	now := l.opts.Now()
-	r, err := l.load(ctx, &q, now, finder)
-	r.lookedAt = now
-	return r, err == nil
-}
-
-// Served counts what Lookup or Find found of a key.
+// Served counts what Lookup found of a key.
 func (l *Lists) Served(k Key, r Result) {
 	if i, ok := indexOf(k.Kind); ok {
 		l.metrics.served(i, r)
@@ -96,10 +79,10 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	ctx, span := l.startSpan(ctx, "cache.lookup", q.kind)
 	defer span.End()
 	began := l.opts.Now()
-	r, err := l.load(ctx, &q, began, waiter)
+	r, err := l.load(ctx, &q, began)
 	if err == nil && r.Entry.Key != k && !l.deriveFrom(&q, &r) {
 		q.source = k // it cannot be selected from another one
-		r, err = l.load(ctx, &q, l.opts.Now(), waiter)
+		r, err = l.load(ctx, &q, l.opts.Now())
 	}
 	if err != nil {
 		span.Fail(reasonOf(err))
@@ -122,8 +105,8 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 
 // load answers with the newest list of the query's key or of its source: at once out
 // of the process where the policy allows it, else by the one flight of the source,
-// for which all its callers wait, or, as a finder, for its read of Redis only.
-func (l *Lists) load(ctx context.Context, q *query, start time.Time, as role) (Result, error) {
+// for which all its callers wait.
+func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, error) {
 	source, v := l.peek(ctx, q, q.source, start)
 	e := source
 	if q.source != q.key {
@@ -140,19 +123,17 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time, as role) (R
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	f, runs, err := l.join(ctx, q, source, as)
+	f, runs, err := l.join(ctx, q, source, false)
 	var newest *Entry
 	if err == nil {
-		if as == waiter {
-			defer l.leave(f)
-		}
-		if err = l.wait(ctx, f, runs, as); err != nil {
+		defer l.leave(f)
+		if err = l.wait(ctx, f, runs); err != nil {
 			newest = f.newest.Load()
 		}
 	}
 	switch {
 	case err == nil:
-	case as == finder || errors.Is(ctx.Err(), context.Canceled):
+	case errors.Is(ctx.Err(), context.Canceled):
 		return Result{}, err
 	default:
 		r, err := l.serveStale(q, e, newest, err)

@@ -24,9 +24,7 @@ const (
 	// overdueGrace is how much longer than its deadline a fill may take to
 	// return its own error before the waiters are sent away.
 	overdueGrace = 250 * time.Millisecond
-	// parkedFor is how long a flight that Find has begun waits for Get to go on with it.
-	parkedFor  = 250 * time.Millisecond
-	leaseRenew = redistier.LeaseLife / 3
+	leaseRenew   = redistier.LeaseLife / 3
 	// Who waits for another node's fill is woken by a message. In case it is lost he also asks,
 	// ever less often, and more often while no messages arrive.
 	askFirst         = 5 * time.Millisecond
@@ -34,12 +32,8 @@ const (
 	askWithoutPubSub = 20 * time.Millisecond
 )
 
-var (
-	// errResting ends a refresh that may not begin. Nobody waits for it.
-	errResting = errors.New("cache: the list has failed and is not to be tried yet")
-	// errNeedsFill ends a look-up that may not wait for a fill.
-	errNeedsFill = errors.New("cache: no tier has a list that may be served")
-)
+// errResting ends a refresh that may not begin. Nobody waits for it.
+var errResting = errors.New("cache: the list has failed and is not to be tried yet")
 
 // flight is one walk to Redis and the legacy for one key, shared by everyone who
 // asks meanwhile. Unlike a call of x/sync/singleflight it is detached from its
@@ -53,7 +47,6 @@ type flight struct {
 	fingerprint string          // of the mapping by it; its names in Redis have it
 	ctx         context.Context // of who began it, without its end
 	span        telemetry.Span
-	looked      chan struct{} // closed when Redis has been read
 	done        chan struct{} // closed when settled
 
 	// Of the one goroutine that is at work on it:
@@ -72,9 +65,8 @@ type flight struct {
 
 	// Guarded by Lists.mu:
 	terms   Terms // the strictest of those who wait
-	callers int   // that wait for it, but for those that will not wait for a fill
+	callers int   // that wait for it
 	joined  time.Time
-	parked  bool // Redis was read for Find, and nobody goes on
 	settled bool
 
 	// Set before done is closed:
@@ -82,43 +74,30 @@ type flight struct {
 	err    error
 }
 
-// role is what somebody joins a flight for.
-type role int
-
-const (
-	finder    role = iota // for what Redis has, without a fill
-	waiter                // for the list: he must leave the flight
-	refresher             // nobody waits
-)
-
-// join returns the flight that brings what q is for, and whether the caller has to run it, from
-// the beginning or, where it was parked, from there. e is what the process has. The span of a
-// refresh is a trace of its own, with a link to what caused it: it outlives that.
-func (l *Lists) join(ctx context.Context, q *query, e *Entry, as role) (f *flight, runs bool, err error) {
+// join returns the flight that brings what q is for, and whether the caller has to run it; nil: so
+// many refreshes run that this one does not begin. Who waits for it must leave it. e is what the
+// process has. The span of a refresh is a trace of its own, with a link to what caused it: it
+// outlives that.
+func (l *Lists) join(ctx context.Context, q *query, e *Entry, refresh bool) (f *flight, runs bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f, ok := l.flights[q.source]; ok && !l.outdated(f) {
-		if as == refresher {
-			return f, false, nil
-		}
-		f.terms, f.joined = f.terms.stricter(q.terms), time.Now()
-		if as == waiter {
+		if !refresh {
+			f.terms, f.joined = f.terms.stricter(q.terms), time.Now()
 			f.callers++
-			runs, f.parked = f.parked, false
 		}
-		return f, runs, nil
+		return f, false, nil
 	}
 	p := l.policy.Load()
 	f = &flight{
-		key: q.source, kind: q.kind, background: as == refresher, terms: q.terms, joined: time.Now(), policy: p,
-		fingerprint: p.kinds[q.kind].mapping.Fingerprint, looked: make(chan struct{}), done: make(chan struct{}),
+		key: q.source, kind: q.kind, background: refresh, terms: q.terms, joined: time.Now(), policy: p,
+		fingerprint: p.kinds[q.kind].mapping.Fingerprint, done: make(chan struct{}),
 	}
 	switch {
 	case l.closed:
 		return nil, false, ErrClosed
-	case as == waiter:
+	case !refresh:
 		f.callers = 1
-	case as == finder:
 	case l.refreshing >= maxRefreshing:
 		l.metrics.fills.WithLabelValues(q.source.Kind, fillSkipped).Inc()
 		return nil, false, nil
@@ -154,66 +133,28 @@ func (l *Lists) inFlight(k Key) bool {
 	return ok && !l.outdated(f)
 }
 
-// park leaves a flight to who goes on with it soon; false: somebody waits for it already.
-func (l *Lists) park(f *flight) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if f.parked = f.callers == 0; f.parked {
-		time.AfterFunc(parkedFor, func() {
-			l.mu.Lock()
-			parked := f.parked
-			f.parked = false
-			if parked && l.flights[f.key] == f {
-				delete(l.flights, f.key)
-			}
-			l.mu.Unlock()
-			if parked {
-				l.settle(f, Result{}, errNeedsFill)
-				l.finish(f)
-			}
-		})
-	}
-	return f.parked
-}
-
 // wait waits for a flight, no longer than ctx, and returns its error, or that of ctx. Who runs it
-// reads Redis here, unless that was done, and has a fill done by another goroutine. A finder waits
-// for that read only: if nobody waits for the list the flight is parked after it. Who does not run
-// the flight has a span with a link to it, since it belongs to another's trace.
-func (l *Lists) wait(ctx context.Context, f *flight, runs bool, as role) error {
+// reads Redis here, and has a fill done by another goroutine. Who does not run it has a span with
+// a link to it, since it belongs to another's trace.
+func (l *Lists) wait(ctx context.Context, f *flight, runs bool) error {
 	var s telemetry.Span
 	switch {
 	case !runs:
 		_, s = l.tracer.Start(ctx, "cache.wait", f.span.Link())
 		defer s.End()
-	case !isClosed(f.looked) && l.run(f.ctx, f, l.look):
-		l.finish(f)
-		return f.err
-	case as == finder:
-		if !l.park(f) {
-			go l.runToEnd(f, l.check, l.lease, l.fill)
-		}
-		return errNeedsFill
-	case l.run(f.ctx, f, l.check):
+	case l.run(f.ctx, f, l.look, l.check):
 		l.finish(f)
 		return f.err
 	default:
 		go l.runToEnd(f, l.lease, l.fill)
 	}
-	ready := f.done
-	if as == finder {
-		ready = f.looked
-	}
 	select {
-	case <-ready:
+	case <-f.done:
+		return f.err
 	case <-ctx.Done():
 		s.Fail(reasonOf(ctx.Err()))
 		return ctx.Err()
 	}
-	if as == finder && !isClosed(f.done) {
-		return errNeedsFill
-	}
-	return f.err
 }
 
 // leave is called by each caller that does not wait for the flight any more.
@@ -226,7 +167,7 @@ func (l *Lists) leave(f *flight) {
 // refreshSoon runs a flight in the background unless its key has one already. Where it does
 // not begin, the next look-up tries again.
 func (l *Lists) refreshSoon(ctx context.Context, q *query, e *Entry) {
-	if f, runs, _ := l.join(ctx, q, e, refresher); runs {
+	if f, runs, _ := l.join(ctx, q, e, true); runs {
 		go l.runToEnd(f, l.look, l.check, l.lease, l.fill)
 	}
 }
@@ -274,7 +215,6 @@ func (l *Lists) run(ctx context.Context, f *flight, parts ...part) (settled bool
 // look settles a flight with what the process has by now, else with what Redis has, if the policy
 // lets it be served.
 func (l *Lists) look(ctx context.Context, f *flight) bool {
-	defer close(f.looked)
 	if l.redis != nil {
 		f.names = l.redis.Names(f.list())
 	} else {
@@ -722,15 +662,6 @@ func (l *Lists) spawn(run func()) {
 // clone detaches a key from the buffers of the request it came with.
 func (k Key) clone() Key {
 	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // listOf is what names a list in Redis.
