@@ -14,68 +14,89 @@ import (
 const (
 	backoffFirst = 500 * time.Millisecond // after one failure, before jitter
 	backoffMost  = 30 * time.Second
-	lookEvery    = 2 * time.Second // between two looks into Redis for a list that may not be filled
+	// Who waits for a list gets the last error again for that long at most, and for that long at
+	// least where the list itself is at fault, which a moment does not mend.
+	retryMost   = 4500 * time.Millisecond
+	retryOfList = 3500 * time.Millisecond
+	lookEvery   = 2 * time.Second // between two looks into Redis for a list that may not be refreshed
 	// failingKeys bounds the memory of the back-off. A key that falls out is
 	// merely tried a little earlier.
 	failingKeys = 16 << 10
 )
 
-// backoff remembers which lists fail to be filled, by the key that the legacy is asked by,
-// and when each may be tried again. One account's failing list changes nothing for
-// others. It is safe for concurrent use.
+// backoff remembers which lists fail to be filled, by the key that the legacy is asked by, and
+// how long each rests. One account's failing list changes nothing for others. It is safe for
+// concurrent use.
 type backoff struct {
-	keys   localcache.Cache[Key, *attempt] // a pointer as in Lists: one instance of otter is compiled for both
-	start  time.Time                       // moments are counted from here, on the monotonic clock
-	worked [kindCount]atomic.Int64         // when the legacy last gave a list of the kind, to any node
+	keys   localcache.Cache[Key, *rest] // a pointer as in Lists: one instance of otter is compiled for both
+	start  time.Time                    // moments are counted from here, on the monotonic clock
+	worked [kindCount]atomic.Int64      // when the legacy last gave a list of the kind, to any node
 }
 
-// attempt is the state of a key that fails. It is immutable.
-type attempt struct {
+// rest is what is known of a list whose last fill failed. It is immutable.
+type rest struct {
+	attempt
+	err      error
 	failures int
-	began    time.Time // the last fill that failed
-	own      bool      // other lists of the kind worked meanwhile: this one fails by itself
-	next     time.Time // no fill before, unless somebody waits for it
-	look     time.Time // nor a look at what other nodes have put into Redis
+	alone    bool      // it fails by itself: the error says so, or others of its kind worked meanwhile
+	refresh  time.Time // no refresh before
+	retry    time.Time // who waits gets err before
+	look     time.Time // Redis has nothing new for a refresh before
+}
+
+// attempt is a fill: by a policy, from a moment on, before the changes that came after its mark.
+type attempt struct {
+	policy *policy
+	began  time.Time
+	mark   mark
 }
 
 func newBackoff(start time.Time) (*backoff, error) {
-	keys, err := otter.New(&otter.Options[Key, *attempt]{MaximumSize: failingKeys})
+	keys, err := otter.New(&otter.Options[Key, *rest]{MaximumSize: failingKeys})
 	return &backoff{keys: keys, start: start}, err
 }
 
 // failed takes the error of a fill. The rest grows with each failure, but for one of a fill
-// that began during a rest, for somebody who waits: else many callers make it long at once. After
-// one that was refused, so that the legacy was not asked, it is no longer than after a first one.
-func (b *backoff) failed(k Key, err error, began, now time.Time) {
-	b.keys.Compute(k.clone(), func(a *attempt, found bool) (*attempt, otter.ComputeOp) {
-		if !found || forgotten(a, now) {
-			a = &attempt{began: began}
+// that began during a rest, for somebody who waits: else many callers make it long at once. One
+// that was refused, so that the legacy was not asked, says nothing of the list: a refresh waits
+// as after a first failure, and who waits may try again.
+func (b *backoff) failed(k Key, a attempt, err error, now time.Time) {
+	fault, told := errors.AsType[FillError](err)
+	b.keys.Compute(k.clone(), func(old *rest, found bool) (*rest, otter.ComputeOp) {
+		if !found || forgotten(old, now) {
+			old = &rest{attempt: a}
 		}
-		next := attempt{failures: a.failures, began: began, own: b.workedSince(k.Kind, a.began)}
-		if a.began.After(began) { // of a fill that began before a purge
-			next.began = a.began
+		r := &rest{attempt: a, err: err, failures: old.failures, alone: told && fault.OfList() || b.workedSince(k.Kind, old.began)}
+		if old.began.After(a.began) { // of a fill that began before a purge
+			r.attempt = old.attempt
 		}
-		if next.own && !a.own { // what the system's failures taught is over
-			next.failures = 0
+		if r.alone && !old.alone { // what the system's failures taught is over
+			r.failures = 0
 		}
-		if !began.Before(a.next) {
-			next.failures++
+		if told && fault.Refused() {
+			r.refresh, r.retry = now.Add(delay(1)), now
+			return r, otter.WriteOp
 		}
-		rest := next.failures
-		if fault, ok := errors.AsType[FillError](err); ok && fault.Refused() {
-			next.failures, rest = a.failures, 1
+		if !a.began.Before(old.refresh) {
+			r.failures++
 		}
-		next.next = now.Add(delay(rest))
-		return &next, otter.WriteOp
+		d := delay(r.failures)
+		r.refresh, r.retry = now.Add(d), now.Add(min(d, retryMost))
+		if told && fault.OfList() {
+			r.retry = now.Add(retryOfList + rand.N(retryMost-retryOfList))
+		}
+		return r, otter.WriteOp
 	})
 }
 
 // gave takes a list that the legacy gave at a moment, to this node or to another.
 func (b *backoff) gave(k Key, answered time.Time) {
 	if i, ok := indexOf(k.Kind); ok {
-		raise(&b.worked[i], int64(answered.Sub(b.start)))
+		moment := int64(answered.Sub(b.start))
+		for old := b.worked[i].Load(); moment > old && !b.worked[i].CompareAndSwap(old, moment); old = b.worked[i].Load() {
+		}
 	}
-	if a, ok := b.keys.GetIfPresent(k); ok && answered.After(a.began) {
+	if r, ok := b.keys.GetIfPresent(k); ok && answered.After(r.began) {
 		b.keys.Invalidate(k)
 	}
 }
@@ -88,29 +109,29 @@ func (b *backoff) workedSince(kind string, since time.Time) bool {
 
 // looked notes that Redis has nothing better for a key than what this node has.
 func (b *backoff) looked(k Key, now time.Time) {
-	b.keys.Compute(k, func(a *attempt, found bool) (*attempt, otter.ComputeOp) {
+	b.keys.Compute(k, func(old *rest, found bool) (*rest, otter.ComputeOp) {
 		if !found {
 			return nil, otter.CancelOp
 		}
-		next := *a
-		next.look = now.Add(lookEvery)
-		return &next, otter.WriteOp
+		r := *old
+		r.look = now.Add(lookEvery)
+		return &r, otter.WriteOp
 	})
 }
 
-// of is the state of a key that fails, of which there is a list that the legacy gave at a
+// of is what is known of a key that fails, of which there is a list that the legacy gave at a
 // moment; nil: it does not. Nor does one that has failed before that, or with all others of its
 // kind, of which one has worked since, or long ago.
-func (b *backoff) of(k Key, answered, now time.Time) *attempt {
-	a, ok := b.keys.GetIfPresent(k)
-	if !ok || answered.After(a.began) || !a.own && b.workedSince(k.Kind, a.began) || forgotten(a, now) {
+func (b *backoff) of(k Key, answered, now time.Time) *rest {
+	r, ok := b.keys.GetIfPresent(k)
+	if !ok || answered.After(r.began) || !r.alone && b.workedSince(k.Kind, r.began) || forgotten(r, now) {
 		return nil
 	}
-	return a
+	return r
 }
 
 // forgotten tells that a list might have been tried again long ago.
-func forgotten(a *attempt, now time.Time) bool { return now.Sub(a.next) > backoffMost }
+func forgotten(r *rest, now time.Time) bool { return now.Sub(r.refresh) > backoffMost }
 
 // delay grows exponentially; half of it is random, so that keys which failed
 // together are not retried together.

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -21,8 +22,8 @@ func TestWhatEndsTheRestOfAList(t *testing.T) {
 					down := false
 					f := newFleet(t, 2, func(s *setup) {
 						fill := s.Fill
-						s.Fill = func(ctx context.Context, k Key) (Content, error) {
-							c, err := fill(ctx, k)
+						s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+							c, err := fill(ctx, k, about)
 							mu.Lock()
 							defer mu.Unlock()
 							if fails[k] || down {
@@ -116,12 +117,13 @@ func TestAListOfAnotherNodeDoesNotFail(t *testing.T) {
 		f.clock.Add(100 * time.Millisecond)
 	}
 	f.failWith(nil)
+	n := f.calls.Load()
 	mustGet(t, f.nodes[1], aKey)
 	settled(f.nodes...)
 	f.grow(t, 12*time.Second)
-	want(t, mustGet(t, f.nodes[0], aKey), StaleRevalidate, "#18")
+	want(t, mustGet(t, f.nodes[0], aKey), StaleRevalidate, fmt.Sprint("#", n+1))
 	settled(f.nodes...)
-	want(t, mustGet(t, f.nodes[0], aKey), Hit, "#19")
+	want(t, mustGet(t, f.nodes[0], aKey), Hit, fmt.Sprint("#", n+2))
 }
 
 // Two fills run because a purge came between them. The older one fails after the newer one has
@@ -130,8 +132,8 @@ func TestAnOlderFillThatFailsLater(t *testing.T) {
 	older := make(chan struct{})
 	l, g := alone(t, func(s *setup) {
 		fill := s.Fill
-		s.Fill = func(ctx context.Context, k Key) (Content, error) {
-			c, err := fill(ctx, k)
+		s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+			c, err := fill(ctx, k, about)
 			if c.Body != nil && string(c.Body[len(c.Body)-2:]) == "#1" {
 				<-older
 				return Content{}, errLegacy
@@ -190,4 +192,58 @@ func TestAFailureOfLongAgoIsNoneOfNow(t *testing.T) {
 	g.failWith(nil)
 	g.clock.Add(45 * time.Second)
 	want(t, mustGet(t, l, aKey), Miss, "#3")
+}
+
+// Who asks for a cold list that has failed gets that error, until its time is over or something
+// says that another try may work.
+func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
+	for _, ofList := range []bool{true, false} {
+		for name, end := range map[string]func(*Lists) error{
+			"nothing": func(*Lists) error { return nil },
+			"a purge": func(l *Lists) error { _, err := l.Purge(t.Context(), Scope{Account: aKey.Account}); return err },
+			"a hint": func(l *Lists) error {
+				_, err := l.Changed(t.Context(), Hint{Kinds: []string{aKey.Kind}})
+				return err
+			},
+			"a reload": func(l *Lists) error {
+				apply, err := l.Prepare(testConfig(), Fills{})
+				apply()
+				return err
+			},
+			"another list": func(l *Lists) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
+		} {
+			t.Run(fmt.Sprintf("of the list %t, then %s", ofList, name), func(t *testing.T) {
+				l, g := alone(t)
+				g.failWith(legacyDown{ofList: ofList})
+				for range 100 {
+					if _, err := l.Get(t.Context(), aKey); !errors.As(err, new(legacyDown)) {
+						t.Fatal(err)
+					}
+					g.clock.Add(100 * time.Millisecond)
+				}
+				if n := g.calls.Load(); n < 2 || n > 3 && ofList || n > 6 {
+					t.Errorf("fetched %d times in 10 s", n)
+				}
+				for { // until a new rest begins
+					n := g.calls.Load()
+					if _, err := l.Get(t.Context(), aKey); err == nil || g.calls.Load() > n {
+						break
+					}
+					g.clock.Add(10 * time.Millisecond)
+				}
+				g.failWith(nil)
+				g.clock.Add(time.Millisecond)
+				if err := end(l); err != nil {
+					t.Fatal(err)
+				}
+				g.clock.Add(time.Millisecond)
+				_, err := l.Get(t.Context(), aKey)
+				if rests := name == "nothing" || name == "another list" && ofList; (err != nil) != rests {
+					t.Errorf("%v", err)
+				}
+				g.clock.Add(retryMost)
+				mustGet(t, l, aKey)
+			})
+		}
+	}
 }

@@ -2,23 +2,21 @@
 // purpose.
 //
 // [Lists.Lookup] answers out of the process, or leaves the key to [Lists.Get]. Get loads the
-// key's base, which is the list that the legacy is asked for, and selects the wanted list
+// key's source, which is the list that the legacy is asked for, and selects the wanted list
 // from it where the two differ. It serves what the policy allows at once; else it joins
-// the one flight of the base and waits for it. A flight looks into the process once more,
-// then reads Redis, which gives it the fleet's lease where the list is not there, and fills:
-// see run. How an entry may be served is judged in one place, decide, by the policy in
+// the one flight of the source and waits for it. A flight looks into the process once more,
+// then reads Redis, takes the fleet's lease where the list is not there, and fills: see
+// miss.go. How an entry may be served is judged in one place, decide, by the policy in
 // force at that moment.
 //
-// Three things make an entry unusable besides its age: another key or mapping than the one
-// that is asked for (belongsTo), a purge since its fill began (changes.purged), and the
-// chance that a purge was missed (changes.suspect).
+// Two things make an entry unusable besides its age: another key or mapping than the one
+// that is asked for (belongsTo), and a purge since its fill began (changes).
 package cache
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -89,36 +87,23 @@ type Content struct {
 // Fill fetches a list. It runs detached from the caller: its context keeps the
 // caller's values, has its own deadline and ends early only when the cache is
 // closed. It is called once per key at a time. An error is never stored.
-type Fill func(ctx context.Context, k Key) (Content, error)
+type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
-// Background tells whether nobody waits for the fill that ctx belongs to.
-func Background(ctx context.Context) bool { return ctx.Value(backgroundKey{}) != nil }
-
-// InBackground marks ctx as that of a fill for which nobody waits.
-func InBackground(ctx context.Context) context.Context {
-	return context.WithValue(ctx, backgroundKey{}, true)
+// FillInfo is what a fill is told besides its key.
+type FillInfo struct {
+	Background bool // nobody waits for it
+	// Changes is another text after each purge or hint of the list, as far as this node knew of
+	// them when the fill began.
+	Changes string
 }
-
-// backgroundKey is where a context says that nobody waits.
-type backgroundKey struct{}
-
-// Changes is another text after each purge or hint of the list that a fill is for, as far as this
-// node knew of them when the fill began. It is empty outside of a fill.
-func Changes(ctx context.Context) string {
-	if t, ok := ctx.Value(changesKey{}).(tag); ok {
-		return fmt.Sprintf("%d.%d", t.kind, t.account)
-	}
-	return ""
-}
-
-// changesKey is where the context of a fill has its tag.
-type changesKey struct{}
 
 // FillError is what the error of a fill may say about itself, for the back-off.
 type FillError interface {
 	error
 	// Refused: the legacy was not asked. That says nothing about the list.
 	Refused() bool
+	// OfList: the legacy is well, and this list cannot be had from it.
+	OfList() bool
 }
 
 // Variant is one coding of a body, ready to be written. Neither field may be
@@ -167,7 +152,6 @@ type Options struct {
 	Prefix     string               // of every Redis key
 	Derivation Derivation           // zero: each key is asked for by itself
 	Observer   Observer             // told of look-ups and fills; nil: none
-	Filled     func(k Key)          // called after each fill, whether it worked or not; nil: nobody
 	Traces     trace.TracerProvider // nil: no spans
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -202,17 +186,19 @@ func (o Options) withDefaults() (Options, error) {
 //     arrives; if it is lost, at the next poll, at most 250 ms later. A node that
 //     was cut off from Redis learns of it within a second of being back. Until
 //     then its lists age by the policy.
-//   - If Redis loses a purge, with its memory or in a fail-over, the node that
-//     made it gives it back and tells the others again at its next poll. Each
-//     node remembers the last 1,024 accounts that were purged, and refuses their
-//     older lists meanwhile.
+//   - If Redis loses a purge, with its memory or in a fail-over, each node that knows it
+//     gives it back at its next poll, and refuses older lists meanwhile.
 //   - A purge that Redis does not take is tried again at each poll. Meanwhile the node
 //     that was asked for it serves, of those lists, only what it fetches itself.
 //   - One node fills a key for the fleet, and the callers of all nodes wait for
 //     its answer as long as they have time. When it dies the others find out
 //     within a second. A fill has all of its time whenever it begins, and none
 //     begins that nobody waits for.
-//   - Ages are counted on the clock of Redis, read with each list, to within a round
+//   - A list that cannot be had rests, and who asks for it gets the last error: for half a
+//     second after a first failure, for four seconds at most. It ends with a purge, a hint, another
+//     mapping, or a fill that works: of this list, on any node, or of another one of the kind
+//     if the list does not fail by itself.
+//   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.
 //   - A slow Redis adds at most one and a half of its timeout to a miss, and
@@ -255,7 +241,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), changes: newChanges(opts.Now()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache")}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), changes: newChanges(p.interest()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache")}
 	l.policy.Store(p)
 	l.metrics = newMetrics(opts.Registerer)
 	if l.comp, err = newCompressor(); err != nil {
@@ -267,15 +253,19 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	l.tier, err = otter.New(&otter.Options[Key, *Entry]{
 		MaximumWeight: uint64(cfg.MaxBytes),
 		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
+		OnAtomicDeletion: func(d otter.DeletionEvent[Key, *Entry]) {
+			if d.WasEvicted() {
+				l.metrics.evicted.Inc()
+			}
+		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	if opts.Redis != nil {
 		l.redis = redistier.New(redistier.Options{
-			Client: opts.Redis, Prefix: opts.Prefix, EpochLife: epochLife, Logger: opts.Logger, Panics: opts.Panics,
+			Client: opts.Redis, Prefix: opts.Prefix, ChangeLife: changeLife, Panics: opts.Panics,
 		})
-		l.changes.suspectEpoch.Store(1) // nothing is confirmed yet
 	}
 	l.registerGauges()
 	l.life, l.end = context.WithCancel(context.Background())
@@ -305,6 +295,7 @@ func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	}
 	return func() {
 		l.policy.Store(p)
+		l.changes.keepFor(p.interest())
 		l.tier.SetMaximum(uint64(cfg.MaxBytes))
 	}, nil
 }

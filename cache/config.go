@@ -57,9 +57,8 @@ type GoalsConfig struct {
 	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated" min:"0" max:"1"`
 }
 
-// KindConfig is the freshness policy of one kind of list. All times are counted
-// from the legacy's answer.
-type KindConfig struct {
+// Terms are the three times that govern a list, counted from the legacy's answer.
+type Terms struct {
 	// TTL is how long a list is fresh. 0: never; each look-up asks the legacy.
 	TTL time.Duration `yaml:"ttl" max:"168h"`
 	// StaleWhileRevalidate is how long after its ttl a list is still served
@@ -68,6 +67,20 @@ type KindConfig struct {
 	// StaleIfError is how long after its ttl a list is served when the legacy
 	// cannot be asked.
 	StaleIfError time.Duration `yaml:"stale_if_error" max:"168h"`
+}
+
+// lifetime is how long after the legacy's answer a list can be of any use.
+func (t Terms) lifetime() time.Duration { return t.TTL + max(t.StaleWhileRevalidate, t.StaleIfError) }
+
+// stricter takes the shorter of each time: what is fresh, or may be served stale,
+// by the result is so by both.
+func (t Terms) stricter(o Terms) Terms {
+	return Terms{min(t.TTL, o.TTL), min(t.StaleWhileRevalidate, o.StaleWhileRevalidate), min(t.StaleIfError, o.StaleIfError)}
+}
+
+// KindConfig is the freshness policy of one kind of list.
+type KindConfig struct {
+	Terms `yaml:",inline"`
 	// ByStatus overrides the policy for lists filtered by a status.
 	ByStatus map[string]StatusConfig `yaml:"by_status"`
 }
@@ -82,16 +95,23 @@ type StatusConfig struct {
 	StaleIfError *time.Duration `yaml:"stale_if_error" max:"168h"`
 }
 
-// For is the policy of the lists filtered by a status: the kind's, with what the status
+// For is what governs the lists filtered by a status: the kind's times, with what the status
 // overrides.
-func (c KindConfig) For(status string) KindConfig {
-	t := c.ByStatus[status].over(c.terms())
-	return KindConfig{TTL: t.ttl, StaleWhileRevalidate: t.swr, StaleIfError: t.sie}
+func (c KindConfig) For(status string) Terms {
+	t, own := c.Terms, c.ByStatus[status]
+	for _, of := range []struct{ time, by *time.Duration }{
+		{&t.TTL, own.TTL}, {&t.StaleWhileRevalidate, own.StaleWhileRevalidate}, {&t.StaleIfError, own.StaleIfError},
+	} {
+		if of.by != nil {
+			*of.time = *of.by
+		}
+	}
+	return t
 }
 
 // DefaultConfig returns the policy of a file without a `cache:` section.
 func DefaultConfig() Config {
-	kind := KindConfig{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}
+	kind := KindConfig{Terms: Terms{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}}
 	return Config{
 		MaxBytes: 256 << 20, Buyer: kind, Seller: kind,
 		Jitter: 0.1, MaxEntryBytes: 8 << 20,
@@ -120,55 +140,20 @@ func (c Config) sealing() (*ring, error) {
 	return parseRing(c.SealingKeysFile.Text())
 }
 
-// validate checks the kind's times, and those that each status has by its overrides.
+// validate checks the times of the kind, and of each status. A list must not outlive what
+// Redis remembers of purges.
 func (c KindConfig) validate(path string, p *setting.Problems) {
-	c.terms().validate(path, p)
+	bound := func(t Terms, path string) {
+		p.AddIf(t.lifetime() > maxLifetime, path+".ttl", "together with its stale window it must not be above 168h")
+	}
+	bound(c.Terms, path)
 	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
 		field := path + ".by_status." + status
 		if !statusName.MatchString(status) {
 			p.Add(field, "is no status: 1 to 64 of letters, digits, '.', '_' and '-'")
 			continue
 		}
-		c.ByStatus[status].over(c.terms()).validate(field, p)
-	}
-}
-
-// validate bounds the times: an entry must not outlive what Redis remembers of purges.
-func (t terms) validate(path string, p *setting.Problems) {
-	p.AddIf(t.lifetime() > maxLifetime, path+".ttl", "together with its stale window it must not be above 168h")
-}
-
-// terms are the three times that govern one list.
-type terms struct {
-	ttl, swr, sie time.Duration
-}
-
-// lifetime is how long after the legacy's answer an entry can be of any use.
-func (t terms) lifetime() time.Duration { return t.ttl + max(t.swr, t.sie) }
-
-func (c KindConfig) terms() terms {
-	return terms{ttl: c.TTL, swr: c.StaleWhileRevalidate, sie: c.StaleIfError}
-}
-
-// stricter takes the shorter of each time: what is fresh, or may be served stale,
-// by the result is so by both.
-func (t terms) stricter(o terms) terms {
-	t.ttl, t.swr, t.sie = min(t.ttl, o.ttl), min(t.swr, o.swr), min(t.sie, o.sie)
-	return t
-}
-
-// over returns base with what c overrides.
-func (c StatusConfig) over(base terms) terms {
-	override(&base.ttl, c.TTL)
-	override(&base.swr, c.StaleWhileRevalidate)
-	override(&base.sie, c.StaleIfError)
-	return base
-}
-
-// override sets d, unless there is nothing to set it to.
-func override(d *time.Duration, by *time.Duration) {
-	if by != nil {
-		*d = *by
+		bound(c.For(status), field)
 	}
 }
 
@@ -186,51 +171,53 @@ func compile(c Config, fills Fills) (*policy, error) {
 		return nil, err
 	}
 	r, _ := c.sealing() // Validate has read it without an error
-	p := &policy{
-		ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes),
-		kinds: [kindCount]kindPolicy{newKindPolicy(c.Buyer), newKindPolicy(c.Seller)},
-	}
 	if fills.Timeout <= 0 {
 		fills.Timeout = defaultFillTimeout
 	}
-	p.fills = fills
-	for i, kind := range kindNames {
-		p.kinds[i].mapping = fills.Mappings[kind]
+	p := &policy{ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes), fillTimeout: fills.Timeout}
+	for i, kind := range []KindConfig{c.Buyer, c.Seller} {
+		k := kindPolicy{Terms: kind.Terms, byStatus: map[string]Terms{}, mapping: fills.Mappings[kindNames[i]]}
+		p.oldest = max(p.oldest, k.lifetime())
+		for status := range kind.ByStatus {
+			k.byStatus[status] = kind.For(status)
+			p.oldest = max(p.oldest, k.byStatus[status].lifetime())
+		}
+		p.kinds[i] = k
 	}
 	return p, nil
 }
 
-// fingerprint is that of the mapping in force.
-func (l *Lists) fingerprint(i kindIndex) string { return l.policy.Load().kinds[i].mapping.Fingerprint }
-
 // policy is a Config compiled for look-ups. It is immutable.
 type policy struct {
-	kinds    [kindCount]kindPolicy
-	jitter   float64
-	maxEntry int
-	ring     *ring // nil: entries are not sealed
-	fills    Fills
+	kinds       [kindCount]kindPolicy
+	jitter      float64
+	maxEntry    int
+	ring        *ring // nil: entries are not sealed
+	fillTimeout time.Duration
+	oldest      time.Duration // how old a list can be that is of any use
 }
 
 // kindPolicy is what holds for the lists of one kind.
 type kindPolicy struct {
-	terms    terms
-	byStatus map[string]terms
+	Terms
+	byStatus map[string]Terms // with all that the kind has
 	mapping  Mapping
 }
 
-// newKindPolicy puts the overrides of each status over the kind's times once, so that a
-// look-up finds them ready.
-func newKindPolicy(c KindConfig) kindPolicy {
-	p := kindPolicy{terms: c.terms()}
-	if len(c.ByStatus) > 0 {
-		p.byStatus = make(map[string]terms, len(c.ByStatus))
+// of returns the terms of a list with this status filter.
+func (p *policy) of(i kindIndex, status string) Terms {
+	k := &p.kinds[i]
+	if status != "" && len(k.byStatus) > 0 {
+		if t, ok := k.byStatus[status]; ok {
+			return t
+		}
 	}
-	for status, s := range c.ByStatus {
-		p.byStatus[status] = s.over(c.terms())
-	}
-	return p
+	return k.Terms
 }
+
+// interest is how long a purge can concern a list: while one can be of use that a fill has got
+// which began before it.
+func (p *policy) interest() time.Duration { return p.oldest + p.fillTimeout + time.Minute }
 
 // mostRead is how many bytes an entry of Redis may have.
 func (p *policy) mostRead() int { return p.maxEntry + sealOverhead }
@@ -251,16 +238,4 @@ func indexOf(kind string) (kindIndex, bool) {
 		return 1, true
 	}
 	return 0, false
-}
-
-// of returns the terms of a list with this status filter.
-func (p *policy) of(i kindIndex, status string) terms { return p.kinds[i].forStatus(status) }
-
-func (k *kindPolicy) forStatus(status string) terms {
-	if status != "" && k.byStatus != nil {
-		if t, ok := k.byStatus[status]; ok {
-			return t
-		}
-	}
-	return k.terms
 }

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"bytes"
-	"time"
 
 	"inquiry-gateway/internal/filters"
 )
@@ -17,9 +16,9 @@ type Mapping struct {
 	Status, InquiryType filters.Filter
 }
 
-// base is the key of the list that k's is selected from: k without the filters that
+// sourceOf is the key of the list that k's is selected from: k without the filters that
 // the legacy is not sent.
-func (m *Mapping) base(k Key) (base Key, impossible bool) {
+func (m *Mapping) sourceOf(k Key) (source Key, impossible bool) {
 	status, inquiryType := m.Status.Of(k.Status), m.InquiryType.Of(k.InquiryType)
 	if status == filters.NoRecord || inquiryType == filters.NoRecord {
 		return k, true
@@ -34,9 +33,9 @@ func (m *Mapping) base(k Key) (base Key, impossible bool) {
 }
 
 // Derivation makes lists out of other lists. Where the legacy is not sent a
-// filter, all values of that filter are one list to it: the base is fetched and
+// filter, all values of that filter are one list to it: the source is fetched and
 // kept in both tiers, and the others are selected from it in the process. A
-// derived list has the age, the epochs and the jitter of its base. It is kept in
+// derived list has the age, the mark and the jitter of its source. It is kept in
 // the in-process tier only, and not if it is empty: a caller who tries values
 // must not push out lists that somebody needs.
 type Derivation struct {
@@ -47,51 +46,31 @@ type Derivation struct {
 	Empty []byte
 }
 
-// sameMoment is by how much the clocks that an answer's age is counted by may
-// differ between the copy in the process and the one in Redis.
-const sameMoment = time.Millisecond
-
-// deriveFrom selects the wanted list from r's, which is its base; false: it cannot be,
+// deriveFrom selects the wanted list from r's, which is its source; false: it cannot be,
 // and has to be asked for by itself.
 func (l *Lists) deriveFrom(q *query, r *Result) bool {
-	e, kept, err := l.derive(q, r.Entry)
-	if err != nil {
-		return false
+	source := r.Entry
+	if e, ok := l.tier.GetEntryQuietly(q.key); ok && e.Value.belongsTo(q.key, source.fingerprint) && e.Value.stamp == source.stamp {
+		r.Entry, r.Stored = e.Value, r.Tier == "" || r.Stored
+		return true // by somebody who waited for the same source
 	}
-	r.Entry, r.Stored = e, r.Stored || kept && r.Tier == ""
-	return true
-}
-
-// derive makes the wanted list out of its base. kept: it is in the in-process
-// tier now.
-func (l *Lists) derive(q *query, base *Entry) (e *Entry, kept bool, err error) {
-	if d, ok := l.tier.GetEntryQuietly(q.key); ok && d.Value.belongsTo(q.key, base.fingerprint) && d.Value.sameFill(base) {
-		return d.Value, true, nil // by somebody who waited for the same base
-	}
-	body, err := l.opts.Derivation.Select(q.key, base.Identity.Body)
+	body, err := l.opts.Derivation.Select(q.key, source.Identity.Body)
 	if err != nil {
 		l.metrics.derived.WithLabelValues(q.key.Kind, derivedFailed).Inc()
-		l.opts.Logger.Error("a list cannot be selected from its base and is asked for by itself", "kind", q.key.Kind, "error", err)
-		return nil, false, err
+		l.opts.Logger.Error("a list cannot be selected from its source and is asked for by itself", "kind", q.key.Kind, "error", err)
+		return false
 	}
 	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()
-	e = newEntry(origin{
-		key: q.key, fingerprint: base.fingerprint, answeredAt: base.AnsweredAt, tag: base.tag, sum: bodySum(q.kind, body),
+	e := newEntry(origin{
+		key: q.key, fingerprint: source.fingerprint, answeredAt: source.AnsweredAt, stamp: source.stamp, mark: source.mark, sum: bodySum(q.kind, body),
 	}, body, cap(body))
-	e.spread, e.cell, e.suspectEpoch = base.spread, base.cell, base.suspectEpoch
-	e.list, e.source = base.list, base.source
-	if bytes.Equal(body, l.opts.Derivation.Empty) || e.Size() > q.policy.maxEntry || q.terms.lifetime() <= 0 {
-		return e, false, nil
+	e.spread, e.list, e.source = source.spread, source.list, source.source
+	r.Entry = e
+	if v := q.decide(e, e.AnsweredAt, marks{}, health{}); v.keep > 0 && e.Size() <= q.policy.maxEntry && !bytes.Equal(body, l.opts.Derivation.Empty) {
+		l.keep(e)
+		r.Stored = r.Stored || r.Tier == ""
 	}
-	l.keep(e)
-	return e, true, nil
-}
-
-// sameFill tells whether e was made from what base was made from, or from what
-// came right after it.
-func (e *Entry) sameFill(base *Entry) bool {
-	since := e.AnsweredAt.Sub(base.AnsweredAt)
-	return e.tag == base.tag && since >= 0 && since < sameMoment
+	return true
 }
 
 // impossible answers for a list that can have no records. It asks nobody, is kept

@@ -31,8 +31,8 @@ func derived(g *legacy) func(*setup) {
 			}
 			return out, nil
 		}
-		s.Fill = func(ctx context.Context, k Key) (Content, error) {
-			c, err := g.fill(ctx, k)
+		s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+			c, err := g.fill(ctx, k, about)
 			n := g.calls.Load()
 			c.Body = nil
 			for _, status := range []string{"pending", "answered", "sent"} {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -18,13 +19,12 @@ import (
 type Entry struct {
 	Key // of the list
 
-	fingerprint  string    // of the mapping that made the body
-	AnsweredAt   time.Time // when the legacy's answer was complete
-	spread       float64   // share of the jitter that shortens the ttl, in [0,1)
-	tag          tag       // epochs when the fill began
-	cell         *cell     // the account's epoch in this process
-	suspectEpoch uint64    // of this process when the fill began; 0 if read from Redis
-	list, source uint64    // Source
+	fingerprint  string        // of the mapping that made the body
+	AnsweredAt   time.Time     // when the legacy's answer was complete
+	spread       float64       // share of the jitter that shortens the ttl, in [0,1)
+	mark         mark          // of its fill
+	clean        atomic.Uint64 // the version of this node's changes by which nothing had changed since its fill
+	list, source uint64        // Source
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Variant
@@ -36,9 +36,15 @@ type Entry struct {
 	coded [codingCount]coded
 }
 
-// tag is the pair of epochs that an entry belongs to. A purge changes one of
-// them, and with it makes every older entry foreign.
-type tag struct{ kind, account uint64 }
+// origin is what an entry carries beside its body.
+type origin struct {
+	key         Key
+	fingerprint string
+	answeredAt  time.Time
+	stamp       int64 // answeredAt on the clock of Redis; 0: on this node's
+	mark        mark
+	sum         [sumSize]byte // of the body
+}
 
 // entryOverhead is what one entry costs beside its bodies: the struct, its
 // strings and header values, and otter's node. Checked by a test that reads the
@@ -52,8 +58,8 @@ func newEntry(o origin, body []byte, held int) *Entry {
 		o.stamp = o.answeredAt.UnixNano()
 	}
 	e := &Entry{
-		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, tag: o.tag,
-		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held,
+		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, mark: o.mark,
+		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held, list: o.key.Hash(), source: short(o.sum),
 	}
 	if i, ok := indexOf(o.key.Kind); ok {
 		e.Kind = kindNames[i] // one for all entries
@@ -105,26 +111,7 @@ func (e *Entry) belongsTo(k Key, fingerprint string) bool {
 		e.InquiryType == k.InquiryType && e.fingerprint == fingerprint
 }
 
-// newerThan compares epochs, then moments of the legacy's answer; nil is oldest. A slow
-// fill that began before a change does not replace one that began after it. Two
-// entries with one stamp are of one fill, whatever the clocks say.
-func (e *Entry) newerThan(o *Entry) bool {
-	switch {
-	case e == nil || o == nil:
-		return e != nil
-	case e.tag.account != o.tag.account:
-		return e.tag.account > o.tag.account
-	case e.tag.kind != o.tag.kind:
-		return e.tag.kind > o.tag.kind
-	}
-	return e.stamp != o.stamp && e.AnsweredAt.After(o.AnsweredAt)
-}
-
 const sumSize = 16
-
-// isSource makes the entry the one that the legacy was asked for, which is what its
-// observer knows it by.
-func (e *Entry) isSource() { e.list, e.source = e.Hash(), e.Sum() }
 
 // bodySum is the hash that makes the ETag: the same for equal bodies of a kind on
 // every node. A weak validator over bytes that we made needs no more than a good

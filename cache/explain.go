@@ -12,13 +12,15 @@ import (
 type Explanation struct {
 	Key         Key     `json:"key"`
 	DerivedFrom string  `json:"derived_from,omitempty"` // the list that this one is selected from, as the legacy is not sent all filters
-	Outcome     Outcome `json:"outcome"`                // of a look-up now; Miss also when the fill might fail
+	Outcome     Outcome `json:"outcome"`                // of a look-up now; where that asks the legacy, Miss or Collapsed, also when the fill might fail
+	IfItFails   Outcome `json:"if_it_fails,omitempty"`  // then: StaleError, or error
 	Tier        string  `json:"tier,omitempty"`         // where the newest entry is, local or redis; empty: nowhere
+	Err         error   `json:"-"`                      // the answer, with the outcome error
 
 	AnsweredAt time.Time `json:"answered_at,omitzero"` // of that entry
 	Age        Seconds   `json:"age_seconds"`          // since then
 	Left       Seconds   `json:"ttl_left_seconds"`     // negative when stale
-	Bytes      int       `json:"bytes"`                // in Redis, without the compressed forms
+	Bytes      int       `json:"bytes"`                // in Redis, before sealing
 
 	Policy               string  `json:"policy"` // the configuration key that the times come from
 	TTL                  Seconds `json:"ttl_seconds"`
@@ -26,10 +28,10 @@ type Explanation struct {
 	StaleWhileRevalidate Seconds `json:"stale_while_revalidate_seconds"`
 	StaleIfError         Seconds `json:"stale_if_error_seconds"`
 
-	KindEpoch    uint64 `json:"kind_epoch"`
-	AccountEpoch uint64 `json:"account_epoch"`
+	KindEpoch    uint64 `json:"kind_epoch"`            // of the last purge or hint of all lists of the kind; 0: none that counts any more
+	AccountEpoch uint64 `json:"account_epoch"`         // of all lists of the account
 	Mapping      string `json:"mapping"`               // fingerprint of the configured mapping
-	Unconfirmed  bool   `json:"unconfirmed,omitempty"` // a purge may have been missed; Redis is asked first
+	Unconfirmed  bool   `json:"unconfirmed,omitempty"` // what purges there are was never read; Redis is asked first
 
 	Refused  string    `json:"refused_entry,omitempty"` // why the entry in Redis was refused; empty: it was not, or there is none
 	Redis    string    `json:"redis"`                   // as RedisState
@@ -54,72 +56,64 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 		return Explanation{}, ErrUnknownKind
 	}
 	var impossible bool
-	q.base, impossible = q.mapping().base(k)
-	f := &flight{key: q.base, kind: q.kind, fingerprint: q.mapping().Fingerprint, cell: l.changes.accounts.Of(redistier.Hash(k.Account))}
+	q.source, impossible = q.mapping().sourceOf(k)
 	x := Explanation{
-		Key: k, DerivedFrom: derivedFrom(k, q.base), Redis: l.RedisState(), Outcome: Miss,
-		Policy: q.policy.source(q.kind, k.Status), TTL: secondsOf(q.terms.ttl),
-		StaleWhileRevalidate: secondsOf(q.terms.swr), StaleIfError: secondsOf(q.terms.sie), Mapping: f.fingerprint,
+		Key: k, DerivedFrom: derivedFrom(k, q.source), Redis: l.RedisState(), Policy: q.policy.source(q.kind, k.Status),
+		TTL: secondsOf(q.terms.TTL), StaleWhileRevalidate: secondsOf(q.terms.StaleWhileRevalidate), StaleIfError: secondsOf(q.terms.StaleIfError),
+		Mapping: q.mapping().Fingerprint,
+	}
+	var e *Entry
+	if !impossible && l.redis != nil { // before the tier: at the start it tells which purges there were
+		names := l.redis.Names(listOf(q.source, x.Mapping))
+		raw, _, err := l.readList(ctx, names)
+		if err == nil && len(raw) > 0 {
+			if e, err = l.open(q.source, x.Mapping, names.Account, raw); err != nil {
+				x.Refused = err.Error()
+			} else {
+				x.Tier = TierRedis
+			}
+		}
+		_, synced := l.changes.polled()
+		x.Unconfirmed = !synced
+	}
+	now := l.opts.Now()
+	for _, key := range [...]Key{q.source, k} {
+		own, ok := l.tier.GetEntryQuietly(key)
+		if ok && own.Value.belongsTo(key, x.Mapping) && l.decide(&q, own.Value, now).state != purged && !l.changes.newer(e, own.Value) {
+			e, x.Tier = own.Value, TierLocal
+		}
+	}
+	x.KindEpoch, x.AccountEpoch = l.changes.last(k.Kind), l.changes.last(redistier.Hash(k.Account))
+	var answered time.Time
+	if e != nil {
+		answered = e.AnsweredAt
+	}
+	if r := l.backoff.of(q.source, answered, now); r != nil {
+		if x.Failing = true; r.refresh.After(now) {
+			x.RetryAt = r.refresh.UTC()
+		}
+	}
+	v := l.decide(&q, e, now)
+	x.Outcome, x.Err = v.outcome, v.err
+	if e != nil {
+		x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.left), e.Size()
+		x.Jitter = secondsOf(time.Duration(float64(q.terms.TTL) * q.policy.jitter * e.spread))
 	}
 	l.mu.Lock()
-	if _, x.InFlight = l.flights[q.base]; x.InFlight {
-		x.Outcome = Collapsed
-	}
+	_, x.InFlight = l.flights[q.source]
 	l.mu.Unlock()
-	x.Unconfirmed = f.cell.confirmed.Load() != l.changes.suspectEpoch.Load()
-	if !impossible && l.redis != nil { // before the tier: it tells which purges there were
-		f.best, x.Refused = l.explainRedis(ctx, f)
-		if f.best != nil {
-			x.Tier = TierRedis
+	if v.action == fetch {
+		if x.IfItFails = outcomeFailed; v.state.servable() {
+			x.IfItFails = StaleError
 		}
-	}
-	for _, key := range [...]Key{q.base, k} {
-		e, ok := l.tier.GetEntryQuietly(key)
-		if ok && e.Value.belongsTo(key, f.fingerprint) && !l.changes.purged(q.kind, e.Value) && (f.best == nil || f.best.AnsweredAt.Sub(e.Value.AnsweredAt) <= sameMoment) {
-			f.best, x.Tier = e.Value, TierLocal
-		}
-	}
-	now, answered := l.opts.Now(), time.Time{}
-	if f.best != nil {
-		answered = f.best.AnsweredAt
-	}
-	if a := l.backoff.of(q.base, answered, now); a != nil {
-		if x.Failing = true; a.next.After(now) {
-			x.RetryAt = a.next.UTC()
-		}
-	}
-	tag := l.changes.tag(q.kind, f.cell)
-	x.KindEpoch, x.AccountEpoch = tag.kind, tag.account
-	if e := f.best; e != nil {
-		v := l.decide(&q, e, now)
-		x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.left), e.Size()
-		x.Jitter = secondsOf(time.Duration(float64(q.terms.ttl) * q.policy.jitter * e.spread))
-		if v.action != fetch {
-			x.Outcome = v.outcome
+		if x.InFlight {
+			x.Outcome = Collapsed
 		}
 	}
 	if impossible {
-		x.Outcome = Impossible
+		x.Outcome, x.IfItFails = Impossible, ""
 	}
 	return x, nil
-}
-
-// explainRedis is the entry that Redis has, or why it is refused. What Redis says of
-// purges is taken in, as with any read.
-func (l *Lists) explainRedis(ctx context.Context, f *flight) (e *Entry, refused string) {
-	suspectEpoch, sent := l.changes.suspectEpoch.Load(), l.opts.Now()
-	r, err := l.redis.Read(ctx, l.redis.Names(f.list()), l.policy.Load().mostRead(), false, "")
-	if err != nil {
-		return nil, ""
-	}
-	f.cell.learn(r.Epoch, redistier.Epoch{}, l.moment(l.opts.Now()), suspectEpoch)
-	if len(r.Raw) == 0 {
-		return nil, ""
-	}
-	if e, err = l.decodeAndVerify(f, r.Raw, redisMoment{r.Time, sent}); err != nil {
-		return nil, err.Error()
-	}
-	return e, ""
 }
 
 // source names the configuration key that governs a list.

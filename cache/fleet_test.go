@@ -32,7 +32,7 @@ func TestOneNodeFillsForTheFleet(t *testing.T) {
 	}
 	f.filling(t, 1, 2)
 	time.Sleep(redistier.LeaseLife + redistier.LeaseLife/4)
-	if got := f.srv.Do("EXISTS", f.namesOf(aKey).Lease); got != ":1" {
+	if got := f.srv.Do("EXISTS", f.namesOf(aKey).Entry+":lease"); got != ":1" {
 		t.Error("the lease has ended before the fill")
 	}
 	close(f.hold)
@@ -57,7 +57,7 @@ func TestALeaseOfANodeThatIsNotThere(t *testing.T) {
 	f := newFleet(t, 1, func(s *setup) { s.Fills.Timeout = 200 * time.Millisecond })
 	for i, life := range [][]string{{"PX", "100"}, {"PX", "60000"}} {
 		k := Key{Kind: KindBuyer, Account: fmt.Sprint(i)}
-		f.srv.Do(append([]string{"SET", f.namesOf(k).Lease, "another node"}, life...)...)
+		f.srv.Do(append([]string{"SET", f.namesOf(k).Entry + ":lease", "another node"}, life...)...)
 		if r := mustGet(t, f.nodes[0], k); r.Outcome != Miss {
 			t.Errorf("%v: %s", life, r.Outcome)
 		}
@@ -159,28 +159,36 @@ func (c deadline) Err() error {
 	return context.DeadlineExceeded
 }
 
-// A cold miss is two calls of Redis, one that reads and takes the lease and one that stores.
-// A list that is there is one call. Where one call takes so long that the next could exceed
+// A cold miss is three calls of Redis: one that reads, a pipeline that takes the lease, and a script
+// that stores. A list that is there is one call. Where one call takes so long that the next could exceed
 // the time that Redis may add to a miss, there is no next one.
 func TestHowOftenRedisIsCalled(t *testing.T) {
 	f := newFleet(t, 1)
 	l := f.nodes[0]
-	calls := func(k Key, tier string) float64 {
+	calls := func(k Key, tier string, reads, scripts float64) {
 		t.Helper()
-		before := f.called(t, 0, "evalsha")
+		before := [2]float64{f.called(t, 0, "getrange"), f.called(t, 0, "evalsha")}
 		if r := mustGet(t, l, k); r.Tier != tier {
 			t.Errorf("%v is from %q", k, r.Tier)
 		}
 		settled(l)
-		return f.called(t, 0, "evalsha") - before
+		if r, s := f.called(t, 0, "getrange")-before[0], f.called(t, 0, "evalsha")-before[1]; r != reads || s != scripts && scripts > 0 {
+			t.Errorf("%v from %q: %v reads, %v scripts", k, tier, r, s)
+		}
 	}
-	calls(otherKey, "") // loads the scripts
-	if n := calls(aKey, ""); n != 2 {
-		t.Errorf("a cold miss is %v calls", n)
-	}
+	calls(otherKey, "", 1, 0) // loads the scripts
+	calls(aKey, "", 1, 1)
 	l.tier.InvalidateAll()
-	if n := calls(aKey, TierRedis); n != 1 {
-		t.Errorf("a hit in Redis is %v calls", n)
+	calls(aKey, TierRedis, 1, 0)
+	l.tier.InvalidateAll()
+	crowd := f.called(t, 0, "getrange")
+	var callers sync.WaitGroup
+	for range 256 {
+		callers.Go(func() { mustGet(t, l, aKey) })
+	}
+	callers.Wait()
+	if n := f.called(t, 0, "getrange") - crowd; n != 1 {
+		t.Errorf("256 callers of one list are %v reads", n)
 	}
 
 	cable := redistest.NewProxy(t, f.srv.Addr)
@@ -196,6 +204,31 @@ func TestHowOftenRedisIsCalled(t *testing.T) {
 	}
 }
 
+// However many ask for a list at once, Redis is read once for it, and the legacy asked once.
+func TestOneReadForACrowd(t *testing.T) {
+	f := newFleet(t, 1)
+	l := f.nodes[0]
+	for tier, fills := range map[string]int64{"": 1, TierRedis: 0} {
+		if tier == "" {
+			f.srv.Do("FLUSHALL")
+		} else {
+			mustGet(t, l, aKey)
+			settled(l)
+		}
+		l.tier.InvalidateAll()
+		before, calls := f.called(t, 0, "getrange"), f.calls.Load()
+		var callers sync.WaitGroup
+		for range 100 {
+			callers.Go(func() { mustGet(t, l, aKey) })
+		}
+		callers.Wait()
+		settled(l)
+		if r, n := f.called(t, 0, "getrange")-before, f.calls.Load()-calls; r != 1 || n != fills {
+			t.Errorf("%q: %v reads, %d fills", tier, r, n)
+		}
+	}
+}
+
 func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 	f := newFleet(t, 1)
 	mustGet(t, f.nodes[0], Key{KindSeller, "acme-ltd", "pending", "delivery"})
@@ -203,14 +236,14 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 	purge(t, f.nodes[0], Scope{Account: "acme-ltd"})
 	settled(f.nodes...)
 	keys := f.rdb.Keys(t.Context(), "*").Val()
-	if len(keys) != 4 { // list, two epochs, number of purges
+	if len(keys) != 3 { // list, changes, epochs
 		t.Errorf("keys %v", keys)
 	}
 	for _, k := range keys {
-		if ttl := f.rdb.PTTL(t.Context(), k).Val(); ttl <= 0 || ttl > epochLife {
+		if ttl := f.rdb.PTTL(t.Context(), k).Val(); ttl <= 0 || ttl > changeLife {
 			t.Errorf("%s lives for %s", k, ttl)
 		}
-		if !strings.HasPrefix(k, "iq:3:") {
+		if !strings.HasPrefix(k, "iq:4:") {
 			t.Errorf("%s is outside of the prefix", k)
 		}
 		for _, secret := range []string{"acme", "pending", "delivery"} {

@@ -32,11 +32,12 @@ var (
 	errLegacy = error(legacyDown{})
 )
 
-// legacyDown is an error of the legacy, or of who did not ask it.
-type legacyDown struct{ refused bool }
+// legacyDown is an error of the legacy, or of who did not ask it, or of one list.
+type legacyDown struct{ refused, ofList bool }
 
 func (legacyDown) Error() string   { return "the legacy is down" }
 func (e legacyDown) Refused() bool { return e.refused }
+func (e legacyDown) OfList() bool  { return e.ofList }
 
 // legacy numbers its answers, fails on demand, and holds its answers back.
 type legacy struct {
@@ -50,7 +51,7 @@ func newLegacy() *legacy {
 	return &legacy{clock: testkit.NewClock(time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC))}
 }
 
-func (g *legacy) fill(ctx context.Context, k Key) (Content, error) {
+func (g *legacy) fill(ctx context.Context, k Key, _ FillInfo) (Content, error) {
 	n := g.calls.Add(1)
 	if g.hold != nil {
 		select {
@@ -72,7 +73,7 @@ func (g *legacy) failWith(err error) { g.fail.Store(&err) }
 func testConfig() Config {
 	c := DefaultConfig()
 	c.Jitter = 0
-	c.Buyer = KindConfig{TTL: 10 * time.Second, StaleWhileRevalidate: 10 * time.Second, StaleIfError: time.Minute}
+	c.Buyer = KindConfig{Terms: Terms{TTL: 10 * time.Second, StaleWhileRevalidate: 10 * time.Second, StaleIfError: time.Minute}}
 	c.Seller = c.Buyer
 	return c
 }
@@ -123,7 +124,7 @@ func pendingFor(ttl time.Duration) func(*setup) {
 // filledBy is a node whose lists all have this body.
 func filledBy(body string) func(*setup) {
 	return func(s *setup) {
-		s.Fill = func(context.Context, Key) (Content, error) { return Content{Body: []byte(body)}, nil }
+		s.Fill = func(context.Context, Key, FillInfo) (Content, error) { return Content{Body: []byte(body)}, nil }
 	}
 }
 
@@ -175,6 +176,9 @@ func purge(t testing.TB, l *Lists, s Scope) (epoch uint64) {
 	}
 	return epoch
 }
+
+// synced tells whether a node has polled.
+func synced(l *Lists) bool { _, ok := l.changes.polled(); return ok }
 
 // registryOf is where a node counts.
 func registryOf(l *Lists) *prometheus.Registry { return l.opts.Registerer.(*prometheus.Registry) }
@@ -240,7 +244,7 @@ func (f *fleet) warm(t testing.TB, keys ...Key) {
 	t.Helper()
 	for _, l := range f.nodes {
 		// The first poll of each node makes all epochs suspect once.
-		redistest.Eventually(t, "the node has polled", func() bool { return l.changes.polledOnce() && l.redis.Connected() })
+		redistest.Eventually(t, "the node has polled", func() bool { return synced(l) && l.redis.Connected() })
 		for _, k := range keys {
 			mustGet(t, l, k)
 			settled(l)
@@ -264,7 +268,7 @@ func (f *fleet) waiting() (n int) {
 	for _, l := range f.nodes {
 		l.mu.Lock()
 		for _, x := range l.flights {
-			if x.waited.Load() {
+			if x.waits.Load() {
 				n++
 			}
 		}

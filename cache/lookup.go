@@ -10,148 +10,6 @@ import (
 	"inquiry-gateway/internal/telemetry"
 )
 
-// maxSkew is how far in the future an answer may seem to be. An entry from further
-// ahead is refused: its age is unknown.
-const maxSkew = 2 * time.Second
-
-// freshness is what may be done with an entry, by its age, purges and hints.
-type freshness int
-
-const (
-	unusable   freshness = iota
-	ifError              // stale, to be served only when the fill fails
-	revalidate           // stale, to be served while it is refreshed
-	fresh
-)
-
-// action is what a look-up does now.
-type action int
-
-const (
-	fetch        action = iota // wait for Redis or the legacy; serve the entry only if that fails
-	serve                      // serve the entry
-	serveRefresh               // serve the entry, and have it refreshed in the background
-)
-
-// marks are what is known of purges and hints that concern an entry.
-type marks struct {
-	purged  bool // it is from before a purge
-	suspect bool // it may be: Redis has to be asked
-	hinted  bool // it is from before a hint
-	since   time.Duration
-}
-
-// health is how well the list's endpoint is.
-type health struct {
-	failing bool // its last fill failed, or the breaker is not closed for its account
-	resting bool // no refresh may begin yet, nor a look into Redis
-}
-
-// verdict is what decide says.
-type verdict struct {
-	action  action
-	outcome Outcome // where the action serves the entry
-	state   freshness
-	age     time.Duration // never negative
-	left    time.Duration // of the ttl, negative when stale
-}
-
-// decide is the one judge of an entry: for a look-up in the process, for a flight after
-// each read and after a fill, and for explain. Jitter only ever shortens a ttl, and its
-// share is fixed by the key and the fill, so all nodes agree.
-func decide(p *policy, t terms, e *Entry, now time.Time, m marks, h health) verdict {
-	if e == nil || m.purged {
-		return verdict{}
-	}
-	age := now.Sub(e.AnsweredAt)
-	if age < -maxSkew {
-		return verdict{}
-	}
-	v := verdict{age: max(age, 0)}
-	ttl := t.ttl - time.Duration(float64(t.ttl)*p.jitter*e.spread)
-	v.left = ttl - v.age
-	switch {
-	case v.left > 0:
-		v.state = fresh
-	case v.age < ttl+t.swr:
-		v.state = revalidate
-	case v.age < ttl+t.sie:
-		v.state = ifError
-	}
-	if m.hinted && v.state != unusable {
-		switch {
-		case v.state > ifError && m.since < min(hintStaleFor, t.swr):
-			v.state = revalidate
-		case t.sie > 0 && v.left+t.sie > 0:
-			v.state = ifError
-		default:
-			v.state = unusable
-		}
-		v.left = min(v.left, -m.since)
-	}
-	switch {
-	case m.suspect || v.state == unusable:
-		v.action = fetch
-	case v.state == fresh:
-		v.action, v.outcome = serve, Hit
-	case h.failing:
-		v.action, v.outcome = serveRefresh, StaleError
-	case v.state == revalidate:
-		v.action, v.outcome = serveRefresh, StaleRevalidate
-	}
-	if v.action == serveRefresh && h.resting {
-		v.action = serve
-	}
-	return v
-}
-
-// decide is the verdict by all that this node knows now. The endpoint's health is asked for
-// only where it counts.
-func (l *Lists) decide(q *query, e *Entry, now time.Time) verdict {
-	if e == nil {
-		return verdict{}
-	}
-	m := l.changes.marksOf(q.kind, e, now)
-	v := decide(q.policy, q.terms, e, now, m, health{})
-	if v.state == unusable || v.state == fresh || m.suspect {
-		return v
-	}
-	return decide(q.policy, q.terms, e, now, m, l.healthOf(q.kind, q.base, e.AnsweredAt, now))
-}
-
-// healthOf is that of a key's endpoint, and of the key, of which there is a list answered at a
-// moment.
-func (l *Lists) healthOf(i kindIndex, base Key, answered, now time.Time) health {
-	a := l.backoff.of(base, answered, now)
-	return health{
-		failing: a != nil || l.opts.Failing(kindNames[i], base.Account),
-		resting: a != nil && now.Before(a.next) && (l.redis == nil || now.Before(a.look)),
-	}
-}
-
-// query is one look-up. It sees one policy from its begin to its end.
-type query struct {
-	policy *policy
-	kind   kindIndex
-	key    Key   // of the list that is wanted
-	base   Key   // that the legacy is asked by; the same unless the list is derived
-	terms  terms // of the wanted list, whatever its base's are
-}
-
-// start makes q the look-up of a key; false: its kind is unknown. It fills q in
-// place: to copy one would cost a tenth of Lookup.
-func (l *Lists) start(q *query, k Key) bool {
-	i, ok := indexOf(k.Kind)
-	if !ok {
-		return false
-	}
-	q.policy, q.kind, q.key, q.base = l.policy.Load(), i, k, k
-	q.terms = q.policy.of(i, k.Status)
-	return true
-}
-
-func (q *query) mapping() *Mapping { return &q.policy.kinds[q.kind].mapping }
-
 // Lookup is the hot path: a list of the in-process tier that is fresh, or that is
 // stale while no refresh may begin. It allocates nothing, never waits, counts
 // no look-up, and leaves everything else to Get. After sending the list, call Served.
@@ -161,17 +19,13 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 		return Result{}, false
 	}
 	now := l.opts.Now()
-	e := l.local(q.kind, k, q.mapping().Fingerprint)
-	if e == nil {
+	e, v := l.local(&q, k, now)
+	if v.action != serve && v.action != serveRefresh {
 		return Result{}, false
 	}
-	v := l.decide(&q, e, now)
-	if v.action == fetch {
-		return Result{}, false
-	}
-	if v.state != fresh { // Get refreshes it, or finds that its base is newer
-		base, _ := q.mapping().base(k)
-		if base != k || v.action == serveRefresh && !l.inFlight(k) {
+	if v.state != fresh { // Get refreshes it, or finds that its source is newer
+		source, _ := q.mapping().sourceOf(k)
+		if source != k || v.action == serveRefresh && !l.inFlight(k) {
 			return Result{}, false
 		}
 	}
@@ -188,37 +42,38 @@ func (l *Lists) Served(k Key, r Result) {
 	}
 }
 
-// local is the entry of the in-process tier that answers a key under a mapping and
-// that no purge hides; nil: none. Any other one is removed.
-func (l *Lists) local(i kindIndex, k Key, fingerprint string) *Entry {
+// local is the entry of the in-process tier for a key, and what it is good for by the terms of
+// the wanted list; nil: there is none. One that no look-up can use is removed.
+func (l *Lists) local(q *query, k Key, now time.Time) (*Entry, verdict) {
 	e, ok := l.tier.GetIfPresent(k)
 	if !ok {
-		return nil
+		return nil, verdict{}
 	}
-	reason := errForeign
-	switch {
-	case e.belongsTo(k, fingerprint) && !l.changes.purged(i, e):
-		return e
-	case e.belongsTo(k, fingerprint):
-		reason = errPurged
-	case e.belongsTo(k, e.fingerprint):
+	reason, fingerprint := errPurged, q.mapping().Fingerprint
+	if e.belongsTo(k, fingerprint) {
+		v := l.decide(q, e, now)
+		if v.state != purged {
+			return e, v
+		}
+	} else if reason = errForeign; e.belongsTo(k, e.fingerprint) {
 		reason = errMapping
 	}
 	l.metrics.refused.WithLabelValues(TierLocal, reason.Error()).Inc()
 	l.tier.Invalidate(k)
-	return nil
+	return nil, verdict{}
 }
 
-// Get answers from a tier or fills. It waits no longer than ctx; a fill that it
-// started goes on for the others. Errors: ctx's, the fill's own, or one of this
-// package's. The error of a fill is returned only when no stale entry may be served.
+// Get answers from a tier or fills. What Redis has it reads itself, which takes no longer than
+// redis.timeout, also where ctx ends before; for a fill it waits no longer than ctx, and that goes on for
+// the others. Errors: ctx's, the fill's own, or one of this package's. The error of a fill is
+// returned only when no stale entry may be served, and again to those who ask soon afterwards.
 func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	var q query
 	if !l.start(&q, k) {
 		return Result{}, ErrUnknownKind
 	}
 	var impossible bool
-	if q.base, impossible = q.mapping().base(k); impossible {
+	if q.source, impossible = q.mapping().sourceOf(k); impossible {
 		return l.impossible(&q), nil
 	}
 	ctx, span := l.startSpan(ctx, "cache.lookup", q.kind)
@@ -226,14 +81,14 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	began := l.opts.Now()
 	r, err := l.load(ctx, &q, began)
 	if err == nil && r.Entry.Key != k && !l.deriveFrom(&q, &r) {
-		q.base = k // it cannot be selected from its base
+		q.source = k // it cannot be selected from another one
 		r, err = l.load(ctx, &q, l.opts.Now())
 	}
 	if err != nil {
 		span.Fail(reasonOf(err))
 		l.metrics.failed(q.kind)
 		if o := l.opts.Observer; o != nil {
-			o.Failed(k.Kind, k.Status, q.base.Hash(), began)
+			o.Failed(k.Kind, k.Status, q.source.Hash(), began)
 		}
 		return Result{}, err
 	}
@@ -248,48 +103,48 @@ func (l *Lists) Get(ctx context.Context, k Key) (Result, error) {
 	return r, nil
 }
 
-// load answers with the newest list of the query's key or of its base: at once out
-// of the process where the policy allows it, else by the one flight of the base,
+// load answers with the newest list of the query's key or of its source: at once out
+// of the process where the policy allows it, else by the one flight of the source,
 // for which all its callers wait.
 func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, error) {
-	have, v := l.peek(ctx, q, q.base, start)
-	base := have
-	if q.base != q.key {
-		if own, w := l.peek(ctx, q, q.key, start); w.state != unusable && !base.newerThan(own) {
-			have, v = own, w
+	source, v := l.peek(ctx, q, q.source, start)
+	e := source
+	if q.source != q.key {
+		if derived, w := l.peek(ctx, q, q.key, start); w.state.servable() && !l.changes.newer(source, derived) {
+			e, v = derived, w
 		}
 	}
-	if v.action != fetch {
+	if v.action == serve || v.action == serveRefresh {
 		if v.action == serveRefresh {
-			l.refresh(ctx, q, base)
+			l.refreshSoon(ctx, q, source)
 		}
-		return Result{Entry: have, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left}, nil
+		return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left}, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	f, leader, err := l.join(ctx, q, base, false)
-	if err != nil {
-		return l.serveStale(q, have, nil, err)
+	f, runs, err := l.join(ctx, q, source, false)
+	var newest *Entry
+	if err == nil {
+		defer l.leave(f)
+		if err = l.wait(ctx, f, runs); err != nil {
+			newest = f.newest.Load()
+		}
 	}
-	defer l.leave(f)
-	var r Result
-	switch err := l.wait(ctx, f, leader); {
-	case errors.Is(err, context.Canceled):
+	switch {
+	case err == nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		return Result{}, err
-	case err != nil:
-		return l.serveStale(q, have, f.stale.Load(), err)
-	case f.err != nil:
-		r, err = l.serveStale(q, have, f.stale.Load(), f.err)
+	default:
+		r, err := l.serveStale(q, e, newest, err)
 		r.Wait = l.opts.Now().Sub(start)
 		return r, err
 	}
-	r = f.result
-	now := l.opts.Now()
+	r, now := f.result, l.opts.Now()
 	v = l.decide(q, r.Entry, now)
 	r.Age, r.TTL, r.Wait = v.age, v.left, now.Sub(start)
 	switch {
-	case r.Outcome == Miss && !leader:
+	case r.Outcome == Miss && !runs:
 		r.Outcome = Collapsed
 	case r.TTL > 0 && (r.Outcome == StaleRevalidate || r.Outcome == StaleError):
 		r.Outcome = Hit // stale for somebody else who waited
@@ -297,23 +152,15 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 	return r, nil
 }
 
-// peek looks for a key in the in-process tier, once, and judges what is there by the terms
-// of the wanted list.
+// peek is local in a span.
 func (l *Lists) peek(ctx context.Context, q *query, k Key, now time.Time) (*Entry, verdict) {
 	_, span := l.tracer.Start(ctx, "cache.local")
 	defer span.End()
-	e := l.local(q.kind, k, q.mapping().Fingerprint)
-	v := l.decide(q, e, now)
+	e, v := l.local(q, k, now)
 	if span.Recording() {
-		use := "none"
-		switch {
-		case e == nil:
-		case l.changes.suspect(e):
-			use = "suspect" // it may have been purged
-		default:
-			use = [...]string{unusable: "expired", ifError: "stale", revalidate: "stale", fresh: "fresh"}[v.state]
-		}
-		span.Set(attribute.String("cache.result", use))
+		span.Set(attribute.String("cache.result", [...]string{
+			absent: "none", purged: "none", expired: "expired", ifError: "stale", revalidate: "stale", fresh: "fresh",
+		}[v.state]))
 	}
 	return e, v
 }
@@ -322,11 +169,11 @@ func (l *Lists) peek(ctx context.Context, q *query, k Key, now time.Time) (*Entr
 // allows, or with the failure. b is out of Redis.
 func (l *Lists) serveStale(q *query, a, b *Entry, err error) (Result, error) {
 	tier := TierLocal
-	if b.newerThan(a) {
+	if l.changes.newer(b, a) {
 		a, tier = b, TierRedis
 	}
 	v := l.decide(q, a, l.opts.Now())
-	if v.state == unusable {
+	if !v.state.servable() {
 		return Result{}, err
 	}
 	// It may be outdated however young it is.

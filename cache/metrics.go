@@ -61,6 +61,7 @@ type metrics struct {
 	purges   prometheus.Counter
 	hints    *prometheus.CounterVec
 	derived  *prometheus.CounterVec
+	evicted  prometheus.Counter
 }
 
 // newMetrics makes the series, with those of rare events at zero.
@@ -73,8 +74,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		derived: all.Counters("derived_total",
 			"Lists made in the process without asking anybody: selected from another list, or empty because no record can have the filter values.",
 			"kind", "result"),
-		purges: all.Counter("purges_total", "Purges that were begun on this node."),
-		hints:  all.Counters("hints_total", "Accounts and kinds whose lists this node has marked as changed, by how: soft or hard.", "how"),
+		evicted: all.Counter("evictions_total", "Lists that the in-process tier dropped to stay in its bound: cache.max_bytes, or half of the memory limit if that is less."),
+		purges:  all.Counter("purges_total", "Purges that were begun on this node."),
+		hints:   all.Counters("hints_total", "Accounts and kinds whose lists this node has marked as changed, by how: soft or hard.", "how"),
 	}
 	lookups := all.Counters("lookups_total", "Look-ups by outcome and by the tier that answered; tier is empty for a fill.", "kind", "outcome", "tier")
 	// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile

@@ -99,8 +99,8 @@ func (x *exchange) writeList() {
 func (x *exchange) writeError(err error) {
 	p := problemOf(err)
 	x.cause, x.problem = err, p.Code
-	if len(x.gateway.endpoints) == 1 && p.Code == v1.NotFound.Code {
-		for path := range x.gateway.endpoints {
+	if len(x.gateway.lists) == 1 && p.Code == v1.NotFound.Code {
+		for path := range x.gateway.lists {
 			p.Detail = "Check the path: the list is " + path + "."
 		}
 	}
@@ -115,17 +115,18 @@ func (x *exchange) writeError(err error) {
 }
 
 // writePage sends a document, which knows no caller.
-func (x *exchange) writePage(r *http.Request) {
-	h := x.writer.Header()
+func (x *exchange) writePage() {
+	w := x.engine.Writer
+	h := w.Header()
 	x.into(h)
 	if x.closes() {
 		h["Connection"] = x.gateway.headers.close
 	}
 	theme.Secure(h, v1.DocsPolicy)
 	x.begun = true
-	x.page.ServeHTTP(x.writer, r)
-	x.writer.WriteHeaderNow()
-	x.status, x.sent = x.writer.Status(), max(x.writer.Size(), 0)
+	x.page.ServeHTTP(w, x.engine.Request)
+	w.WriteHeaderNow()
+	x.status, x.sent = w.Status(), max(w.Size(), 0)
 }
 
 // closes says whether the answer is the last one of its connection: while the gateway
@@ -155,17 +156,18 @@ func (x *exchange) send(status int, body []byte) {
 	}
 	var err error
 	x.begun = true
-	if x.writer == nil { // the front answers
+	if x.engine == nil {
 		head := x.gateway.heads.Get().(*[]byte)
 		*head = x.appendHead((*head)[:0], status)
 		x.sent, err = x.conn.Send(*head, body, last)
 		x.gateway.heads.Put(head)
 	} else {
-		x.into(x.writer.Header())
-		x.writer.WriteHeader(status)
-		x.writer.WriteHeaderNow()
+		w := x.engine.Writer
+		x.into(w.Header())
+		w.WriteHeader(status)
+		w.WriteHeaderNow()
 		if len(body) > 0 && x.request.Method != http.MethodHead {
-			x.sent, err = x.writer.Write(body)
+			x.sent, err = w.Write(body)
 		}
 	}
 	if err != nil {

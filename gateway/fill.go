@@ -19,14 +19,18 @@ import (
 // besides ctx; its errors are *upstream.Error.
 type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 
+// A fill says by its error whose fault it is.
+var _ cache.FillError = (*upstream.Error)(nil)
+
 // NewFill makes what the cache calls on a miss: it fetches a list and renders the
 // finished bytes. Only bytes that a caller may see get past it, so nothing internal
 // is ever cached. Nil traces make no spans.
 func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 	tracer := telemetry.NewTracer(traces, scope)
-	return func(ctx context.Context, k cache.Key) (cache.Content, error) {
+	return func(ctx context.Context, k cache.Key, about cache.FillInfo) (cache.Content, error) {
 		list, err := fetch(ctx, upstream.Request{
-			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, RequestID: requestIDOf(ctx), Background: cache.Background(ctx), Changes: cache.Changes(ctx),
+			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, RequestID: requestIDOf(ctx),
+			Background: about.Background, Changes: about.Changes,
 		})
 		if err != nil {
 			describeFailure(ctx, err)

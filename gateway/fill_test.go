@@ -24,8 +24,8 @@ func TestFillRendersWhatTheLegacyAnswered(t *testing.T) {
 		inquiries := []upstream.Inquiry{{Title: "t", CompanyName: "c", CreatedAt: answered}}
 		return upstream.List{AnsweredAt: answered, Unasked: true, Inquiries: inquiries}, nil
 	}, nil)
-	content, err := fill(withRequestID(t.Context(), "id-1"), cache.Key{Kind: "seller", Account: "a", Status: "s", InquiryType: "i"})
-	if err != nil || asked != (upstream.Request{Kind: "seller", Account: "a", Status: "s", InquiryType: "i", RequestID: "id-1"}) {
+	content, err := fill(withRequestID(t.Context(), "id-1"), cache.Key{Kind: "seller", Account: "a", Status: "s", InquiryType: "i"}, cache.FillInfo{Background: true, Changes: "1"})
+	if err != nil || asked != (upstream.Request{Kind: "seller", Account: "a", Status: "s", InquiryType: "i", RequestID: "id-1", Background: true, Changes: "1"}) {
 		t.Errorf("asked for %+v, %v", asked, err)
 	}
 	want := `{"data":[{"title":"t","status":"","inquiry_type":null,"company_name":"c","created_at":"2026-01-02T03:04:05.000Z"}],` +
@@ -95,7 +95,7 @@ func BenchmarkMiss(b *testing.B) {
 			b.ReportAllocs()
 			start := processTime(b)
 			for b.Loop() {
-				if _, err := fill(b.Context(), cache.Key{Kind: legacy.KindBuyer, Account: legacy.BuyerBusy}); err != nil {
+				if _, err := fill(b.Context(), cache.Key{Kind: legacy.KindBuyer, Account: legacy.BuyerBusy}, cache.FillInfo{}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -1,10 +1,10 @@
 // Package gateway routes, authorizes and answers the requests of the public API.
 //
-// Every request becomes an exchange. The engine's handlers find its list or its page, or say
-// why there is none, and never write; answer writes it once, and run leaves one log record,
-// whatever happens. The table that turns errors into answers is problemOf. A fresh hit over
-// HTTP/1.1 may be answered before net/http reads the request: answerFront does so with the
-// same functions, in the same order.
+// Every request becomes an exchange. Its endpoint finds its list or its page, or says why
+// there is none, and never writes; answer writes it once, and serve leaves one log record,
+// whatever happens. The table that turns errors into answers is problemOf. A request for a
+// list over HTTP/1.1 may be answered before net/http reads it (answerFront); what finds the
+// endpoint of any other one is Gin (handler). Both serve it by the same functions.
 package gateway
 
 import (
@@ -34,12 +34,9 @@ import (
 
 // Authenticator turns the Authorization header's values, as received, into the grant
 // of a Principal. Its errors are the sentinels of package auth; who keeps guessing
-// from one address may be held back. Recall gives the grant of a good key that the
-// process knows. It counts, logs and asks nothing; Accept does what is left to do.
+// from one address may be held back.
 type Authenticator interface {
 	AuthenticateFrom(ctx context.Context, authorization []string, from auth.Caller) (*auth.Grant, error)
-	Recall(authorization []string) (*auth.Grant, bool)
-	Accept(ctx context.Context, g *auth.Grant)
 }
 
 // Lists answers with the list that a key names. Lookup is the hot path: it
@@ -121,14 +118,21 @@ type Gateway struct {
 	headers         *headers
 	dates           dates
 	engine          *gin.Engine
-	endpoints       map[string]*endpoint // of the lists, by path
+	lists           map[string]*endpoint // by path
 	tracer          *telemetry.Tracer    // nil: no spans
 }
 
-// endpoint is a list that is served, and what counts its requests.
+// endpoint is something that is served.
 type endpoint struct {
-	v1.Kind
+	route  string // its path; empty: none
 	series *endpointSeries
+	// find finds the exchange's list or page.
+	find func(x *exchange) error
+}
+
+// endpoint makes one that is counted by its name.
+func (g *Gateway) endpoint(name, route string, find func(x *exchange) error) *endpoint {
+	return &endpoint{route, g.metrics.endpoint(name), find}
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
@@ -153,17 +157,20 @@ func New(opts Options) *Gateway {
 		metrics:   newMetrics(opts.Registerer),
 		headers:   newHeaders(),
 		tracer:    telemetry.NewTracer(opts.Traces, scope),
-		endpoints: map[string]*endpoint{},
+		lists:     map[string]*endpoint{},
 	}
 	for _, k := range v1.Kinds() {
 		if _, served := opts.Kinds[k.Name]; served {
-			g.endpoints[k.Path] = &endpoint{k, g.metrics.endpoint(k.Endpoint)}
+			g.lists[k.Path] = g.endpoint(k.Endpoint, k.Path, func(x *exchange) error { return x.findList(k.Name) })
 		}
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
 	g.routes()
 	return g
 }
+
+// unmatched counts the requests that no endpoint is for.
+const unmatched = "unmatched"
 
 // routes is the whole public surface. HEAD stands beside GET because gin does not derive
 // it, and an unlisted method must answer 405 with both.
@@ -175,26 +182,23 @@ func (g *Gateway) routes() {
 	e.RedirectFixedPath = false
 	e.ForwardedByClientIP = false
 
-	if g.tracer != nil {
-		e.Use(g.traced)
-	}
-	e.Use(g.serve(g.metrics.endpoint("unmatched")))
-
 	read := []string{http.MethodGet, http.MethodHead}
-	for path, list := range g.endpoints {
-		e.Match(read, path, g.authenticate(list), g.withinRate, g.list)
+	for path, list := range g.lists {
+		e.Match(read, path, g.handler(list))
 	}
 	if g.opts.Docs {
 		pages := sync.OnceValues(func() (document, page map[string]theme.Asset) { return v1.Pages(g.opts.Kinds) }) // some 40 ms, when first asked for
-		document := g.document("openapi", func() map[string]theme.Asset { d, _ := pages(); return d })
-		page := g.document("docs", func() map[string]theme.Asset { _, p := pages(); return p })
-		e.Match(read, "/openapi.json", document)
-		e.Match(read, "/openapi.yaml", document)
-		e.Match(read, "/docs", page)
-		e.Match(read, "/docs/*file", page)
+		document := func(x *exchange) error { d, _ := pages(); return x.findPage(d) }
+		page := func(x *exchange) error { _, p := pages(); return x.findPage(p) }
+		for _, route := range []string{"/openapi.json", "/openapi.yaml"} {
+			e.Match(read, route, g.handler(g.endpoint("openapi", route, document)))
+		}
+		for _, route := range []string{"/docs", "/docs/*file"} {
+			e.Match(read, route, g.handler(g.endpoint("docs", route, page)))
+		}
 	}
-	e.NoRoute(func(c *gin.Context) { fail(c, errNotFound) })
-	e.NoMethod(func(c *gin.Context) { fail(c, errMethodNotAllowed) })
+	e.NoRoute(g.handler(g.endpoint(unmatched, "", func(*exchange) error { return errNotFound })))
+	e.NoMethod(g.handler(g.endpoint(unmatched, "", func(*exchange) error { return errMethodNotAllowed })))
 	g.engine = e
 }
 

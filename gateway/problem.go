@@ -10,7 +10,6 @@ import (
 	"inquiry-gateway/auth"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
-	"inquiry-gateway/upstream/mapping"
 )
 
 var (
@@ -94,11 +93,7 @@ func upstreamProblem(e *upstream.Error) problem {
 	case upstream.FailureSignIn:
 		return problem{Problem: v1.UpstreamSignInFailed, header: retryAfter(signInRetryAfter)}
 	case upstream.FailureMapping:
-		p := problem{Problem: v1.UpstreamInvalidResponse}
-		if e.Reason == mapping.ReasonChanged {
-			p.header = retryAfter(upstreamRetryAfter)
-		}
-		return p
+		return problem{Problem: v1.UpstreamInvalidResponse, header: retryAfter(upstreamRetryAfter)}
 	case upstream.FailureSystem, upstream.FailureRefused:
 		switch e.Result() {
 		case upstream.ResultTimeout:

@@ -60,7 +60,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange) []byte {
 	b = append(b, `","msg":"request"`...)
 	b = appendText(b, "request_id", x.id.bytes())
 	b = appendText(b, "method", methodLabel(x.request.Method))
-	b = appendText(b, "endpoint", x.series.endpoint)
+	b = appendText(b, "endpoint", x.endpoint.series.endpoint)
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(x.status), 10)
 	b = appendSeconds(b, "duration_seconds", x.duration)

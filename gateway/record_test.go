@@ -32,14 +32,14 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `a"b\c`, "\x00\n", "한글", "\xff"}))
 		micros := rapid.Int64Range(0, int64(24*time.Hour/time.Microsecond))
 		x := &exchange{
-			gateway: g, request: request{Method: http.MethodGet, Peer: netip.MustParseAddr("192.0.2.1")},
+			gateway: g, request: request{Method: http.MethodGet, Peer: netip.MustParseAddrPort("192.0.2.1:1")},
 			begin:  time.Unix(1700000000, 123456789).UTC(),
 			status: rapid.IntRange(200, 599).Draw(t, "status"), sent: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
 			principal: auth.Principal{Account: "a" + text.Draw(t, "account"), KeyID: text.Draw(t, "key")},
 			list:      cache.Result{Outcome: cache.Hit, Tier: cache.TierLocal, Age: time.Duration(micros.Draw(t, "age")) * time.Microsecond},
 			problem:   text.Draw(t, "problem"), cause: errors.New(text.Draw(t, "cause")),
 		}
-		x.series = g.metrics.endpoint("e")
+		x.endpoint = g.endpoint("e", "", nil)
 		x.id.set("0123abcd")
 		level := slog.LevelInfo
 		if x.status >= 500 {

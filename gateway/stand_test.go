@@ -77,7 +77,7 @@ func newStand(tb testing.TB, c setting) *stand {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	fill := func(_ context.Context, k cache.Key) (cache.Content, error) {
+	fill := func(_ context.Context, k cache.Key, _ cache.FillInfo) (cache.Content, error) {
 		return cache.Content{Body: bodyOf(k), AnsweredAt: standTime}, nil
 	}
 	s.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Now: now, Registerer: s.registry, Fill: fill})

@@ -170,6 +170,13 @@ func (e *Error) Refused() bool {
 	return m.says == unknown && (m.failure == FailureRefused || m.failure == FailureCanceled)
 }
 
+// OfList tells that this one list cannot be had, whatever becomes of others: its reply does not fit,
+// or its account cannot be asked for.
+func (e *Error) OfList() bool {
+	f := e.Failure()
+	return f == FailureMapping || f == FailureAccount
+}
+
 // verdictOf is what the error of a call, or nil, says of the legacy system.
 func verdictOf(err error) verdict {
 	if err == nil {

@@ -160,6 +160,24 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 	}
 }
 
+// A request that net/http may not send again, because the ceiling is reached, is not repeated.
+func TestACeilingReachedInBetween(t *testing.T) {
+	virtual(t, serveJSON(rows("")), "attempts: 3", func(t *testing.T, f *fixture) {
+		sent := 0
+		c := f.another(t, f.cfg, func(o *Options) {
+			o.Transport = func(http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(*http.Request) (*http.Response, error) {
+					sent++
+					return nil, notAsked(reasonCeiling, time.Second, "no token")
+				})
+			}
+		})
+		if got := buyer(t, c, "acme"); got != reasonCeiling || sent != 1 {
+			t.Errorf("%s after %d", got, sent)
+		}
+	})
+}
+
 // A panic in one of the goroutines that a list has is that list's failure.
 func TestPanics(t *testing.T) {
 	for in, keys := range map[string]string{
@@ -371,6 +389,22 @@ func TestWhatOutlivesAReload(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What did not fit a mapping is over with another one: its accounts may not come back soon.
+func TestAnotherMappingEndsWhatDidNotFit(t *testing.T) {
+	virtual(t, serveJSON("{}"), "", func(t *testing.T, f *fixture) {
+		_ = buyer(t, f.Client, "acme")
+		next := f.next(t, f.cfg)
+		if s := next.State("buyer"); len(s.Failing) != 1 || s.Failing[0].Failure != FailureMapping {
+			t.Errorf("with the same mapping: %+v", s)
+		}
+		cfg := f.cfg
+		cfg.Buyer.Items = "nosuch"
+		if s := f.next(t, cfg).State("buyer"); len(s.Failing) != 0 || len(s.Over) != 1 || !s.Over[0].Remapped || s.Over[0].Ended.IsZero() || s.Over[0].Accounts != 1 {
+			t.Errorf("with another one: %+v", s)
+		}
+	})
 }
 
 // What is under way counts for the client that takes over.

@@ -92,7 +92,7 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 // too slow is not repeated: the legacy has done the work already and would do it again.
 func repeatable(r reply, e *Error) string {
 	switch {
-	case e.Wait > 0 || e.Reason == reasonConnect: // throttled or overloaded
+	case e.Wait > 0 && (e.Reason == reasonThrottled || e.Reason == reasonOverloaded), e.Reason == reasonConnect:
 		return e.Reason
 	case e.Reason == reason5xx && r.status == http.StatusBadGateway:
 		return reason502

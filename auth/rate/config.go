@@ -52,7 +52,7 @@ type Limit struct {
 	Policy    string  // the plan's name, or DefaultPolicy
 	PerSecond float64 // how fast tokens come back
 	Burst     int     // how many there are at most
-	Block     int     // how many a node takes at once at most, beyond requests that already wait
+	Uncharged int     // how many a node lets pass at most before they are charged
 }
 
 // Window is the time in which Burst tokens come back.
@@ -69,19 +69,19 @@ func (l Limit) every() time.Duration { return time.Duration(float64(time.Second)
 // full is the bucket in terms of time.
 func (l Limit) full() time.Duration { return time.Duration(l.Burst) * l.every() }
 
-// decision is what the limit alone decides of a Decision.
-func (l Limit) decision() Decision {
-	return Decision{Policy: l.Policy, Limit: l.Burst, Window: l.Window()}
+// times is the time in which so many tokens come back, to the microsecond.
+func (l Limit) times(tokens float64) time.Duration {
+	return time.Duration(tokens / l.PerSecond * float64(time.Second)).Round(time.Microsecond)
 }
 
-// limit works out what a plan means. A block is an eighth of the burst at most, so that no
-// node can take everything.
+// limit works out what a plan means. What is not charged is a tenth of the burst at most: nothing
+// where fewer than ten may come at once.
 func (l Plan) limit(policy string) Limit {
 	if l.PerSecond == 0 {
 		return Limit{}
 	}
 	burst := l.Most()
-	return Limit{Policy: policy, PerSecond: l.PerSecond, Burst: burst, Block: max(1, burst/8)}
+	return Limit{Policy: policy, PerSecond: l.PerSecond, Burst: burst, Uncharged: burst / 10}
 }
 
 // limits are the limits of a configuration by plan; "" is everybody else's. They never change.

@@ -1,21 +1,23 @@
 // Package rate limits how many requests an account may make over a fleet of gateways.
 //
-// An account's tokens are in one bucket in Redis ([quota.Bucket]). A node takes them in blocks
-// and spends them without asking again, so most requests cost a mutex and no round trip. Taken
-// tokens are charged at once, so the fleet never gets more of them than the limit gives. Within
-// any time the fleet lets at most
+// An account's tokens are in one bucket in Redis ([quota.Bucket]). A node lets a few requests
+// pass and charges them afterwards, all at once: Limit.Uncharged at most, a tenth of the burst.
+// Where that many wait to be charged, or Redis has said that there is none, it asks before it
+// answers. It has a bucket of its own besides, of the same limit, so that a node alone never lets
+// more pass than the limit gives. Within any time the fleet lets at most
 //
-//	burst + per_second x time + nodes x Limit.Block
+//	burst + per_second x time + nodes x Limit.Uncharged
 //
-// requests of one account pass. What a node took and did not spend within a second is lost to
-// the account. While Redis is away every node limits on its own, to the whole limit: at most
-// nodes times as much passes.
+// requests of one account pass, and as many again of Limit.Uncharged for each time that a node
+// forgets an account, at its end too. While Redis is away every node limits on its own, to the
+// whole limit: at most nodes times as much passes.
 package rate
 
 import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,7 @@ import (
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
 	"inquiry-gateway/internal/localcache"
 	"inquiry-gateway/internal/quota"
@@ -30,10 +33,7 @@ import (
 )
 
 const (
-	// life is how long taken tokens may be spent.
-	life = time.Second
-	// maxAccounts bounds the accounts that a node keeps state of. One that is pushed out loses
-	// the tokens that it has.
+	// maxAccounts bounds the accounts that a node keeps state of.
 	maxAccounts = 100_000
 	// callTimeout bounds one call of Redis unless the options do.
 	callTimeout = 100 * time.Millisecond
@@ -119,23 +119,20 @@ func (l *Limiter) Close() {
 type account struct {
 	mu    sync.Mutex
 	limit Limit
-	own   time.Time // when the bucket is full again that this node has of its own, for when Redis is away
+	own   *rate.Limiter // the node's own bucket
 
-	tokens  int           // taken and not spent
-	until   time.Time     // when they lapse
-	had     int           // tokens after the last call
-	block   int           // what to take next, unless more requests wait
-	empty   time.Time     // Redis has no token before
-	left    int           // tokens in Redis after the last call
-	full    time.Time     // when Redis has all of them again
-	asking  chan struct{} // closed when the call of Redis is over that is under way; nil: none is
-	waiting int           // requests that wait for it
+	uncharged int           // requests that have passed and are to be charged
+	paid      int           // tokens for those who have waited for a call of Redis
+	empty     time.Time     // Redis has no token before
+	full      time.Time     // when Redis has all of them again
+	asking    chan struct{} // closed when the call of Redis is over that is under way; nil: none is
+	waiting   int           // requests that wait for it
 }
 
 // Allow decides about one request of an account on a plan, and counts it when it is allowed.
-// It waits for Redis only when the node has no tokens left and does not know that there are
-// none, and no longer than Options.Timeout or the context. It never fails: without Redis the
-// node decides on its own.
+// It waits for Redis only when as many requests as may be are not charged yet, and it does not
+// know that there are no tokens, and no longer than Options.Timeout or the context. It never
+// fails: without Redis the node decides on its own.
 func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	limit := l.limits.Load().of(plan)
 	if limit.PerSecond == 0 {
@@ -153,22 +150,29 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 		switch {
 		case l.opts.Redis == nil:
 			return l.alone(a, now)
-		case a.spend(now):
-			if a.asking == nil && a.had > 1 && 2*a.tokens <= a.had {
-				l.ask(a, accountID, now, 0)
+		case l.away.Load() != 0: // nobody waits for the call that tries whether Redis is back
+			if a.asking == nil {
+				l.ask(a, accountID, now)
 			}
+			return l.alone(a, now)
+		case a.own.TokensAt(now) < 1:
+			return l.denied(a, now)
+		case a.paid > 0:
+			a.paid--
 			return l.allowed(a, now)
 		case now.Before(a.empty):
 			return l.denied(a, now)
-		case l.away.Load() != 0: // nobody waits for the call that tries whether Redis is back
-			if a.asking == nil {
-				l.ask(a, accountID, now, 1)
+		case a.uncharged < limit.Uncharged:
+			if a.uncharged++; a.asking == nil && a.uncharged >= limit.Uncharged-limit.Uncharged/8 {
+				l.ask(a, accountID, now)
 			}
-			return l.alone(a, now)
-		case a.asking == nil && !l.ask(a, accountID, now, 1):
-			return l.alone(a, now)
+			return l.allowed(a, now)
 		}
 		a.waiting++
+		if a.asking == nil && !l.ask(a, accountID, now) {
+			a.waiting--
+			return l.alone(a, now)
+		}
 		answered := a.asking
 		a.mu.Unlock()
 		select {
@@ -178,6 +182,7 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 		a.mu.Lock()
 		a.waiting--
 		if ctx.Err() != nil {
+			a.paid = min(a.paid, a.waiting)
 			return l.alone(a, l.opts.Now())
 		}
 	}
@@ -189,42 +194,17 @@ func (a *account) adopt(limit Limit, now time.Time) {
 	if a.limit == limit {
 		return
 	}
-	if missing := a.own.Sub(now); missing > 0 {
-		spent := min(float64(missing)/float64(a.limit.every()), float64(limit.Burst))
-		a.own = now.Add(time.Duration(spent * float64(limit.every())))
+	own := rate.NewLimiter(rate.Limit(limit.PerSecond), limit.Burst)
+	if a.own != nil {
+		spent := math.Round(float64(a.limit.Burst) - a.own.TokensAt(now))
+		own.AllowN(now, min(int(spent), limit.Burst))
 	}
-	a.limit, a.tokens, a.had, a.block, a.empty = limit, 0, 0, 1, time.Time{}
+	a.limit, a.own, a.empty = limit, own, time.Time{}
 }
 
-// spend takes a token that is at hand. What lapsed makes the next block no larger than what was
-// spent of the last one.
-func (a *account) spend(now time.Time) bool {
-	if a.had > 0 && !now.Before(a.until) {
-		a.block = min(a.block, max(1, a.had-a.tokens))
-		a.tokens, a.had = 0, 0
-	}
-	if a.tokens == 0 {
-		return false
-	}
-	a.tokens--
-	// The node's own bucket follows, so that Redis going away does not give a new burst.
-	a.spendOwn(now)
-	return true
-}
-
-// spendOwn takes a token of the node's own bucket, if there is one.
-func (a *account) spendOwn(now time.Time) bool {
-	level := max(0, a.own.Sub(now)) + a.limit.every()
-	if level > a.limit.full() {
-		return false
-	}
-	a.own = now.Add(level)
-	return true
-}
-
-// ask begins a call of Redis: for as many tokens as are needed, or for a block. False: Redis is
+// ask begins a call of Redis: for what is not charged yet, and for those who wait. False: Redis is
 // away and was tried a moment ago, or the Limiter is closed.
-func (l *Limiter) ask(a *account, id string, now time.Time, need int) bool {
+func (l *Limiter) ask(a *account, id string, now time.Time) bool {
 	if until := l.away.Load(); until != 0 && (now.UnixNano() < until || !l.away.CompareAndSwap(until, now.Add(awayFor).UnixNano())) {
 		return false
 	}
@@ -238,53 +218,43 @@ func (l *Limiter) ask(a *account, id string, now time.Time, need int) bool {
 	l.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, l.opts.Timeout)
 		defer cancel()
-		b := quota.Bucket{Key: l.opts.Prefix + ":rate:" + id, Every: limit.every(), Burst: limit.full(), Low: limit.full() / 2, Full: true}
+		b := quota.Bucket{Key: l.opts.Prefix + ":rate:" + id, Every: limit.every(), Burst: limit.full(), Full: true}
 		a.mu.Lock()
-		if need > 0 {
-			need = max(need, a.waiting)
-		}
-		want := max(need, a.block-a.tokens)
+		n := a.uncharged + a.waiting
 		a.mu.Unlock()
-		got, err := quota.Take(ctx, l.opts.Redis, b, need, want, quota.Spenders{})
+		got, err := quota.Take(ctx, l.opts.Redis, b, n, 0, quota.Spenders{})
 		l.reached(err)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.asking = nil
 		close(asking)
-		result := leaseFailed
+		result := chargeFailed
 		if err == nil {
-			result = leasePartial // of a limit of before: charged, and of no use
-			if a.limit == limit {
-				result = a.receive(got, need, want, l.opts.Now())
-			}
+			result = a.charged(got, n, limit, l.opts.Now())
 		}
-		l.metrics.leases[result].Inc()
+		l.metrics.charges[result].Inc()
 	})
 	return true
 }
 
-// receive takes in what Redis gave, and returns the name of that. Blocks grow while they are
-// given whole and begin anew when they are not: near the limit single tokens are what a fleet
-// shares fairly.
-func (a *account) receive(got quota.Taken, need, want int, now time.Time) string {
-	if !now.Before(a.until) {
-		a.tokens = 0
+// charged takes in what Redis gave of n tokens of a limit, and returns the name of that.
+func (a *account) charged(got quota.Taken, n int, limit Limit, now time.Time) string {
+	owed := min(got.Tokens, a.uncharged)
+	a.uncharged -= owed
+	a.paid = min(got.Tokens-owed, a.waiting)
+	if a.limit == limit {
+		a.full = now.Add(got.Level)
+		if got.Tokens < n {
+			a.empty = now.Add(max(got.Level+limit.every()-limit.full(), min(limit.Window()/4, maxPause), time.Millisecond))
+		}
 	}
-	a.tokens += got.Tokens
-	a.had, a.until = a.tokens, now.Add(life)
-	a.left, a.full = int((a.limit.full()-got.Level)/a.limit.every()), now.Add(got.Level)
-	if got.Tokens == want {
-		a.block = min(2*a.block, a.limit.Block)
-		return leaseFull
+	switch got.Tokens {
+	case n:
+		return chargeFull
+	case 0:
+		return chargeDenied
 	}
-	a.block, a.had = 1, min(a.had, 1) // no call at half use
-	if got.Tokens < need {
-		a.empty = now.Add(max(got.Level+a.limit.every()-a.limit.full(), min(a.limit.Window()/4, maxPause), time.Millisecond))
-	}
-	if got.Tokens == 0 && need > 0 {
-		return leaseDenied
-	}
-	return leasePartial
+	return chargePartial
 }
 
 // reached notes whether Redis answered.
@@ -301,50 +271,59 @@ func (l *Limiter) reached(err error) {
 	}
 }
 
-// allowed is the decision on a request that a token of the fleet pays for.
+// allowed is the decision on a request that is within the fleet's limit.
 func (l *Limiter) allowed(a *account, now time.Time) Decision {
+	a.own.AllowN(now, 1)
 	l.metrics.decisions[1][1].Inc()
-	d := a.limit.decision()
-	d.Allowed, d.Remaining, d.Reset = true, min(a.left+a.tokens, a.limit.Burst), max(0, a.full.Sub(now))
-	return d
+	return a.decision(now, true)
 }
 
-// denied is the decision when Redis has no tokens.
+// denied is the decision when Redis has no tokens, or this node alone has let pass as many as the
+// limit gives.
 func (l *Limiter) denied(a *account, now time.Time) Decision {
 	l.metrics.decisions[0][1].Inc()
-	d := a.limit.decision()
-	d.Reset, d.RetryAfter = max(0, a.full.Sub(now)), a.empty.Sub(now)
+	d := a.decision(now, false)
+	d.Remaining, d.RetryAfter = 0, max(d.RetryAfter, a.empty.Sub(now))
 	return d
 }
 
 // alone decides by the node's own bucket.
 func (l *Limiter) alone(a *account, now time.Time) Decision {
-	d := a.limit.decision()
-	if d.Allowed = a.spendOwn(now); d.Allowed {
+	a.full = now // what Redis has said is of no use
+	if a.own.AllowN(now, 1) {
 		l.metrics.decisions[1][0].Inc()
-	} else {
-		l.metrics.decisions[0][0].Inc()
+		return a.decision(now, true)
 	}
-	d.Reset = max(0, a.own.Sub(now))
+	l.metrics.decisions[0][0].Inc()
+	return a.decision(now, false)
+}
+
+// decision is what the bucket of the node and what is known of that in Redis say, of which the
+// emptier one counts.
+func (a *account) decision(now time.Time, allowed bool) Decision {
+	missing := a.full.Sub(now) + time.Duration(a.uncharged)*a.limit.every()
+	tokens := a.own.TokensAt(now)
+	own := a.limit.times(float64(a.limit.Burst) - tokens)
+	d := Decision{Allowed: allowed, Policy: a.limit.Policy, Limit: a.limit.Burst, Window: a.limit.Window(), Reset: min(max(own, missing), a.limit.full())}
 	d.Remaining = int((a.limit.full() - d.Reset) / a.limit.every())
-	if !d.Allowed {
-		d.RetryAfter = max(d.Reset+a.limit.every()-a.limit.full(), time.Millisecond)
+	if !allowed {
+		d.RetryAfter = max(a.limit.times(1-tokens), time.Millisecond)
 	}
 	return d
 }
 
 // The results of a call of Redis.
 const (
-	leaseFull    = "full"
-	leasePartial = "partial"
-	leaseDenied  = "denied"
-	leaseFailed  = "failed"
+	chargeFull    = "full"
+	chargePartial = "partial"
+	chargeDenied  = "denied"
+	chargeFailed  = "failed"
 )
 
 // metrics counts decisions with counters that are made once.
 type metrics struct {
 	decisions [2][2]prometheus.Counter // by whether it was allowed, and by whether the fleet decided
-	leases    map[string]prometheus.Counter
+	charges   map[string]prometheus.Counter
 	fallback  prometheus.Gauge
 }
 
@@ -354,8 +333,8 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	decisions := all.Counters("decisions_total",
 		"Decisions of the rate limit by result, and by who decided: the fleet's tokens or the node alone.", "result", "by")
 	m := metrics{
-		leases: telemetry.By(all.Counters("leases_total", "Batches of tokens asked of Redis by result.", "result"),
-			leaseFull, leasePartial, leaseDenied, leaseFailed),
+		charges: telemetry.By(all.Counters("charges_total", "Requests charged at Redis, several at a time, by result: full, partial, denied (no token is left) or failed.", "result"),
+			chargeFull, chargePartial, chargeDenied, chargeFailed),
 		fallback: all.Gauge("fallback", "1 while Redis is away and the node limits on its own."),
 	}
 	for allowed, result := range []string{"limited", "allowed"} {

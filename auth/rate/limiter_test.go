@@ -46,7 +46,7 @@ func burst(n int) Config { return Config{Plan: Plan{PerSecond: 0.001, Burst: n}}
 
 // calls is how often Redis has been asked.
 func calls(l *Limiter) (n float64) {
-	for _, c := range l.metrics.leases {
+	for _, c := range l.metrics.charges {
 		n += testutil.ToFloat64(c)
 	}
 	return n
@@ -188,8 +188,8 @@ func TestAnotherLimitForAnAccountInUse(t *testing.T) {
 	}
 }
 
-// Whatever the nodes do at the same time, the fleet passes the burst and no more. That it keeps the
-// rate, too, internal/simulation shows in virtual time.
+// Whatever the nodes do at the same time, the fleet passes the burst, and no more beyond it than what
+// each node need not have charged. That it keeps the rate, too, internal/simulation shows in virtual time.
 func TestFleetSharesOneBurst(t *testing.T) {
 	const nodes, most = 3, 300
 	opts := patient(t)
@@ -213,7 +213,7 @@ func TestFleetSharesOneBurst(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if n := allowed.Load(); n != most {
+	if n := allowed.Load(); n < most || n > most+nodes*most/10 {
 		t.Errorf("%d requests passed a burst of %d", n, most)
 	}
 	if ttl := opts.Redis.(*redis.Client).PTTL(t.Context(), "iq:rate:acme").Val(); ttl < 299_000*time.Second || ttl > 300_001*time.Second {
@@ -221,23 +221,21 @@ func TestFleetSharesOneBurst(t *testing.T) {
 	}
 }
 
-// A node takes ahead at most a block, an eighth of the burst, and for a second only: what one has
-// not spent, the other gets but for that.
-func TestANodeHasAtMostABlock(t *testing.T) {
+// A node has at most a tenth of the burst not charged yet: but for that the other nodes know what it
+// has spent, and one node alone never passes more than the burst.
+func TestANodeHasAtMostATenthUncharged(t *testing.T) {
 	opts := patient(t)
-	for spent := range 50 {
-		c := newClock()
-		opts.Prefix, opts.Now = fmt.Sprint(spent), c.Now
+	for spent := range 80 {
+		opts.Prefix = fmt.Sprint(spent)
 		one, other := newLimiter(t, burst(80), opts), newLimiter(t, burst(80), opts)
 		if n := passed(one, spent); n != spent {
 			t.Errorf("%d of %d passed", n, spent)
 		}
-		if n := passed(other, 100); n < 80-spent-10 || n > 80-spent {
+		if n := passed(other, 100); n < 80-spent || n > min(80, 80-spent+2*8) {
 			t.Errorf("one node spent %d of 80, the other got %d", spent, n)
 		}
-		c.Add(life)
-		if n := passed(one, 20); n != 0 {
-			t.Errorf("%d passed with tokens of a second ago", n)
+		if n := passed(one, 100); n > 8 {
+			t.Errorf("one node spent %d of 80, the other all the rest, and %d more passed", spent, n)
 		}
 	}
 }
@@ -247,14 +245,12 @@ func TestANodeHasAtMostABlock(t *testing.T) {
 func TestMostRequestsAskNobody(t *testing.T) {
 	opts := patient(t)
 	l := newLimiter(t, burst(10_000), opts)
-	// Blocks of 1,250 after a start from 1, the next one at half use. The lower half of the
-	// bucket is given as it is needed.
-	if n := passed(l, 5000); n != 5000 || calls(l) > 30 {
+	if n := passed(l, 5000); n != 5000 || calls(l) > 6 {
 		t.Errorf("%d of 5000 passed with %v calls", n, calls(l))
 	}
 	opts.Prefix = "none left"
 	l = newLimiter(t, burst(1), opts)
-	if n := passed(l, 1000); n != 1 || calls(l) != 2 {
+	if n := passed(l, 1000); n != 1 || calls(l) != 1 {
 		t.Errorf("%d of 1000 passed with %v calls", n, calls(l))
 	}
 	opts.Prefix = "many callers"
@@ -286,7 +282,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	if n := passed(l, 20_000); n != 9 {
 		t.Errorf("%d of 20,000 passed: the node's own bucket must know of what passed before", n)
 	}
-	if n := testutil.ToFloat64(l.metrics.leases[leaseFailed]); n != 1 || testutil.ToFloat64(l.metrics.fallback) != 1 {
+	if n := testutil.ToFloat64(l.metrics.charges[chargeFailed]); n != 1 || testutil.ToFloat64(l.metrics.fallback) != 1 {
 		t.Errorf("%v failed calls, or no fallback", n)
 	}
 	server.Restart()
@@ -322,11 +318,11 @@ func TestRedisSlow(t *testing.T) {
 	server.Resume()
 
 	opts := patient(t)
-	l = newLimiter(t, burst(10), opts)
+	l = newLimiter(t, burst(9), opts)
 	if err := opts.Redis.(*redis.Client).Do(t.Context(), "CLIENT", "PAUSE", (2 * callTimeout).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || testutil.ToFloat64(l.metrics.leases[leaseFull]) != 1 {
+	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || testutil.ToFloat64(l.metrics.charges[chargeFull]) != 1 {
 		t.Errorf("%+v is not the fleet's decision", d)
 	}
 }

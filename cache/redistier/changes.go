@@ -1,11 +1,9 @@
 package redistier
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,245 +11,190 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// epochLua gives a script the time, in microseconds as now, and epoch(key), which reads an
-// epoch as "<last> <floor> <microseconds since the lists last changed>".
-const epochLua = `local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local function epoch(key)
-  local last, floor, changed = string.match(redis.call('GET', key) or '', '^(%d+) (%d+) (%d+)$')
-  if not last then return '0 0 0' end
-  return last .. ' ' .. floor .. ' ' .. string.format('%.0f', math.max(now - changed, 0))
-end
-`
+// A Change is that lists were purged, or, where it is not hard, that a hint was given about
+// them. Of is whose: a kind, or an account by its hash. The newest of each is all that the
+// fleet keeps: as a member of one sorted set, with its epoch as the score.
+type Change struct {
+	Of   string
+	Hard bool
+}
 
-var (
-	epochScript = redis.NewScript(epochLua + `return epoch(KEYS[1])`)
-	// raiseScript raises an epoch, kept for ARGV[1] ms, by a purge or, with ARGV[2] = 1,
-	// softly: then the floor stays where the last purge was. It counts from the time in
-	// microseconds, and from what the node knows (ARGV[3]), so that an epoch which Redis
-	// has lost is never given out again.
-	raiseScript = redis.NewScript(epochLua + `
-local last, floor = string.match(redis.call('GET', KEYS[1]) or '0 0 0', '^(%d+) (%d+)')
-last = string.format('%.0f', math.max(tonumber(last) + 1, tonumber(ARGV[3]) + 1, now))
-if ARGV[2] == '0' then floor = last end
-redis.call('SET', KEYS[1], last .. ' ' .. floor .. ' ' .. string.format('%.0f', now), 'PX', ARGV[1])
-return last .. ' ' .. floor .. ' 0'`)
-	// restoreScript gives an epoch back to a Redis that may have lost it, and tells whether
-	// it had. What is later there stays.
-	restoreScript = redis.NewScript(epochLua + `
-local last, floor, changed = string.match(redis.call('GET', KEYS[1]) or '0 0 0', '^(%d+) (%d+) (%d+)$')
-if tonumber(last) >= tonumber(ARGV[2]) and tonumber(floor) >= tonumber(ARGV[3]) then return 0 end
-if tonumber(last) < tonumber(ARGV[2]) then last, changed = ARGV[2], string.format('%.0f', now - ARGV[4]) end
-if tonumber(floor) < tonumber(ARGV[3]) then floor = ARGV[3] end
-redis.call('SET', KEYS[1], last .. ' ' .. floor .. ' ' .. changed, 'PX', ARGV[1])
-return 1`)
-	// announceScript numbers a notice in the same way and publishes it, with the number
-	// before it: who does not know that one has missed a message.
-	announceScript = redis.NewScript(`local time = redis.call('TIME')
-local before = redis.call('GET', KEYS[1]) or '0'
-local n = string.format('%.0f', math.max(tonumber(before) + 1, tonumber(ARGV[4]) + 1, time[1] * 1000000 + time[2]))
-redis.call('SET', KEYS[1], n, 'PX', ARGV[1])
-redis.call('PUBLISH', ARGV[2], before .. ' ' .. n .. ARGV[3])
-return {before, n}`)
+// Epochs are the epochs of changes. An epoch is above all that were given out before, and is
+// the time of Redis in microseconds unless its clock was set back.
+type Epochs map[Change]uint64
+
+func (c Change) member() string {
+	if c.Hard {
+		return "hard " + c.Of
+	}
+	return "soft " + c.Of
+}
+
+// changeOf is the change that a member of the sorted set is; false: it is none.
+func changeOf(member string) (Change, bool) {
+	how, of, ok := strings.Cut(member, " ")
+	return Change{of, how == "hard"}, ok && of != "" && (how == "hard" || how == "soft")
+}
+
+// restored is a member that is no change: with a new score the nodes read all changes again.
+const restored = "restored"
+
+// changeScript writes changes: ARGV[5] and on are members of the sorted set KEYS[1], each after its
+// epoch, or after nothing: then they have a new one in common. A given epoch replaces none that
+// is later. Where it writes any it tells the nodes that there is news. A new epoch is above all
+// in Redis and above what the node knows (ARGV[1]), so that none which Redis has lost is given out
+// again, and is kept in KEYS[2] with the 999 before it: where a node finds the newest that it
+// knows, Redis has lost nothing since. Changes are kept for ARGV[2] ms. An eviction may take
+// either key.
+var changeScript = redis.NewScript(`local time = redis.call('TIME')
+local newest = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')[2] or '0'
+local now = time[1] * 1000000 + time[2]
+local epoch = string.format('%.0f', math.max(tonumber(newest) + 1, tonumber(ARGV[1]) + 1, now))
+local given, back = false, 0
+for i = 5, #ARGV, 2 do
+  if ARGV[i] ~= '' then
+    back = back + redis.call('ZADD', KEYS[1], 'GT', 'CH', ARGV[i], ARGV[i + 1])
+  else
+    redis.call('ZADD', KEYS[1], epoch, ARGV[i + 1])
+    given = true
+  end
+end
+if back > 0 or newest == '0' and not given then redis.call('ZADD', KEYS[1], epoch, ARGV[4]) end
+if newest == '0' then redis.call('DEL', KEYS[2]) end
+if given or back > 0 then redis.call('PUBLISH', ARGV[3], epoch) end
+if given then redis.call('ZADD', KEYS[2], epoch, epoch) else redis.call('ZADD', KEYS[2], ARGV[1], ARGV[1], epoch, epoch) end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - ARGV[2] * 1000))
+redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -1001)
+for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+return {epoch, back}`)
+
+// write runs changeScript. It returns the new epoch, and how many of the given ones were new.
+func (t *Tier) write(ctx context.Context, known uint64, members []any) (epoch uint64, back int, err error) {
+	args := append([]any{known, t.changeLife.Milliseconds(), t.changeChannel(), restored}, members...)
+	got, err := t.rdb.Run(ctx, changeScript, []string{t.changesKey(), t.epochsKey()}, args...).Slice()
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err = fmt.Sscan(fmt.Sprintln(got...), &epoch, &back); err != nil {
+		return 0, 0, fmt.Errorf("the epoch of a change was not understood: %w", err)
+	}
+	return epoch, back, nil
+}
+
+// Announce has Redis take changes, and tells the nodes. known is the newest epoch that the node
+// knows. It may be repeated. After an error Redis may have taken all or none.
+func (t *Tier) Announce(ctx context.Context, all []Change, known uint64) (epoch uint64, err error) {
+	var members []any
+	for _, c := range all {
+		members = append(members, "", c.member())
+	}
+	epoch, _, err = t.write(ctx, known, members)
+	return epoch, err
+}
+
+// Restore gives changes back to a Redis that may have lost them. What is later there stays. known is
+// the newest epoch that the node knows, of those or of others. It returns how many had been lost.
+func (t *Tier) Restore(ctx context.Context, lost Epochs, known uint64) (back int, err error) {
+	var members []any
+	for c, epoch := range lost {
+		members = append(members, epoch, c.member())
+	}
+	for {
+		some := members[:min(len(members), 2*perRestore)]
+		_, n, err := t.write(ctx, known, some)
+		if back += n; err != nil {
+			return back, err
+		}
+		if members = members[len(some):]; len(members) == 0 {
+			return back, nil
+		}
+	}
+}
+
+const (
+	perPoll    = 5000 // changes are read at once
+	perRestore = 1000 // changes are given back at once
 )
 
-// Epoch is what is known of the purges and hints of a kind's or an account's lists.
-type Epoch struct {
-	Last  uint64 // lists of an older one are outdated
-	Floor uint64 // of the last purge: lists of an older one are not served at all
-	// Since is how long ago the lists changed for the last time, by the clock of Redis.
-	Since time.Duration
+// News is what Poll found.
+type News struct {
+	Changes Epochs // from the asked epoch on
+	Last    uint64 // the newest epoch there, or the asked one
+	More    bool   // there are newer ones
+	Lost    bool   // Redis has not had the newest epoch that the node knows, so that it has lost changes
+	Back    bool   // lost ones are back since the asked epoch
+	Oldest  uint64 // changes of before are of no interest any more
 }
 
-// parseEpoch reads what a script says of one.
-func parseEpoch(s string) (e Epoch, ok bool) {
-	last, rest, _ := strings.Cut(s, " ")
-	floor, since, _ := strings.Cut(rest, " ")
-	var errs [3]error
-	var us int64
-	e.Last, errs[0] = strconv.ParseUint(last, 10, 64)
-	e.Floor, errs[1] = strconv.ParseUint(floor, 10, 64)
-	us, errs[2] = strconv.ParseInt(since, 10, 64)
-	e.Since = time.Duration(us) * time.Microsecond
-	return e, errors.Join(errs[:]...) == nil && e.Floor <= e.Last && us >= 0 && us < int64(1<<53)
-}
-
-// Change is the epoch of one kind, or of one account by its hash.
-type Change struct {
-	Kind    string // or
-	Account string
-	Epoch
-}
-
-func (t *Tier) epochKey(c Change) string {
-	if c.Kind != "" {
-		return t.prefix + "epoch:" + c.Kind
-	}
-	return t.prefix + "{" + c.Account + "}:epoch"
-}
-
-// Notice is what the nodes are told of at once.
-type Notice struct {
-	Before, Seq uint64 // numbers of the fleet's notice before this one, and of this one
-	Changes     []Change
-}
-
-// maxNotice bounds a message: a thousand accounts.
-const maxNotice = 128 << 10
-
-// parseNotice reads "<before> <seq>" and, for each change, "; <kind or account> <epoch>".
-func parseNotice(s string) (n Notice, ok bool) {
-	head, rest, more := strings.Cut(s, "; ")
-	before, seq, _ := strings.Cut(head, " ")
-	var err, err2 error
-	n.Before, err = strconv.ParseUint(before, 10, 64)
-	n.Seq, err2 = strconv.ParseUint(seq, 10, 64)
-	if !more || err != nil || err2 != nil || len(s) > maxNotice {
-		return Notice{}, false
-	}
-	for one := range strings.SplitSeq(rest, "; ") {
-		var c Change
-		name, epoch, _ := strings.Cut(one, " ")
-		if kind, is := strings.CutPrefix(name, "kind:"); is {
-			c.Kind = kind
-		} else if c.Account = name; name == "" {
-			return Notice{}, false
-		}
-		if c.Epoch, ok = parseEpoch(epoch); !ok {
-			return Notice{}, false
-		}
-		n.Changes = append(n.Changes, c)
-	}
-	return n, true
-}
-
-// perPipeline is how many scripts are sent at once: each pipeline has the time of one call. A
-// pipeline cannot load a script, so it carries the text, near a kilobyte of it.
-const perPipeline = 50
-
-// each runs a script for every change, and gives the answers in order. A pipeline that fails
-// does not stop the next. err is the first one. The client's timeout bounds what is read of one
-// server. go-redis asks a node of a Cluster that does not answer three times, and forgets the
-// answers of the others where the context ends before that.
-func (t *Tier) each(ctx context.Context, script *redis.Script, all []Change, args func(Change) []any) (cmds []*redis.Cmd, err error) {
-	for some := range slices.Chunk(all, perPipeline) {
-		ctx, cancel := context.WithTimeout(ctx, 4*t.rdb.CallTimeout())
-		p := t.rdb.Pipeline()
-		for _, c := range some {
-			cmds = append(cmds, script.Eval(ctx, p, []string{t.epochKey(c)}, args(c)...))
-		}
-		_, failed := p.Exec(ctx)
-		cancel()
-		err = cmp.Or(err, failed)
-	}
-	return cmds, err
-}
-
-// Raise raises the epochs of all changes, by a purge or softly, and fills in what they are
-// now. On an error those with a Last of 0 may not be raised. Last is read, too: no epoch
-// is given out that is not above it.
-func (t *Tier) Raise(ctx context.Context, all []Change, soft bool) error {
-	how := 0
-	if soft {
-		how = 1
-	}
-	cmds, err := t.each(ctx, raiseScript, all, func(c Change) []any { return []any{t.epochLife, how, c.Last} })
-	for i, cmd := range cmds {
-		text, failed := cmd.Text()
-		e, ok := parseEpoch(text)
-		if failed == nil && !ok {
-			failed = errors.New("the epoch of a change was not understood")
-		}
-		if all[i].Epoch = e; failed != nil && err == nil {
-			err = failed
-		}
-	}
-	return err
-}
-
-// Restore gives epochs to a Redis that may have lost them, and returns those that it had lost.
-func (t *Tier) Restore(ctx context.Context, all []Change) (lost []Change, err error) {
-	cmds, err := t.each(ctx, restoreScript, all, func(c Change) []any {
-		return []any{t.epochLife, c.Last, c.Floor, c.Since.Microseconds()}
-	})
-	for i, cmd := range cmds {
-		if had, failed := cmd.Int(); failed == nil && had == 1 {
-			lost = append(lost, all[i])
-		}
-	}
-	return lost, err
-}
-
-// Announce tells the nodes of changes, in one message. It returns the numbers of the
-// notice; the number is above known.
-func (t *Tier) Announce(ctx context.Context, all []Change, known uint64) (Notice, error) {
-	var message strings.Builder
-	for _, c := range all {
-		name := c.Account
-		if c.Kind != "" {
-			name = "kind:" + c.Kind
-		}
-		fmt.Fprintf(&message, "; %s %d %d %d", name, c.Last, c.Floor, c.Since.Microseconds())
-	}
-	got, err := t.rdb.Run(ctx, announceScript, []string{t.purgesKey()}, t.epochLife, t.prefix+"purge", message.String(), known).StringSlice()
-	if err != nil {
-		return Notice{}, err
-	}
-	n := Notice{Changes: all}
-	if len(got) == 2 {
-		n.Before, _ = strconv.ParseUint(got[0], 10, 64)
-		n.Seq, err = strconv.ParseUint(got[1], 10, 64)
-	}
-	if n.Seq == 0 {
-		err = fmt.Errorf("the number of a notice was not understood: %w", err)
-	}
-	return n, err
-}
-
-// Poll reads the number of the last notice, and after it the epochs of kinds: what is
-// counted has raised its epoch already.
-func (t *Tier) Poll(ctx context.Context, kinds []string) (seq uint64, epochs []Epoch, err error) {
+// Poll reads the changes from an epoch on, itself included, but none older than life. known is the
+// newest epoch that the node knows; 0: none. It reads the clock of Redis, too: see Now.
+func (t *Tier) Poll(ctx context.Context, from, known uint64, life time.Duration) (n News, err error) {
 	ctx, cancel := t.rdb.Bounded(ctx)
 	defer cancel()
-	p := t.rdb.Pipeline()
-	last := p.Get(ctx, t.purgesKey())
-	cmds := make([]*redis.Cmd, len(kinds))
-	for i, kind := range kinds {
-		cmds[i] = epochScript.Eval(ctx, p, []string{t.epochKey(Change{Kind: kind})})
-	}
-	if _, err = p.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-		return 0, nil, err
-	}
-	if seq, err = last.Uint64(); errors.Is(err, redis.Nil) {
-		seq, err = 0, nil // nothing was announced that Redis remembers
-	}
-	for _, cmd := range cmds {
-		text, failed := cmd.Text()
-		e, ok := parseEpoch(text)
-		if failed == nil && !ok {
-			failed = errors.New("the epoch of a kind was not understood")
+	now, _ := t.Now()
+	if now.IsZero() {
+		if now, err = t.rdb.Time(ctx).Result(); err != nil {
+			return n, err
 		}
-		epochs, err = append(epochs, e), errors.Join(err, failed)
 	}
-	return seq, epochs, err
+	n = News{Changes: Epochs{}, Oldest: uint64(now.Add(-life).Truncate(time.Minute).UnixMicro())}
+	n.Last = max(from, n.Oldest)
+	pipe := t.rdb.Pipeline()
+	found := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: t.changesKey(), Start: n.Last, Stop: "+inf", ByScore: true, Count: perPoll})
+	number := pipe.ZCard(ctx, t.changesKey())
+	had := pipe.ZScore(ctx, t.epochsKey(), strconv.FormatUint(known, 10))
+	clock := pipe.Time(ctx)
+	asked := time.Now()
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return n, err
+	}
+	t.clock.Store(&clockReading{clock.Val(), asked, time.Now()})
+	n.More = len(found.Val()) == perPoll
+	n.Lost = known > 0 && (number.Val() == 0 || errors.Is(had.Err(), redis.Nil))
+	for _, z := range found.Val() {
+		member, _ := z.Member.(string)
+		// Whoever else writes there cannot make it an epoch that no change could have.
+		epoch := uint64(min(max(z.Score, 0), 1<<53))
+		if c, ok := changeOf(member); ok {
+			n.Changes[c] = epoch
+		}
+		n.Back = n.Back || member == restored && epoch > from
+		n.Last = max(n.Last, epoch)
+	}
+	return n, nil
 }
 
-func (t *Tier) purgesKey() string { return t.prefix + "purges" }
+// clockReading is what the clock of Redis said between two moments of this node's.
+type clockReading struct{ redis, asked, got time.Time }
 
-// Connected tells whether messages arrive.
-func (t *Tier) Connected() bool { return t.connected.Load() }
+// Now is what the clock of Redis says: at least early, at most late. Both are zero before the
+// first Poll.
+func (t *Tier) Now() (early, late time.Time) {
+	if c := t.clock.Load(); c != nil {
+		return c.redis.Add(time.Since(c.got)), c.redis.Add(time.Since(c.asked))
+	}
+	return time.Time{}, time.Time{}
+}
 
-// Listen takes in the messages of the other nodes until ctx ends: it wakes who waits
-// for a fill, and calls changed for each notice.
-func (t *Tier) Listen(ctx context.Context, changed func(Notice)) {
+// Listen takes in the messages of the other nodes until ctx ends: it wakes who waits for a
+// fill, and calls news where Poll may find some.
+func (t *Tier) Listen(ctx context.Context, news func()) {
 	t.rdb.Listen(ctx, func(channel, payload string) {
 		defer t.panics.Catch(nil) // of this message: the listener goes on
 		if channel == t.fillChannel() {
 			t.wake(payload)
-		} else if n, ok := parseNotice(payload); ok {
-			changed(n)
 		} else {
-			t.log.Warn("a message about purges was not understood")
+			news()
 		}
-	}, t.connected.Store, t.prefix+"purge", t.fillChannel())
+	}, func(connected bool) {
+		t.connected.Store(connected)
+		news() // messages may have been lost
+	}, t.changeChannel(), t.fillChannel())
 }
+
+// Connected tells whether messages arrive.
+func (t *Tier) Connected() bool { return t.connected.Load() }
+
+func (t *Tier) changesKey() string    { return t.prefix + "changes" }
+func (t *Tier) epochsKey() string     { return t.prefix + "epochs:{" + t.changesKey() + "}" } // in the same slot
+func (t *Tier) changeChannel() string { return t.prefix + "change" }

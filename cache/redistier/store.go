@@ -1,16 +1,15 @@
 // Package redistier talks to Redis: it keeps the lists of a fleet there, and tells
 // its nodes of each other's purges, hints and fills.
 //
-//	<prefix>:3:{<account>}:<kind>:<mapping>:<list>         a list
-//	<prefix>:3:{<account>}:<kind>:<mapping>:<list>:lease   the flight that fills it
-//	<prefix>:3:{<account>}:epoch, <prefix>:3:epoch:<kind>  purges and hints of an account, of a kind
-//	<prefix>:3:purges                                      number of the fleet's last notice
-//	<prefix>:3:purge, <prefix>:3:fill                      channels
+//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>         a list
+//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>:lease   who fills it
+//	<prefix>:4:changes                                     purges and hints
+//	<prefix>:4:epochs:{<prefix>:4:changes}                 the last epochs of them
+//	<prefix>:4:change, <prefix>:4:fill                     channels
 //
 // Accounts and lists are hashed. Every value has an end, and Redis may lose all of them: what
-// is lost is filled again, and nodes give back the epochs that they know. All moments in
-// Redis are of its own clock, read in the same script that uses them: no node's clock
-// plays a part.
+// is lost is filled again, and nodes give back the changes that they know. All moments in
+// Redis are of its own clock, which Poll reads: no node's clock plays a part.
 package redistier
 
 import (
@@ -21,9 +20,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"log/slog"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +32,7 @@ import (
 )
 
 const (
-	keyVersion = "3" // of the Redis keys; a new layout never meets an old one
+	keyVersion = "4" // of the Redis keys; a new layout never meets an old one
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
@@ -48,68 +45,64 @@ const (
 // ErrBusy is returned by Put when too many writes wait for Redis already.
 var ErrBusy = errors.New("too many writes to Redis at once")
 
+// A lease is the token of the flight that has it, and a + after it when others wait.
 var (
-	// readScript reads a list, the time and the account's epoch. If the value is ARGV[4],
-	// the start of the one that the caller has refused (empty: none), and ARGV[2] is a
-	// token, it takes the lease too. Who gets the lease so has seen what the last holder
-	// stored. A Redis that is full takes no lease: the answer is "full" then, else who
-	// holds the lease.
-	readScript = redis.NewScript(epochLua + `
-local v = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[1])
-if type(v) ~= 'string' then
-  if string.sub(v.err, 1, 9) ~= 'WRONGTYPE' then return v end
-  v = ''
+	// leaseScript takes a lease where there is no list, or still the one that starts with
+	// ARGV[4], which the caller has refused. So who gets it has seen what the last holder
+	// stored. It returns the list, if that is another one, and who has the lease: nobody can
+	// have it in a Redis that is full.
+	leaseScript = redis.NewScript(`local list = redis.pcall('GETRANGE', KEYS[1], 0, ARGV[1])
+if type(list) ~= 'string' then
+  if string.sub(list.err, 1, 9) ~= 'WRONGTYPE' then return list end
+  list = ''
 end
-local holder = ''
-if ARGV[2] ~= '' and string.sub(v, 1, #ARGV[4]) == ARGV[4] and (ARGV[4] ~= '' or v == '') then
-  local won = redis.pcall('SET', KEYS[3], ARGV[2], 'NX', 'PX', ARGV[3])
-  if type(won) == 'table' and won.ok then holder = ARGV[2]
-  elseif type(won) == 'table' then holder = 'full'
-  else holder = redis.call('GET', KEYS[3]) or '' end
-end
-return {v, time[1], time[2], epoch(KEYS[2]), holder}`)
-	// putScript stores a list, ends the lease under which it was filled, and wakes who
-	// waits, also where the list is not stored. ARGV[2] is 0 if there is nothing to store.
+if list ~= '' and (ARGV[4] == '' or string.sub(list, 1, #ARGV[4]) ~= ARGV[4]) then return {list, ''} end
+local taken = redis.pcall('SET', KEYS[2], ARGV[2], 'NX', 'PX', ARGV[3])
+if type(taken) == 'table' then return {'', taken.ok and ARGV[2] or ''} end
+local holder = redis.call('GET', KEYS[2]) or ''
+if string.sub(holder, -1) ~= '+' then redis.pcall('SET', KEYS[2], holder .. '+', 'XX', 'KEEPTTL') end
+return {'', holder}`)
+	// putScript stores a list, unless ARGV[2] is 0, ends the lease under which it was filled,
+	// and wakes who waits: also where the list is not stored, or the lease was lost.
 	putScript = redis.NewScript(`local stored = {ok = 'OK'}
 if ARGV[2] ~= '0' then stored = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
-if redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) end
-redis.call('PUBLISH', ARGV[4], KEYS[1])
+local holder = redis.call('GET', KEYS[2])
+if holder == ARGV[3] or holder == ARGV[3] .. '+' then redis.call('DEL', KEYS[2]) end
+if holder ~= ARGV[3] then redis.call('PUBLISH', ARGV[4], KEYS[1]) end
 return stored`)
-	renewScript = redis.NewScript(`if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+	renewScript = redis.NewScript(`local holder = redis.call('GET', KEYS[1])
+if holder ~= ARGV[1] and holder ~= ARGV[1] .. '+' then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 )
 
-// Options are what a tier is built from. Client and EpochLife are required.
+// Options are what a tier is built from. Client and ChangeLife are required.
 type Options struct {
-	Client    *redisclient.Client // closed by its owner
-	Prefix    string              // of every key and channel
-	EpochLife time.Duration       // how long Redis remembers a purge
-	Logger    *slog.Logger        // nil: none
-	Panics    *telemetry.Catcher  // of Listen
+	Client     *redisclient.Client // closed by its owner
+	Prefix     string              // of every key and channel
+	ChangeLife time.Duration       // how long Redis remembers a change
+	Panics     *telemetry.Catcher  // of Listen
 }
 
-// Tier is what the cache keeps in Redis: plain values with an end, one slot per
-// call. Each call ends within the timeout of the client. It is safe for concurrent
-// use.
+// Tier is what the cache keeps in Redis: values with an end, one slot per call. Each call
+// ends within the timeout of the client. It is safe for concurrent use.
 type Tier struct {
-	rdb       *redisclient.Client
-	prefix    string
-	epochLife int64 // ms
-	writes    chan struct{}
-	log       *slog.Logger
-	panics    *telemetry.Catcher
+	rdb        *redisclient.Client
+	prefix     string
+	changeLife time.Duration
+	writes     chan struct{}
+	panics     *telemetry.Catcher
 
-	connected atomic.Bool // messages arrive
+	clock     atomic.Pointer[clockReading] // nil: not read yet
+	connected atomic.Bool                  // messages arrive
 	mu        sync.Mutex
-	waits     map[string]*wait // by key of a list: the flights of this node that wait for another's fill
+	awaited   map[string]*await // by key of a list: the flights of this node that wait for another's fill
 }
 
 // New makes a tier. Redis need not be up.
 func New(o Options) *Tier {
 	return &Tier{
-		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", epochLife: o.EpochLife.Milliseconds(),
-		writes: make(chan struct{}, maxWrites), log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), panics: o.Panics,
-		waits: map[string]*wait{},
+		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", changeLife: o.ChangeLife,
+		writes: make(chan struct{}, maxWrites), panics: o.Panics, awaited: map[string]*await{},
 	}
 }
 
@@ -127,22 +120,19 @@ type List struct {
 	Fingerprint                        string // of the mapping that made it
 }
 
-// Names are the Redis keys of one list. They share a slot in a cluster: the
+// Names are what Redis knows one list by. Its keys share a slot in a cluster: the
 // account's hash is in braces. The account itself never appears.
 type Names struct {
 	Account string // hashed
-	Entry   string
-	Epoch   string // the account's
-	Lease   string
-	Token   string // of this flight, if it takes the lease
+	Entry   string // the key of the list
 }
 
-// Names makes the keys of a list, and a new token for its lease.
+func (n Names) lease() string { return n.Entry + ":lease" }
+
+// Names makes the keys of a list.
 func (t *Tier) Names(l List) Names {
 	account := Hash(l.Account)
-	prefix := t.prefix + "{" + account + "}:"
-	entry := prefix + l.Kind + ":" + l.Fingerprint + ":" + Hash(l.Account, l.Status, l.InquiryType)
-	return Names{Account: account, Entry: entry, Epoch: prefix + "epoch", Lease: entry + ":lease", Token: rand.Text()}
+	return Names{account, t.prefix + "{" + account + "}:" + l.Kind + ":" + l.Fingerprint + ":" + Hash(l.Account, l.Status, l.InquiryType)}
 }
 
 // Hash hashes its parts so that no two lists of parts run together.
@@ -155,99 +145,102 @@ func Hash(parts ...string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// Reading is what one call found about a list.
-type Reading struct {
-	Raw   []byte    // as it was Put; nil: nothing there
-	Time  time.Time // on the clock of Redis, when it was read
-	Epoch Epoch     // the account's
-	// Holder is the token of the flight that has the lease, of any node, where it was
-	// wanted; this flight's own: it has it now. Empty: not wanted, or nobody can have it.
-	Holder string
+// Read reads a list as it was Put; nil: it is not there. At most limit+1 bytes are read;
+// what is longer is too big for an entry, and the caller sees that by its length. The bytes
+// must not be changed.
+func (t *Tier) Read(ctx context.Context, n Names, limit int) ([]byte, error) {
+	ctx, cancel := t.rdb.Bounded(ctx)
+	defer cancel()
+	return listOf(t.rdb.GetRange(ctx, n.Entry, 0, int64(limit)))
 }
 
-// Seen is what Read has to know of a value that was refused.
-func (r Reading) Seen() string { return string(r.Raw[:min(len(r.Raw), seenBytes)]) }
-
-// Read reads a list with its account's epoch and the time. At most limit+1 bytes are read;
-// what is longer is too big for an entry, and the caller sees that by its length. With
-// lease it takes the list's lease if the list is not there or is the one that seen is of.
-func (t *Tier) Read(ctx context.Context, n Names, limit int, lease bool, seen string) (Reading, error) {
-	token := ""
-	if lease {
-		token = n.Token
+// listOf is the list that Redis has given; nil: there is none, or something else.
+func listOf(c *redis.StringCmd) ([]byte, error) {
+	raw, err := c.Bytes()
+	if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		return nil, nil
 	}
-	got, err := t.rdb.Run(ctx, readScript, []string{n.Entry, n.Epoch, n.Lease}, limit, token, LeaseLife.Milliseconds(), seen).Slice()
-	if err != nil {
-		return Reading{}, err
-	}
-	var r Reading
-	raw, epoch := "", ""
-	if len(got) == 5 {
-		raw, _ = got[0].(string)
-		epoch, _ = got[3].(string)
-		r.Holder, _ = got[4].(string)
-		r.Time, err = timeOf(got[1], got[2])
-	}
-	if e, ok := parseEpoch(epoch); ok && err == nil && len(got) == 5 {
-		r.Epoch = e
-	} else {
-		return Reading{}, fmt.Errorf("what Redis says of a list was not understood: %w", err)
-	}
-	if r.Holder == "full" {
-		r.Holder = ""
-	}
-	if raw != "" {
-		r.Raw = []byte(raw)
-	}
-	return r, nil
+	return raw, err
 }
 
-// timeOf reads the two numbers of TIME.
-func timeOf(seconds, micros any) (time.Time, error) {
-	s, _ := seconds.(string)
-	us, _ := micros.(string)
-	a, err := strconv.ParseInt(s, 10, 64)
-	b, err2 := strconv.ParseInt(us, 10, 64)
-	return time.Unix(a, b*1000), errors.Join(err, err2)
+// NewToken makes what a flight takes a lease with.
+func NewToken() string { return rand.Text() }
+
+// Seen is what Lease has to know of a value that was refused.
+func Seen(raw []byte) string { return string(raw[:min(len(raw), seenBytes)]) }
+
+// Lease takes the lease of a list with a token, if the list is not there or is the one that seen
+// is of; else it returns the list, as Read does. holder is the token of the flight that has the
+// lease, of any node; empty: nobody can have it.
+//
+// It takes the lease first and then looks, by two plain commands, which cost Redis half of what a
+// script does. Only where another flight has the lease a script tells it that somebody waits.
+func (t *Tier) Lease(ctx context.Context, n Names, token string, limit int, seen string) (raw []byte, holder string, err error) {
+	ctx, cancel := t.rdb.Bounded(ctx) // all calls together
+	defer cancel()
+	p := t.rdb.Pipeline()
+	taken := p.SetNX(ctx, n.lease(), token, LeaseLife)
+	list := p.GetRange(ctx, n.Entry, 0, int64(limit))
+	_, _ = p.Exec(ctx) // each has its own error
+	if raw, err = listOf(list); err != nil {
+		return nil, "", err
+	}
+	if seen != "" && strings.HasPrefix(string(raw[:min(len(raw), seenBytes)]), seen) {
+		raw = nil
+	}
+	switch {
+	case len(raw) > 0 && taken.Val():
+		_ = t.Release(ctx, n, token) // an error leaves it to its end
+		return raw, "", nil
+	case len(raw) > 0:
+		return raw, "", nil
+	case taken.Val():
+		return nil, token, nil
+	}
+	got, err := t.rdb.Run(ctx, leaseScript, []string{n.Entry, n.lease()}, limit, token, LeaseLife.Milliseconds(), seen).StringSlice()
+	if err != nil || len(got) != 2 {
+		return nil, "", cmp.Or(err, errors.New("what Redis says of a lease was not understood"))
+	}
+	return []byte(got[0]), strings.TrimSuffix(got[1], "+"), nil
 }
 
-// Put stores a list until ttl has passed. If it was filled under a lease the lease ends,
-// and the nodes that wait are woken, in the same round trip, whether the list is stored
+// Put stores a list until ttl has passed. If it was filled under a lease, with a token, the lease
+// ends, and the nodes that wait are woken, in the same round trip, whether the list is stored
 // or not.
-func (t *Tier) Put(ctx context.Context, n Names, value []byte, ttl time.Duration, leased bool) error {
+func (t *Tier) Put(ctx context.Context, n Names, value []byte, ttl time.Duration, token string) error {
 	select {
 	case t.writes <- struct{}{}:
 		defer func() { <-t.writes }()
 	default:
-		if leased {
-			_ = t.Release(ctx, n) // an error leaves it to its end
+		if token != "" {
+			_ = t.Release(ctx, n, token) // an error leaves it to its end
 		}
 		return ErrBusy
 	}
-	if !leased {
+	if token == "" {
 		ctx, cancel := t.rdb.Bounded(ctx)
 		defer cancel()
 		return t.rdb.Set(ctx, n.Entry, value, ttl).Err()
 	}
-	return t.rdb.Run(ctx, putScript, []string{n.Entry, n.Lease}, value, ttl.Milliseconds(), n.Token, t.fillChannel()).Err()
+	return t.rdb.Run(ctx, putScript, []string{n.Entry, n.lease()}, value, ttl.Milliseconds(), token, t.fillChannel()).Err()
 }
 
 // Release ends a lease after a fill that stored nothing, and wakes who waits. An
 // error leaves the lease to its end.
-func (t *Tier) Release(ctx context.Context, n Names) error {
-	return t.rdb.Run(ctx, putScript, []string{n.Entry, n.Lease}, "", 0, n.Token, t.fillChannel()).Err()
+func (t *Tier) Release(ctx context.Context, n Names, token string) error {
+	return t.rdb.Run(ctx, putScript, []string{n.Entry, n.lease()}, "", 0, token, t.fillChannel()).Err()
 }
 
 // Renew gives a lease another LeaseLife. held: it is still ours.
-func (t *Tier) Renew(ctx context.Context, n Names) (held bool, err error) {
-	got, err := t.rdb.Run(ctx, renewScript, []string{n.Lease}, n.Token, LeaseLife.Milliseconds()).Int()
+func (t *Tier) Renew(ctx context.Context, n Names, token string) (held bool, err error) {
+	got, err := t.rdb.Run(ctx, renewScript, []string{n.lease()}, token, LeaseLife.Milliseconds()).Int()
 	return got == 1, err
 }
 
-// wait is closed when another node has ended its fill of a key.
-type wait struct {
-	done    chan struct{}
-	waiting int
+// await is closed when another node has ended its fill of a list.
+type await struct {
+	done   chan struct{}
+	number int // of those who wait
 }
 
 // Await returns a channel that is closed when another node ends its fill of the
@@ -255,28 +248,28 @@ type wait struct {
 func (t *Tier) Await(n Names) (done <-chan struct{}, stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := t.waits[n.Entry]
-	if w == nil {
-		w = &wait{done: make(chan struct{})}
-		t.waits[n.Entry] = w
+	a := t.awaited[n.Entry]
+	if a == nil {
+		a = &await{done: make(chan struct{})}
+		t.awaited[n.Entry] = a
 	}
-	w.waiting++
-	return w.done, func() {
+	a.number++
+	return a.done, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if w.waiting--; w.waiting == 0 && t.waits[n.Entry] == w {
-			delete(t.waits, n.Entry)
+		if a.number--; a.number == 0 && t.awaited[n.Entry] == a {
+			delete(t.awaited, n.Entry)
 		}
 	}
 }
 
-// wake wakes all who wait for a key. Who waits from now on waits for the next fill.
+// wake wakes all who wait for a list. Who waits from now on waits for the next fill.
 func (t *Tier) wake(key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if w := t.waits[key]; w != nil {
-		close(w.done)
-		delete(t.waits, key)
+	if a := t.awaited[key]; a != nil {
+		close(a.done)
+		delete(t.awaited, key)
 	}
 }
 

@@ -49,7 +49,7 @@ func (s *state) report(goals cache.GoalsConfig) Report {
 // for each candidate once there was a look-up.
 func (g *group) report(now int64) GroupReport {
 	r := GroupReport{
-		Group: g.name, TTL: g.policy.TTL.Seconds(), StaleWhileRevalidate: g.policy.StaleWhileRevalidate.Seconds(),
+		Group: g.policy.Name, TTL: g.policy.TTL.Seconds(), StaleWhileRevalidate: g.policy.StaleWhileRevalidate.Seconds(),
 		Observed: g.seconds, WatchedLists: len(g.hot.lists), Lists: float64(len(g.sample.lists)) / g.share(),
 		Candidates: []Candidate{}, Served: g.rechecks.served(g.sums),
 	}

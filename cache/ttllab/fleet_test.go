@@ -53,7 +53,7 @@ func (m *memory) exchange() Exchange {
 }
 
 // fleetOf is some nodes with one cache, each with another clock.
-func fleetOf(size, lists int, p Policy) ([]*node, *memory) {
+func fleetOf(size, lists int, p Group) ([]*node, *memory) {
 	nodes, m := make([]*node, size), &memory{}
 	for i := range nodes {
 		nodes[i] = newNode(p, lists)
@@ -73,7 +73,7 @@ func fleetOf(size, lists int, p Policy) ([]*node, *memory) {
 // their clocks say.
 func TestAFleetIsPredictedAsAWhole(t *testing.T) {
 	testkit.Computes(t)
-	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}
+	p := Group{Terms: cache.Terms{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}}
 	trace := traffic{seed: 9, lists: 6000, lookups: 30_000, span: 30 * time.Minute, skew: 1.2}.trace()
 	alone := newNode(p, 8192)
 	run(trace, alone)
@@ -103,7 +103,7 @@ func TestIdleAndBusyNodes(t *testing.T) {
 			if idle+busy == 0 {
 				continue
 			}
-			nodes, m := fleetOf(idle+busy, 256, Policy{TTL: time.Minute})
+			nodes, m := fleetOf(idle+busy, 256, Group{Terms: cache.Terms{TTL: time.Minute}})
 			second := 0
 			pass := func(d int, asked, there []*node) {
 				for range d {
@@ -147,7 +147,7 @@ func TestIdleAndBusyNodes(t *testing.T) {
 
 // Batches that cannot be sent are lost and told as that, to all nodes; nothing else changes.
 func TestAStreamThatIsAway(t *testing.T) {
-	nodes, m := fleetOf(2, 512, Policy{TTL: time.Minute})
+	nodes, m := fleetOf(2, 512, Group{Terms: cache.Terms{TTL: time.Minute}})
 	nodes[0].state.gap, nodes[1].state.gap = int64(longestGap), int64(longestGap)
 	for second := range 120 {
 		m.down = second >= 40 && second < 80
@@ -253,7 +253,7 @@ func TestARestingNodeCostsTheSameHoweverManyThereAre(t *testing.T) {
 	for _, size := range []int{1, 3, 10, 30} {
 		labs := make([]*Lab, size)
 		for i := range labs {
-			labs[i] = NewLab(groupsOf(Policy{TTL: time.Minute}), cache.Config{}, nil, stream(client, fmt.Sprint("lab", size), 1000*time.Hour))
+			labs[i] = NewLab(groupsOf(Group{Terms: cache.Terms{TTL: time.Minute}}), cache.Config{}, nil, stream(client, fmt.Sprint("lab", size), 1000*time.Hour))
 			labs[i].step(t.Context())
 		}
 		const seconds = 5
@@ -279,7 +279,7 @@ func TestARestingNodeCostsTheSameHoweverManyThereAre(t *testing.T) {
 
 // aMessage is one of a node that was asked for a few lists.
 func aMessage() []byte {
-	n := newNode(Policy{TTL: time.Minute}, 64)
+	n := newNode(Group{Terms: cache.Terms{TTL: time.Minute}}, 64)
 	for i := range 200 {
 		n.ask(i%9, time.Duration(i)*time.Millisecond)
 	}
@@ -306,7 +306,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(aMessage())
 	f.Add([]byte{1})
 	f.Fuzz(func(t *testing.T, message []byte) {
-		n := newNode(Policy{TTL: time.Minute}, 64)
+		n := newNode(Group{Terms: cache.Terms{TTL: time.Minute}}, 64)
 		n.ask(1, 0)
 		if b, err := decode(message, 2); err == nil {
 			n.state.add(b, start.UnixNano())

@@ -96,15 +96,17 @@ func (l changing) outdated(trace []lookup, ttl time.Duration) float64 {
 }
 
 // watching is a Lab of buyers' lists and sellers' that watches so many and forgets nothing.
-func watching(p Policy, lists int, now func() time.Time) *Lab {
+func watching(p Group, lists int, now func() time.Time) *Lab {
 	l := NewLab(groupsOf(p), cache.Config{}, now, nil)
 	l.state = newState(groupsOf(p), lists, 0)
 	l.state.gap = math.MaxInt64
 	return l
 }
 
-func groupsOf(p Policy) []Group {
-	return []Group{{Name: "buyer", Kind: "buyer", Policy: p}, {Name: "seller", Kind: "seller", Policy: p}}
+func groupsOf(p Group) []Group {
+	buyer, seller := p, p
+	buyer.Name, buyer.Kind, seller.Name, seller.Kind = "buyer", "buyer", "seller", "seller"
+	return []Group{buyer, seller}
 }
 
 // node is a Lab that is told what a cache does, beside a cache whose rules are written
@@ -118,7 +120,7 @@ type node struct {
 	bodies func(list int, at time.Duration) uint64
 }
 
-func newNode(p Policy, lists int) *node {
+func newNode(p Group, lists int) *node {
 	n := &node{
 		filled: map[int]time.Duration{},
 		hash:   func(list int) uint64 { return mix(uint64(list) + 1) },

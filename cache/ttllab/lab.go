@@ -53,32 +53,26 @@ import (
 // so that one goroutine of each can apply them. More are lost.
 const fleetNotes = 16_000
 
-// Group is the lists that have a ttl of their own: those of a kind, or those of one status
-// where that status has its own times.
+// Group is the lists that have a ttl of their own, those of a kind, or those of one status
+// where that status has its own times, and what the real cache does with them. The candidates
+// take the place of TTL; the rest holds for all of them. StaleIfError only decides how long an
+// entry stays in Redis.
 type Group struct {
 	Name   string // in reports and logs
 	Kind   string // of the gateway
 	Status string // empty: all of the kind that are in no other group
-	Policy Policy
-}
-
-// Policy is what the real cache does with the lists of a group. The candidates take the
-// place of TTL; the rest holds for all of them.
-type Policy struct {
-	TTL                  time.Duration
-	StaleWhileRevalidate time.Duration // how long after its ttl a list is served while one refresh runs
-	StaleIfError         time.Duration // only decides how long an entry stays in Redis
-	Jitter               float64       // the share, 0 to 1, by which a ttl is shortened at most
+	cache.Terms
+	Jitter float64 // the share, 0 to 1, by which a ttl is shortened at most
 }
 
 // GroupsOf are the groups of a configuration: the kinds by name, each followed by its
 // statuses that override it.
 func GroupsOf(c cache.Config) (groups []Group) {
-	add := func(name, kind, status string, of cache.KindConfig) {
-		groups = append(groups, Group{name, kind, status, Policy{of.TTL, of.StaleWhileRevalidate, of.StaleIfError, c.Jitter}})
+	add := func(name, kind, status string, of cache.Terms) {
+		groups = append(groups, Group{name, kind, status, of, c.Jitter})
 	}
 	for kind, of := range map[string]cache.KindConfig{cache.KindBuyer: c.Buyer, cache.KindSeller: c.Seller} {
-		add(kind, kind, "", of)
+		add(kind, kind, "", of.Terms)
 		for status := range of.ByStatus {
 			add(kind+" status="+status, kind, status, of.For(status))
 		}
@@ -131,7 +125,7 @@ func (l *Lab) SetConfig(groups []Group, c cache.Config) {
 	}
 	l.catchUp()
 	for i, g := range groups {
-		l.state.groups[i].setPolicy(g.Policy)
+		l.state.groups[i].follow(g)
 	}
 }
 

@@ -63,7 +63,7 @@ func drawTrace(t *rapid.T) []lookup {
 func TestWithoutSamplingTheFiguresAreExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		swr := time.Duration(rapid.IntRange(0, 1000).Draw(t, "swr")) * time.Second
-		lab, trace := newNode(Policy{TTL: time.Minute, StaleWhileRevalidate: swr}, 64), drawTrace(t)
+		lab, trace := newNode(Group{Terms: cache.Terms{TTL: time.Minute, StaleWhileRevalidate: swr}}, 64), drawTrace(t)
 		lab.clock = trace[0].at
 		lab.Report() // from here on it observes
 		for _, ev := range trace {
@@ -103,7 +103,7 @@ func TestWhoComesDuringAFillWaits(t *testing.T) {
 	var k list
 	var ages histogram
 	for _, now := range []time.Duration{0, 999 * time.Millisecond, time.Second, 11 * time.Second, 11500 * time.Millisecond} {
-		k.simulate(&Policy{TTL: 10 * time.Second}, at(now).UnixNano(), int64(time.Second), &ages)
+		k.simulate(&Group{Terms: cache.Terms{TTL: 10 * time.Second}}, at(now).UnixNano(), int64(time.Second), &ages)
 	}
 	if c := k.cells[slices.Index(candidates[:], 10*time.Second)]; c.waits != 4 || c.fetches != 2 {
 		t.Errorf("%v of 5 look-ups waited for %v fetches, want 4 for 2", c.waits, c.fetches)
@@ -118,7 +118,7 @@ func TestStandardErrorsAreHonest(t *testing.T) {
 	const salts, lists, slack = 25, 2000, 0.01
 	trace := traffic{seed: 1, lists: lists, lookups: 15000, span: 12000 * time.Second, skew: 1.2}.trace()
 	sampled := func(watched int, salt uint64) (figures [candidateCount][4]Estimate) {
-		n := newNode(Policy{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}, watched)
+		n := newNode(Group{Terms: cache.Terms{TTL: time.Minute, StaleWhileRevalidate: 10 * time.Second}}, watched)
 		n.hash = func(list int) uint64 { return mix(uint64(list)*2 + 1 + salt<<32) }
 		run(trace, n)
 		for c, row := range n.Report().Groups[0].Candidates {
@@ -164,7 +164,7 @@ func TestTheSampleIsBounded(t *testing.T) {
 	}
 	const lists, most = 50_000, defaultLists
 	before := heap()
-	n := newNode(Policy{TTL: time.Minute}, most)
+	n := newNode(Group{Terms: cache.Terms{TTL: time.Minute}}, most)
 	for round := range 2 {
 		for list := range lists {
 			n.ask(list, time.Duration(round)*time.Hour+time.Duration(list)*time.Millisecond)
@@ -195,7 +195,7 @@ func TestTheSampleIsBounded(t *testing.T) {
 // lost: one goroutine can carry any number of look-ups.
 func TestVeryHotListsAreThinned(t *testing.T) {
 	testkit.Computes(t)
-	n := newNode(Policy{TTL: 10 * time.Second}, 256)
+	n := newNode(Group{Terms: cache.Terms{TTL: 10 * time.Second}}, 256)
 	const perSecond, seconds = 20_000, 35
 	r := rand.New(rand.NewPCG(1, 1))
 	for i := range perSecond * seconds {
@@ -218,7 +218,7 @@ func TestVeryHotListsAreThinned(t *testing.T) {
 }
 
 func TestCountsAgeAndIdleListsLeave(t *testing.T) {
-	n := newNode(Policy{TTL: time.Minute}, 256)
+	n := newNode(Group{Terms: cache.Terms{TTL: time.Minute}}, 256)
 	n.state.halfLife = int64(12 * time.Hour)
 	for i := range 100 {
 		n.ask(1, time.Duration(i)*time.Minute)
@@ -287,7 +287,7 @@ func TestConcurrentUse(t *testing.T) {
 func observed(t *testing.T, c cache.Config, body string) (*Lab, *cache.Lists) {
 	t.Helper()
 	l := NewLab(GroupsOf(c), c, nil, nil)
-	lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(_ context.Context, k cache.Key) (cache.Content, error) {
+	lists, err := cache.New(c, cache.Options{Observer: l, Fill: func(_ context.Context, k cache.Key, _ cache.FillInfo) (cache.Content, error) {
 		if k.Account == "fails" {
 			return cache.Content{}, errors.New("failed")
 		}
@@ -341,7 +341,7 @@ func BenchmarkLook(b *testing.B) {
 
 // looking is a look-up of one of so many lists, at a node that watches as many as it may.
 func looking(lists int) (look func()) {
-	n := newNode(Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, Jitter: 0.1}, defaultLists)
+	n := newNode(Group{Terms: cache.Terms{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}, Jitter: 0.1}, defaultLists)
 	for i := range 2 * lists {
 		n.ask(i%lists, time.Duration(i)*time.Millisecond)
 		if i%1000 == 0 {

@@ -154,7 +154,7 @@ func (l *logReader) line(raw []byte, tooLong bool) {
 		l.sum.Skipped++
 		return
 	}
-	group := slices.IndexFunc(l.state.groups, func(g *group) bool { return g.name == line.Kind })
+	group := slices.IndexFunc(l.state.groups, func(g *group) bool { return g.policy.Name == line.Kind })
 	if problem := line.problem(group >= 0); problem != "" {
 		l.bad(problem)
 		return

@@ -24,8 +24,8 @@ func line(at time.Time, kind, key, outcome string, age float64, etag string) str
 }
 
 func readLog(in io.Reader) (Report, error) {
-	p := Policy{TTL: time.Minute, StaleWhileRevalidate: 30 * time.Second, StaleIfError: time.Hour}
-	return FromLog(in, []Group{{Name: "buyer", Policy: p}, {Name: "seller", Policy: p}}, cache.GoalsConfig{})
+	p := Group{Terms: cache.Terms{TTL: time.Minute, StaleWhileRevalidate: 30 * time.Second, StaleIfError: time.Hour}}
+	return FromLog(in, groupsOf(p), cache.GoalsConfig{})
 }
 
 func TestLinesThatCannotBeUsed(t *testing.T) {

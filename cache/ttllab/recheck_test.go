@@ -24,8 +24,8 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 	for seed := range uint64(runs) {
 		s := traffic{seed: seed, lists: lists, lookups: 6000, span: 30 * time.Minute, skew: 1.2}
 		trace, legacy := s.trace(), s.changing(1, 100)
-		n := newNode(Policy{TTL: ttl}, 256)
-		n.SetConfig(groupsOf(Policy{TTL: ttl}), cache.Config{RechecksPerSecond: 0.5})
+		n := newNode(Group{Terms: cache.Terms{TTL: ttl}}, 256)
+		n.SetConfig(groupsOf(Group{Terms: cache.Terms{TTL: ttl}}), cache.Config{RechecksPerSecond: 0.5})
 		n.bodies = legacy.body
 		run(trace, n)
 		k, truth := n.Report().Groups[0], legacy.outdated(trace, ttl)

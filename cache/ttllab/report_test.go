@@ -87,7 +87,7 @@ func TestTheRateAtTodaysTTL(t *testing.T) {
 
 // What a person reads is testdata/report, and what a program reads survives JSON.
 func TestTheReportIsWritten(t *testing.T) {
-	p := Policy{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}
+	p := Group{Terms: cache.Terms{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second}}
 	n := newNode(p, 64)
 	c := cache.Config{RechecksPerSecond: 1, Goals: cache.GoalsConfig{MaxUpstreamPerSecond: 1, MaxOutdated: 0.5}}
 	n.SetConfig(groupsOf(p), c)

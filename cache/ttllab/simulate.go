@@ -20,16 +20,16 @@ var candidates = [candidateCount]time.Duration{
 }
 
 // maxAge is the age that no answer of a candidate reaches.
-func (p *Policy) maxAge(c int) int64 { return int64(candidates[c] + p.StaleWhileRevalidate) }
+func (g *Group) maxAge(c int) int64 { return int64(candidates[c] + g.StaleWhileRevalidate) }
 
 // lifetime is how long after the legacy's answer an entry of a candidate stays in Redis.
-func (p *Policy) lifetime(c int) int64 {
-	return int64(candidates[c] + max(p.StaleWhileRevalidate, p.StaleIfError))
+func (g *Group) lifetime(c int) int64 {
+	return int64(candidates[c] + max(g.StaleWhileRevalidate, g.StaleIfError))
 }
 
 // nearest is the candidate whose ttl is nearest to today's, by ratio.
-func (p *Policy) nearest() (nearest int) {
-	off := func(c int) float64 { return math.Abs(math.Log(float64(candidates[c]) / float64(max(p.TTL, 1)))) }
+func (g *Group) nearest() (nearest int) {
+	off := func(c int) float64 { return math.Abs(math.Log(float64(candidates[c]) / float64(max(g.TTL, 1)))) }
 	for c := range candidates {
 		if off(c) < off(nearest) {
 			nearest = c
@@ -82,7 +82,7 @@ const farAhead = int64(time.Minute)
 // refresh runs; else the caller waits, and so does everyone who comes before the
 // legacy has answered. An answer that was waited for is of age 0. Unlike in the real cache
 // there is no stale_if_error: the legacy is taken to be well.
-func (k *list) simulate(p *Policy, now, latency int64, ages *histogram) {
+func (k *list) simulate(p *Group, now, latency int64, ages *histogram) {
 	k.lookups++
 	k.last = max(k.last, now)
 	for c := range k.cells {
@@ -116,7 +116,7 @@ func (k *list) simulate(p *Policy, now, latency int64, ages *histogram) {
 
 // fill has a candidate filled. Like the real cache's, the jitter of a ttl is fixed by the list
 // and the moment of the fill, though not to the same value.
-func (k *list) fill(p *Policy, c int, at int64) {
+func (k *list) fill(p *Group, c int, at int64) {
 	jitter := p.Jitter * float64(mix(k.hash^uint64(at))>>11) / (1 << 53)
 	k.cells[c].filled, k.cells[c].fresh = at, int64(float64(candidates[c])*(1-jitter))
 }
@@ -124,7 +124,7 @@ func (k *list) fill(p *Policy, c int, at int64) {
 // guess makes up each candidate's cache of a list that has not been watched: at
 // this many look-ups per nanosecond it is likely to hold the list, filled at any
 // moment of the last ttl, or since the start.
-func (k *list) guess(p *Policy, now int64, rate float64, start int64) {
+func (k *list) guess(p *Group, now int64, rate float64, start int64) {
 	for c, ttl := range candidates {
 		expected := rate * float64(p.maxAge(c))
 		dice := mix(k.hash + uint64(c))

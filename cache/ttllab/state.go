@@ -37,8 +37,7 @@ type state struct {
 
 // group is what is known of a group of lists.
 type group struct {
-	name     string
-	policy   Policy
+	policy   Group
 	queue    []event // not applied yet
 	first    int64   // look-up, Unix ns; 0: none yet
 	aged     int64   // number of half-lives since 1970
@@ -68,7 +67,7 @@ func newState(groups []Group, lists int, halfLife time.Duration) *state {
 	s := &state{layout: layoutOf(groups), halfLife: int64(halfLife), gap: int64(longestGap), nodes: 1}
 	for _, g := range groups {
 		s.groups = append(s.groups, &group{
-			name: g.Name, policy: g.Policy, rechecks: clusters{open: map[uint64]cluster{}},
+			policy: g, rechecks: clusters{open: map[uint64]cluster{}},
 			below: math.MaxUint64, sample: newStratum(lists - lists/4), hot: newStratum(lists / 4), drawn: map[uint64]draw{},
 		})
 	}
@@ -244,9 +243,9 @@ func (g *group) recheck(r *recheck) {
 	g.rechecks.add(r)
 }
 
-// setPolicy tells that the real cache has another policy from now on. What was counted is
+// follow tells that the real cache has another policy from now on. What was counted is
 // kept, but for the ages if their buckets would mean others.
-func (g *group) setPolicy(p Policy) {
+func (g *group) follow(p Group) {
 	if p.StaleWhileRevalidate != g.policy.StaleWhileRevalidate {
 		g.sample.ages, g.hot.ages = histogram{}, histogram{}
 	}

@@ -19,7 +19,7 @@ import (
 // replay runs a trace through the real cache. The lab may watch; nil: none.
 type replay struct {
 	trace  []lookup
-	policy Policy
+	policy Group
 	legacy changing
 	lab    *Lab
 	clock  *testkit.Clock
@@ -32,7 +32,7 @@ type replay struct {
 	ages           []float64 // seconds
 }
 
-func newReplay(trace []lookup, legacy changing, p Policy) *replay {
+func newReplay(trace []lookup, legacy changing, p Group) *replay {
 	return &replay{trace: trace, legacy: legacy, policy: p, clock: testkit.NewClock(start)}
 }
 
@@ -40,7 +40,7 @@ func (p *replay) body(list int) string {
 	return fmt.Sprintf("%d@%d", list, p.legacy.body(list, p.clock.Now().Sub(start)))
 }
 
-func (p *replay) fill(_ context.Context, k cache.Key) (cache.Content, error) {
+func (p *replay) fill(_ context.Context, k cache.Key, _ cache.FillInfo) (cache.Content, error) {
 	list, err := strconv.Atoi(k.Account)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *replay) run(t *testing.T) *replay {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := cache.DefaultConfig()
 		cfg.Jitter = p.policy.Jitter
-		cfg.Buyer = cache.KindConfig{TTL: p.policy.TTL, StaleWhileRevalidate: p.policy.StaleWhileRevalidate, StaleIfError: p.policy.StaleIfError}
+		cfg.Buyer = cache.KindConfig{Terms: p.policy.Terms}
 		o := cache.Options{Fill: p.fill, Now: p.clock.Now}
 		if p.lab != nil {
 			o.Observer = p.lab
@@ -114,23 +114,23 @@ func TestThePredictionIsWhatTheRealCacheDoes(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	for name, sc := range map[string]struct {
 		traffic traffic
-		policy  Policy
+		policy  Group
 		watched int
 		ttls    []time.Duration
 	}{
 		"bursts, every list watched": {
 			traffic{seed: 1, lists: 3000, lookups: 12000, span: h, skew: 1.2, bursts: 0.05},
-			Policy{TTL: 30 * s, StaleWhileRevalidate: 30 * s, StaleIfError: 10 * m, Jitter: 0.1}, 4096,
+			Group{Terms: cache.Terms{TTL: 30 * s, StaleWhileRevalidate: 30 * s, StaleIfError: 10 * m}, Jitter: 0.1}, 4096,
 			[]time.Duration{2 * s, 5 * m},
 		},
 		"daily wave and bursts, half of the lists watched": {
 			traffic{seed: 2, lists: 15000, lookups: 20000, span: 24 * h, skew: 1.05, wave: 0.9, bursts: 0.02},
-			Policy{TTL: 5 * m, StaleIfError: 10 * m}, 3072,
+			Group{Terms: cache.Terms{TTL: 5 * m, StaleIfError: 10 * m}}, 3072,
 			[]time.Duration{10 * s, 6 * h},
 		},
 		"hot lists, long refresh window, two thirds of the lists watched": {
 			traffic{seed: 3, lists: 10000, lookups: 16000, span: 2 * h, skew: 1.2, wave: 0.5, bursts: 0.01},
-			Policy{TTL: m, StaleWhileRevalidate: 10 * m, StaleIfError: 10 * m, Jitter: 0.3}, 2304,
+			Group{Terms: cache.Terms{TTL: m, StaleWhileRevalidate: 10 * m, StaleIfError: 10 * m}, Jitter: 0.3}, 2304,
 			[]time.Duration{5 * s, 20 * m}, // of an hour's the jitter of two fills would decide
 		},
 	} {

@@ -131,6 +131,8 @@ func TestOneAccountsFailingListIsNobodyElses(t *testing.T) {
 	p := start(t, setup{
 		yaml: "cache: {buyer: {ttl: 1s, stale_while_revalidate: 0s, stale_if_error: 10m}, seller: {ttl: 1s}}",
 		now:  clock.Now,
+		// fewer than there are lists of an account, each of which rests when it has failed
+		upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 10}"},
 	})
 	p.gets(http.StatusOK, buyerList, "other-buyer")
 	for _, f := range []legacy.Fault{
@@ -139,10 +141,12 @@ func TestOneAccountsFailingListIsNobodyElses(t *testing.T) {
 		clock.Add(time.Minute) // past what worked lately, and the ttl of the lists that there are
 		f.Kind, f.Account = legacy.KindBuyer, legacy.BuyerTypical
 		p.fault(f)
-		p.eventually("the account is held", func() bool { return p.get(buyerList, "buyer").status == http.StatusServiceUnavailable })
-		if x := p.explained("--account", legacy.BuyerTypical, "--kind", "buyer"); x.Upstream.Breaker != "open" {
-			t.Errorf("%s: the breaker is %s for its account", f.Name, x.Upstream.Breaker)
-		}
+		asked := 0
+		p.eventually("the account is held", func() bool {
+			p.get(buyerList+"?"+filterQuery(asked), "buyer")
+			asked++
+			return p.explained("--account", legacy.BuyerTypical, "--kind", "buyer").Upstream.Breaker == "open"
+		})
 		for id, account := range map[string]string{"other-buyer": legacy.BuyerOther, "empty-buyer": legacy.BuyerEmpty} {
 			a := p.get(buyerList, id)
 			if status := a.header.Get("Cache-Status"); a.status != http.StatusOK || strings.Contains(status, "detail=stale-error") || !p.isTruth(a, "buyer", account, "") {
@@ -151,6 +155,43 @@ func TestOneAccountsFailingListIsNobodyElses(t *testing.T) {
 		}
 		p.system.ClearFaults("")
 	}
+}
+
+// A list that cannot be had is asked for three times in ten seconds at most, however often it is
+// wanted: all get the same error, and the list within 5 s of its being good.
+func TestAListThatCannotBeHadRests(t *testing.T) {
+	t.Parallel()
+	clock := testkit.NewClock(time.Now())
+	p := start(t, setup{now: clock.Now, upstream: []string{"max_records: 10000", "max_records: 10"}})
+	for range 25 {
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				a := p.get(buyerList, "buyer")
+				if a.status != http.StatusBadGateway || !strings.Contains(string(a.body), "upstream_invalid_response") || a.header.Get("Retry-After") != "5" {
+					t.Errorf("%d, Retry-After %q: %.300s", a.status, a.header.Get("Retry-After"), a.body)
+				}
+			})
+		}
+		callers.Wait()
+		clock.Add(10 * time.Second / 25)
+	}
+	if n := p.system.Requests().Buyer; n > 3 {
+		t.Errorf("the legacy system was asked %d times", n)
+	}
+	p.gets(http.StatusOK, buyerList, "empty-buyer") // says nothing of this list
+	p.gets(http.StatusBadGateway, buyerList, "buyer")
+	p.edit("max_records: 10", "max_records: 10000") // a reload lets nobody wait
+	p.reload()
+	p.gets(http.StatusOK, buyerList, "buyer")
+
+	other := legacy.Fault{Name: legacy.FaultWrongOwner, Kind: legacy.KindBuyer, Account: legacy.BuyerOther}
+	p.fault(other)
+	p.gets(http.StatusBadGateway, buyerList, "other-buyer")
+	p.system.ClearFaults("")
+	p.gets(http.StatusBadGateway, buyerList, "other-buyer")
+	clock.Add(5 * time.Second)
+	p.gets(http.StatusOK, buyerList, "other-buyer")
 }
 
 // panickyLog is a log that panics at one record, which the goroutine of a fetch writes.
@@ -181,5 +222,5 @@ func TestPanicInAFetchIsOneFailedRequest(t *testing.T) {
 		t.Error("the panic is not counted")
 	}
 	p.system.ClearFaults("")
-	p.gets(http.StatusOK, buyerList, "buyer")
+	p.comesToGet(http.StatusOK, buyerList, "buyer") // it rests for a moment
 }

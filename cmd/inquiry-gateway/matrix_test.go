@@ -237,12 +237,13 @@ func (c *cell) ask(knows string) (keyID, query string, a answer) {
 		c.eventually("the breaker of Redis is open", func() bool { return c.part("redis") == "down" })
 		return "buyer", "status=pending", c.get(buyerList+"?status=pending", "buyer")
 	}
-	for range 100 {
-		if a = c.get(buyerList+"?status=pending", "buyer"); !strings.Contains(string(a.body), `"upstream_error"`) {
+	for i := range 100 {
+		keyID, query = []string{"buyer", "other-buyer"}[i%2], filterQuery(1+i/2)
+		if a = c.get(buyerList+"?"+query, keyID); !strings.Contains(string(a.body), `"upstream_error"`) {
 			break
 		}
 	}
-	return "buyer", "status=pending", a
+	return keyID, query, a
 }
 
 // against says how an answer differs from what is declared; a list must be the one that

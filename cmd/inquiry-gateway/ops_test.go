@@ -45,9 +45,10 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 		{legacy.Fault{Name: legacy.FaultHTML}, "sign_in", "upstream_sign_in_failed"},
 		{legacy.Fault{Name: legacy.FaultWrongOwner}, "mapping", "upstream_invalid_response"},
 	} {
-		commandSays(t, 0, "", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical)
+		askAnew := func() { commandSays(t, 0, "", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical) }
 		p.fault(failing.Fault)
 		for range i + 1 {
+			askAnew()
 			p.gets(http.StatusBadGateway, buyerList, "buyer")
 		}
 		x := p.explained("--account", legacy.BuyerTypical, "--kind", "buyer")
@@ -56,16 +57,14 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", failing.Name, x.Prediction, f)
 		}
 		p.system.ClearFaults("")
+		askAnew()
 		p.gets(http.StatusOK, buyerList, "buyer")
 		if x = p.explained("--key-id", "buyer"); len(x.Upstream.Failing) != 0 {
 			t.Errorf("%s is over: %+v", failing.Name, x.Upstream.Failing)
 		}
 	}
 	p.fault(legacy.Fault{Name: legacy.FaultStatus})
-	p.eventually("the breaker opens", func() bool {
-		empty, other := p.get(buyerList, "empty-buyer"), p.get(buyerList, "other-buyer")
-		return empty.status == http.StatusServiceUnavailable && other.status == http.StatusServiceUnavailable
-	})
+	openBreaker(p)
 	p.script(t, "explain-open.txt", map[string]string{})
 }
 

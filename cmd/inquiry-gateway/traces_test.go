@@ -203,12 +203,14 @@ func TestTraceOfAMiss(t *testing.T) {
 		want := []string{
 			"auth", "cache.lookup", flight, flight + " > cache.fill", flight + " > cache.fill > gateway.render",
 			fetch, fetch + " > GET", fetch + " > upstream.guard", fetch + " > upstream.map",
-			flight + " > cache.redis", flight + " > cache.redis > redis evalsha", // and the lease is taken
+			flight + " > cache.lease", flight + " > cache.lease > redis pipeline", // it is taken
+			flight + " > cache.redis", flight + " > cache.redis > redis getrange",
 			flight + " > cache.store", flight + " > cache.store > redis evalsha", // and the lease ends
 			"cache.lookup > cache.local",
 		}
 		got := slices.DeleteFunc(c.below(buyerSpan), func(path string) bool {
-			return path == flight+" > redis pipeline" // of the epochs, where no poll has read them before
+			// Where no poll has read the purges before, this look-up does.
+			return path == flight+" > cache.redis > redis pipeline" || path == flight+" > cache.redis > redis time"
 		})
 		if !slices.Equal(got, want) {
 			t.Errorf("the spans\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))

@@ -1,8 +1,6 @@
 package front
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,8 +11,6 @@ import (
 	"net/netip"
 	"runtime"
 	"runtime/debug"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -46,7 +42,7 @@ const (
 type Conn struct {
 	net.Conn
 	listener *Listener
-	peer     netip.Addr
+	peer     netip.AddrPort
 
 	since         atomic.Int64 // when it became idle, Unix nanoseconds; below 0: the negative of when it became busy
 	authenticated atomic.Int64 // when somebody did so last, Unix nanoseconds; 0: nobody has
@@ -112,22 +108,25 @@ func unwrap(c net.Conn) *Conn {
 }
 
 // Peer is the address that the connection of r came from. One of them may be nil.
-func (c *Conn) Peer(r *http.Request) netip.Addr {
+func (c *Conn) Peer(r *http.Request) netip.AddrPort {
 	if c != nil {
 		return c.peer
 	}
 	return parsePeer(r.RemoteAddr)
 }
 
-// parsePeer reads an address with its port. The zero Addr stands for one that
+// parsePeer reads an address with its port. The zero AddrPort stands for one that
 // cannot be read.
-func parsePeer(s string) netip.Addr {
+func parsePeer(s string) netip.AddrPort {
 	ap, err := netip.ParseAddrPort(s)
 	if err != nil {
-		return netip.Addr{}
+		return netip.AddrPort{}
 	}
-	return ap.Addr().Unmap().WithZone("") // no network contains an address with a zone
+	return netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port()) // no network contains an address with a zone
 }
+
+// Secure says whether the connection has TLS.
+func (c *Conn) Secure() bool { return c.state != nil }
 
 // Authenticated notes that somebody has authenticated on the connection. From then
 // on it may be idle for longer. c may be nil.
@@ -296,7 +295,7 @@ func (c *Conn) serve() {
 			armed = begin
 			c.waitUntil(begin, l.opts.IdleTimeout)
 		}
-		if c.state != nil { // TLS may have to write while it reads, whenever that is
+		if c.state != nil || c.writeArmed.IsZero() { // TLS may have to write while it reads, whenever that is
 			_, c.writeArmed = c.SetWriteDeadline(time.Time{}), time.Time{}
 		}
 		if i%run == run-1 {
@@ -398,6 +397,13 @@ func (c *Conn) WriteWithin(now time.Time, d time.Duration) {
 	}
 }
 
+// WriteBy bounds the answer that begins now more tightly. The next one has a deadline of its
+// own.
+func (c *Conn) WriteBy(at time.Time) {
+	c.writeArmed = time.Time{}
+	_ = c.SetWriteDeadline(at)
+}
+
 // Send writes one whole answer with one call of the kernel's: its head, which ends with an
 // empty line, and its body, of which it gives how many bytes were sent. last: the answer
 // closes the connection.
@@ -450,69 +456,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Serve has a handler answer h. The handler writes once; its request's context follows no
-// caller that leaves, which is noticed when the answer is written.
-func (c *Conn) Serve(ctx context.Context, handler http.Handler, h *Head) error {
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(h.text)))
-	if err != nil {
-		return err // nothing that the front reads is refused there
-	}
-	delete(r.Header, "Host")
-	r.RemoteAddr, r.TLS = c.RemoteAddr().String(), c.state
-	w := writer{conn: c, header: http.Header{}}
-	handler.ServeHTTP(&w, r.WithContext(ctx))
-	if !w.sent {
-		_, _ = w.Write(nil)
-	}
-	if w.bounded { // the next answer has a deadline of its own
-		_, c.writeArmed = c.SetWriteDeadline(time.Time{}), time.Time{}
-	}
-	return w.err
-}
-
 // Context is that of the requests on the connection.
 func (c *Conn) Context() context.Context {
 	if c.ctx == nil {
 		c.ctx = context.WithValue(ConnContext(context.Background(), c), http.LocalAddrContextKey, c.LocalAddr())
 	}
 	return c.ctx
-}
-
-// writer sends what a handler writes, in one piece.
-type writer struct {
-	conn    *Conn
-	header  http.Header
-	status  int
-	sent    bool
-	bounded bool // the handler has set a deadline
-	err     error
-}
-
-var errTwice = errors.New("the front takes an answer in one piece")
-
-func (w *writer) Header() http.Header { return w.header }
-
-func (w *writer) WriteHeader(status int) { w.status = status }
-
-// SetWriteDeadline is for http.ResponseController.
-func (w *writer) SetWriteDeadline(at time.Time) error {
-	w.bounded = true
-	return w.conn.SetWriteDeadline(at)
-}
-
-func (w *writer) Write(body []byte) (n int, err error) {
-	if w.sent {
-		w.err = errTwice
-		return 0, errTwice
-	}
-	w.sent = true
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	var head bytes.Buffer
-	head.WriteString("HTTP/1.1 " + strconv.Itoa(w.status) + " " + http.StatusText(w.status) + "\r\n")
-	_ = w.header.Write(&head)
-	head.WriteString("\r\n")
-	n, w.err = w.conn.Send(head.Bytes(), body, w.header.Get("Connection") == "close")
-	return n, w.err
 }

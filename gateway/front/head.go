@@ -1,17 +1,33 @@
 package front
 
-import "strings"
+import (
+	"net/http"
+	"strings"
+)
+
+// Fields are the fields of a request that the gateway reads, whoever has parsed it. One that
+// was not sent is nil; else it has one value for each of its lines.
+type Fields struct {
+	Authorization, AcceptEncoding, IfNoneMatch []string
+	RequestID, ForwardedFor                    []string // only trusted proxies may send them
+	Traceparent, Tracestate                    []string
+}
+
+// FieldsOf takes them out of net/http's map.
+func FieldsOf(h http.Header) Fields {
+	return Fields{
+		Authorization: h["Authorization"], AcceptEncoding: h["Accept-Encoding"], IfNoneMatch: h["If-None-Match"],
+		RequestID: h["X-Request-Id"], ForwardedFor: h["X-Forwarded-For"], Traceparent: h["Traceparent"], Tracestate: h["Tracestate"],
+	}
+}
 
 // Head is a request in the one form that the front reads: exactly one whole GET of
 // HTTP/1.1 for a path of this server, with a Host, without a body, each field once and
 // on one line, in visible ASCII. Everything that another reader might take for
-// something else is left to net/http. A field that was not sent is nil.
+// something else is left to net/http.
 type Head struct {
+	Fields
 	Path, Query string
-
-	Authorization, AcceptEncoding, IfNoneMatch []string
-	RequestID, ForwardedFor                    []string // only trusted proxies may send them
-	Traceparent, Tracestate                    []string
 
 	host   []string
 	values [fieldCount]string // what the slices above are slices of

@@ -70,8 +70,8 @@ type Handler interface {
 	// Enabled says whether the front answers requests at all. Where it does not, net/http
 	// gets a connection at its next request, or as it is accepted.
 	Enabled() bool
-	// Answer answers h, which came at begin, with one Send or Serve, or leaves it to
-	// net/http by false. After an error the connection is closed.
+	// Answer answers h, which came at begin, with one Send, or leaves it to net/http by
+	// false. After an error the connection is closed.
 	Answer(c *Conn, h *Head, begin time.Time) (bool, error)
 }
 

@@ -39,14 +39,11 @@ func (q PurgeRequest) check() error {
 }
 
 // purgeFailed adds to an error what the purge has reached, and what to do.
-func purgeFailed(reply PurgeReply, err error) error {
-	switch {
-	case err == nil:
+func purgeFailed(err error) error {
+	if err == nil {
 		return nil
-	case reply.Epoch == 0:
-		return fmt.Errorf("purged on this node only; it tries again until Redis takes the purge, and other nodes may serve what was answered before until then; if this node stops first, repeat it: %w", err)
 	}
-	return fmt.Errorf("purged on this node and in Redis, but the other nodes were not told; this node tries again until they are; if it stops first, repeat it: %w", err)
+	return fmt.Errorf("purged on this node only; it tries again until Redis takes the purge, and other nodes may serve what was answered before until then; if this node stops first, repeat it: %w", err)
 }
 
 // ChangedRequest is the body of POST /ops/changed: whose lists have changed at the

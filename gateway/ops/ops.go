@@ -100,7 +100,7 @@ func New(opts Options) http.Handler {
 		}
 		if err == nil {
 			reply, err = opts.Purge(r.Context(), q.Kind, q.Account)
-			err = purgeFailed(reply, err)
+			err = purgeFailed(err)
 		}
 		respond(w, reply, err)
 	})

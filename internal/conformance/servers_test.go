@@ -90,7 +90,7 @@ ops: {listen: 127.0.0.1:0}
 auth: {keys_file: keys.yaml, unknown_keys: {per_second: 1000, burst: 1000}}
 shutdown_delay: 0s
 request_timeout: 1m
-cache: {buyer: {ttl: 1h}, seller: {ttl: 1ns, stale_while_revalidate: 0s, stale_if_error: 0s}}
+cache: {buyer: {ttl: 1h}, seller: {ttl: 1ns, stale_while_revalidate: 0s}}
 rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 `
 	if !m.lane {

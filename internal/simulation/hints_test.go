@@ -36,7 +36,7 @@ func aThousandHints(t *testing.T, timeout time.Duration, hard bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lists, err := cache.New(cache.DefaultConfig(), cache.Options{Redis: rdb, Prefix: "iq", Fill: func(context.Context, cache.Key) (cache.Content, error) {
+	lists, err := cache.New(cache.DefaultConfig(), cache.Options{Redis: rdb, Prefix: "iq", Fill: func(context.Context, cache.Key, cache.FillInfo) (cache.Content, error) {
 		return cache.Content{Body: []byte("{}")}, nil
 	}})
 	if err != nil {

@@ -367,15 +367,15 @@ func (c *checks) notPurged(r *request, a *answer) string {
 
 // purged checks that Redis has a purge of which it was said.
 func (c *checks) purged(p *purge) {
-	key := "iq:3:epoch:" + p.kind
+	member := "hard " + p.kind
 	if p.account != "" {
-		key = "iq:3:{" + redistier.Hash(p.account) + "}:epoch"
+		member = "hard " + redistier.Hash(p.account)
 	}
 	raised := false
 	c.env.redis.with(func() {
 		s := c.env.redis.store
 		begin := s.now().Add(-time.Since(p.begin))
-		raised = slices.ContainsFunc(s.writes, func(w write) bool { return w.key == key && !w.at.Before(begin) })
+		raised = s.values["iq:4:changes"].scores[member] >= begin.UnixMicro()
 	})
 	c.mu.Lock()
 	lost := c.lastLoss().After(p.begin)

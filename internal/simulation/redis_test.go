@@ -218,6 +218,8 @@ func encode(b []byte, v any) []byte {
 		b = fmt.Appendf(b, "-%s\r\n", strings.ReplaceAll(v.Error(), "\n", " "))
 	case int64:
 		head(':', v)
+	case float64:
+		b = append(strconv.AppendFloat(append(b, ','), v, 'f', 0, 64), "\r\n"...)
 	case string:
 		head('$', int64(len(v)))
 		b = append(append(b, v...), "\r\n"...)

@@ -158,6 +158,13 @@ func (s *scripts) toLua(v any) lua.LValue {
 	case []any:
 		t := s.state.CreateTable(len(v), 0)
 		for _, e := range v {
+			if scored, ok := e.([]any); ok && len(scored) == 2 { // a member with its score, which scripts see in RESP2
+				if score, ok := scored[1].(float64); ok {
+					t.Append(s.toLua(scored[0]))
+					t.Append(lua.LString(strconv.FormatFloat(score, 'f', 0, 64)))
+					continue
+				}
+			}
 			t.Append(s.toLua(e))
 		}
 		return t

@@ -18,11 +18,12 @@ type store struct {
 	writes []write // newest last: a replica that lags has not seen these
 }
 
-// value is a text, a hash or a stream.
+// value is a text, a hash, a stream or a sorted set.
 type value struct {
 	text   string
 	hash   map[string]string
-	stream []entry   // oldest first
+	stream []entry // oldest first
+	scores map[string]int64
 	end    time.Time // zero: none
 }
 
@@ -143,6 +144,44 @@ func (s *store) do(a ...string) any {
 			return text
 		}
 		return nil
+	case "ZADD": // key [GT CH] score member...
+		return s.score(a[1], a[2:])
+	case "ZREMRANGEBYSCORE": // key -inf most
+		v, _ := s.get(a[1])
+		before := len(v.scores)
+		v.scores = maps.Clone(v.scores) // writes may hold the one of before
+		maps.DeleteFunc(v.scores, func(_ string, score int64) bool { return score <= number(a[3]) })
+		if len(v.scores) < before {
+			s.put(a[1], &v)
+		}
+		return int64(before - len(v.scores))
+	case "ZREMRANGEBYRANK": // key 0 last, from the end
+		all := s.members(a[1], 0)
+		more := max(len(all)+1+int(number(a[3])), 0)
+		if more > 0 {
+			v, _ := s.get(a[1])
+			v.scores = maps.Clone(v.scores) // writes may hold the one of before
+			for _, one := range all[:more] {
+				delete(v.scores, one.([]any)[0].(string))
+			}
+			s.put(a[1], &v)
+		}
+		return int64(more)
+	case "ZCARD":
+		return int64(len(s.members(a[1], 0)))
+	case "ZSCORE":
+		v, _ := s.get(a[1])
+		if score, ok := v.scores[a[2]]; ok {
+			return float64(score)
+		}
+		return nil
+	case "ZRANGE": // key 0 0 REV WITHSCORES, or key least +inf BYSCORE LIMIT 0 most WITHSCORES
+		if strings.ToUpper(a[4]) != "REV" {
+			all := s.members(a[1], number(a[2]))
+			return all[:min(len(all), int(number(a[7])))]
+		}
+		all := s.members(a[1], 0)
+		return all[max(len(all)-1, 0):]
 	case "HMGET":
 		v, _ := s.get(a[1])
 		out := make([]any, len(a)-2)
@@ -185,10 +224,13 @@ func (s *store) set(key, text string, options []string) any {
 	v := value{text: text}
 	for i, option := range options {
 		switch strings.ToUpper(option) {
-		case "NX":
-			if _, ok := s.get(key); ok {
+		case "NX", "XX":
+			if _, ok := s.get(key); ok == (strings.ToUpper(option) == "NX") {
 				return nil
 			}
+		case "KEEPTTL":
+			old, _ := s.get(key)
+			v.end = old.end
 		case "PX":
 			v.end = s.after(options[i+1], time.Millisecond)
 		case "EX":
@@ -197,6 +239,43 @@ func (s *store) set(key, text string, options []string) any {
 	}
 	s.put(key, &v)
 	return status("OK")
+}
+
+// score sets scores in a sorted set: with GT CH only higher ones, and how many that were.
+func (s *store) score(key string, a []string) any {
+	v, _ := s.get(key)
+	v.scores = maps.Clone(v.scores) // writes may hold the one of before
+	if v.scores == nil {
+		v.scores = map[string]int64{}
+	}
+	changed, greater := int64(0), strings.ToUpper(a[0]) == "GT"
+	if greater {
+		a = a[2:]
+	}
+	for pair := range slices.Chunk(a, 2) {
+		score, old, had := number(pair[0]), int64(0), false
+		if old, had = v.scores[pair[1]]; !had || score > old || score < old && !greater {
+			v.scores[pair[1]] = score
+			changed += count(greater || !had)
+		}
+	}
+	s.put(key, &v)
+	return changed
+}
+
+// members returns those of a sorted set from a score on, with their scores.
+func (s *store) members(key string, least int64) []any {
+	v, _ := s.get(key)
+	names := slices.SortedFunc(maps.Keys(v.scores), func(a, b string) int {
+		return cmp.Or(cmp.Compare(v.scores[a], v.scores[b]), strings.Compare(a, b))
+	})
+	all := []any{}
+	for _, name := range names {
+		if v.scores[name] >= least {
+			all = append(all, []any{name, float64(v.scores[name])})
+		}
+	}
+	return all
 }
 
 // append adds an entry to a stream, which is trimmed by nodes of a hundred, and returns its

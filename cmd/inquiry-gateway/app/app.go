@@ -157,7 +157,6 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Observer:   a.lab,
 		Failing:    func(kind, account string) bool { return a.running().client.BreakerState(kind, account) != "closed" },
-		Filled:     func(k cache.Key) { a.accounts.Filled(k.Account) },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.KeyPrefix(),
 		Derivation: gateway.Derivation(),
@@ -183,6 +182,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 // fetch asks the legacy through the client of the running setup: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
+	defer a.accounts.Filled(r.Account)
 	return a.running().client.Fetch(ctx, r)
 }
 
@@ -290,7 +290,7 @@ func labGroups(cfg config.Config) []ttllab.Group {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
-		c, err := fill(cache.InBackground(ctx), k)
+		c, err := fill(ctx, k, cache.FillInfo{Background: true})
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }

@@ -169,7 +169,7 @@ func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		a.recheck(ctx, func(context.Context, cache.Key) (cache.Content, error) {
+		a.recheck(ctx, func(context.Context, cache.Key, cache.FillInfo) (cache.Content, error) {
 			if calls.Add(1) == 2 {
 				cancel()
 			}

@@ -92,7 +92,7 @@ func failing(kind string, episodes []upstream.Failing, over bool) []ops.Failing 
 	all := []ops.Failing{}
 	for _, f := range episodes {
 		one := ops.Failing{
-			Kind: kind, Failure: string(f.Failure), Some: f.Some, Over: over, Since: f.First.UTC(), Last: f.Last.UTC(), Fetches: f.Fetches, Held: f.Held,
+			Kind: kind, Failure: string(f.Failure), Some: f.Some, Over: over, Remapped: f.Remapped, Since: f.First.UTC(), Last: f.Last.UTC(), Fetches: f.Fetches, Held: f.Held,
 			Accounts: f.Accounts, Of: f.Of, Account: f.Account, Text: f.Err.Error(), Usual: f.Usual.Error(), UsualFetches: f.UsualFetches,
 			Reason: f.Err.Reason, Cause: f.Err.Cause(), UsualCause: f.Usual.Cause(),
 		}
@@ -104,37 +104,41 @@ func failing(kind string, episodes []upstream.Failing, over bool) []ops.Failing 
 	return all
 }
 
-// predict says what an authorized request gets. failed is why there can be no list of the
-// account, or why there was none when it was last asked for; nil: there was. The rate does not
-// come into it: looking at it would spend it.
+// predictions are what is said of the outcomes of a look-up that has a list.
+var predictions = map[cache.Outcome]string{
+	cache.Impossible:      "an empty list, without asking: no record can have these filter values",
+	cache.Hit:             "served from the cache: the list is fresh",
+	cache.StaleRevalidate: "served stale at once, and refreshed in the background",
+	cache.StaleError:      "served stale, because the legacy system fails",
+	cache.Collapsed:       "waits for the fill that is under way",
+	cache.Miss:            "asks the legacy system",
+}
+
+// predict says what an authorized request gets, as the cache has judged. failed is why there can
+// be no list of the account, or why there was none when it was last asked for; nil: there was.
+// The rate does not come into it: looking at it would spend it.
 func predict(x cache.Explanation, breaker string, failed *upstream.Error) ops.Prediction {
-	served := func(outcome cache.Outcome, text string) ops.Prediction {
-		return ops.Prediction{Outcome: string(outcome), HTTPStatus: http.StatusOK, Text: text}
-	}
-	not := func(outcome string, err *upstream.Error, text string) ops.Prediction {
+	not := func(outcome string, err error, text string) ops.Prediction {
 		p := gateway.ProblemOf(err)
 		return ops.Prediction{Outcome: outcome, HTTPStatus: p.Status, Code: p.Code, Text: text}
 	}
-	stale := x.Tier != "" && x.Age < x.TTL-x.Jitter+x.StaleIfError
+	asks := x.IfItFails != ""
 	switch {
-	case x.Outcome == cache.Impossible:
-		return served(cache.Impossible, "an empty list, without asking: no record can have these filter values")
-	case x.Outcome == cache.Hit:
-		return served(cache.Hit, "served from the cache: the list is fresh")
-	case x.Outcome == cache.StaleRevalidate:
-		return served(cache.StaleRevalidate, "served stale at once, and refreshed in the background")
-	case x.Outcome == cache.StaleError, breaker == "open" && stale:
-		return served(cache.StaleError, "served stale, because the legacy system fails")
-	case failed != nil && failed.Failure() == upstream.FailureAccount:
+	case x.Err != nil:
+		return not("failing", x.Err, "the error of the last fill, until the list may be tried again: "+x.Err.Error())
+	case asks && failed != nil && failed.Failure() == upstream.FailureAccount:
 		return not("unsupported", failed, failed.Error())
-	case breaker == "open":
+	case asks && breaker == "open":
 		return not("unavailable", &upstream.Error{Reason: "breaker_open"}, "the breaker is open, and the cache has nothing that may be served")
-	case x.Outcome == cache.Collapsed:
-		return served(cache.Collapsed, "waits for the fill that is under way")
-	case stale:
-		return served(cache.Miss, "asks the legacy system; where that fails, the stale list is served")
-	case failed != nil:
+	case x.Outcome == cache.Miss && x.IfItFails != cache.StaleError && failed != nil:
 		return not("failing", failed, "asks the legacy system; unless it works again, the caller gets the error of the last time: "+failed.Error())
 	}
-	return served(cache.Miss, "asks the legacy system; where that fails, the caller gets its error")
+	text := predictions[x.Outcome]
+	switch {
+	case asks && x.IfItFails == cache.StaleError:
+		text += "; where that fails, the stale list is served"
+	case asks:
+		text += "; where that fails, the caller gets its error"
+	}
+	return ops.Prediction{Outcome: string(x.Outcome), HTTPStatus: http.StatusOK, Text: text}
 }

@@ -100,7 +100,7 @@ type Gateway struct {
 	UnknownParameters string `yaml:"unknown_parameters" enum:"reject,ignore"`
 	// Docs serves /docs and /openapi.json. false is for those who publish the API elsewhere.
 	Docs bool `yaml:"docs"`
-	// HitLane answers fresh hits of HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
+	// HitLane answers requests for lists over HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
 	// difference; off is for finding out whether a fault lies there.
 	HitLane string `yaml:"hit_lane" enum:"on,off"`
 	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For names the caller.

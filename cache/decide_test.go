@@ -11,19 +11,19 @@ import (
 // stale_while_revalidate, 60 s of stale_if_error, and a soft hint that counts for 1 s.
 func TestDecide(t *testing.T) {
 	const s = time.Second
-	all := testConfig().Buyer.terms()
-	noSWR, ttlOnly := terms{ttl: 10 * s, sie: 60 * s}, terms{ttl: 10 * s}
-	stale, resting := health{failing: true}, health{failing: true, resting: true}
+	all := testConfig().Buyer.Terms
+	noSWR, ttlOnly := Terms{TTL: 10 * s, StaleIfError: 60 * s}, Terms{TTL: 10 * s}
+	stale, resting := health{failing: true}, health{failing: true, resting: true, looked: true}
 	hint := func(since time.Duration) marks { return marks{hinted: true, since: since} }
 	for _, tt := range []struct {
 		name    string
-		terms   terms
+		terms   Terms
 		age     time.Duration
 		m       marks
 		h       health
 		action  action
 		outcome Outcome
-		state   freshness
+		state   state
 		left    time.Duration
 	}{
 		{"new", all, 0, marks{}, health{}, serve, Hit, fresh, 10 * s},
@@ -33,33 +33,46 @@ func TestDecide(t *testing.T) {
 		{"ttl over, and another refresh has just failed", all, 10 * s, marks{}, resting, serve, StaleError, revalidate, 0},
 		{"ttl over, and the breaker is open", all, 10 * s, marks{}, stale, serveRefresh, StaleError, revalidate, 0},
 		{"last moment of stale_while_revalidate", all, 20*s - 1, marks{}, health{}, serveRefresh, StaleRevalidate, revalidate, -10*s + 1},
-		{"too old to serve while it is refreshed", all, 20 * s, marks{}, health{}, fetch, "", ifError, -10 * s},
+		{"too old to serve while it is refreshed", all, 20 * s, marks{}, health{}, fetch, Miss, ifError, -10 * s},
 		{"too old, and the legacy fails", all, 20 * s, marks{}, stale, serveRefresh, StaleError, ifError, -10 * s},
 		{"last moment of stale_if_error", all, 70*s - 1, marks{}, resting, serve, StaleError, ifError, -60*s + 1},
-		{"past stale_if_error", all, 70 * s, marks{}, stale, fetch, "", unusable, -60 * s},
+		{"past stale_if_error, and it rests", all, 70 * s, marks{}, health{failing: true, err: errLegacy}, fail, outcomeFailed, expired, -60 * s},
+		{"past stale_if_error", all, 70 * s, marks{}, stale, fetch, Miss, expired, -60 * s},
 		{"a little in the future", all, -maxSkew, marks{}, health{}, serve, Hit, fresh, 10 * s},
-		{"from the future", all, -maxSkew - 1, marks{}, health{}, fetch, "", unusable, 0},
-		{"purged", all, 0, marks{purged: true}, stale, fetch, "", unusable, 0},
-		{"perhaps purged", all, 0, marks{suspect: true}, health{}, fetch, "", fresh, 10 * s},
-		{"perhaps purged, and the legacy fails", all, 15 * s, marks{suspect: true}, stale, fetch, "", revalidate, -5 * s},
+		{"from the future", all, -maxSkew - 1, marks{}, health{}, fetch, Miss, expired, 0},
+		{"purged", all, 0, marks{purged: true}, stale, fetch, Miss, purged, 0},
 		{"just hinted", all, 1 * s, hint(0), health{}, serveRefresh, StaleRevalidate, revalidate, 0},
 		{"hinted, last moment of it", all, 1 * s, hint(s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -s + 1},
-		{"hinted, its time over", all, 1 * s, hint(s), health{}, fetch, "", ifError, -s},
+		{"hinted, its time over", all, 1 * s, hint(s), health{}, fetch, Miss, ifError, -s},
 		{"hinted, its time over, and the legacy fails", all, 1 * s, hint(s), stale, serveRefresh, StaleError, ifError, -s},
-		{"hinted when it was stale already", all, 21 * s, hint(0), health{}, fetch, "", ifError, -11 * s},
-		{"hinted, past stale_if_error", all, 70 * s, hint(0), stale, fetch, "", unusable, -60 * s},
-		{"hinted, without stale_while_revalidate", noSWR, 1 * s, hint(0), health{}, fetch, "", ifError, 0},
-		{"hinted, and never served stale", ttlOnly, 1 * s, hint(0), health{}, fetch, "", unusable, 0},
+		{"hinted when it was stale already", all, 21 * s, hint(0), health{}, fetch, Miss, ifError, -11 * s},
+		{"hinted, past stale_if_error", all, 70 * s, hint(0), stale, fetch, Miss, expired, -60 * s},
+		{"hinted, without stale_while_revalidate", noSWR, 1 * s, hint(0), health{}, fetch, Miss, ifError, 0},
+		{"hinted, and never served stale", ttlOnly, 1 * s, hint(0), health{}, fetch, Miss, expired, 0},
 	} {
 		now := time.Unix(1_700_000_000, 0)
-		v := decide(&policy{}, tt.terms, &Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
-		want := verdict{tt.action, tt.outcome, tt.state, max(tt.age, 0), tt.left}
+		q := query{policy: &policy{}, terms: tt.terms}
+		v := q.decide(&Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
+		want := verdict{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left, tt.terms.lifetime() - max(tt.age, 0)}
+		if tt.left == 0 && tt.state <= expired && tt.age <= 0 { // nothing counts of it any more
+			want.keep = 0
+		}
+		if want.action != fail {
+			want.err = nil
+		}
 		if v != want {
 			t.Errorf("%s: %+v, want %+v", tt.name, v, want)
 		}
 	}
-	if v := decide(&policy{}, all, nil, time.Now(), marks{}, health{}); v != (verdict{}) {
-		t.Errorf("no entry: %+v", v)
+	q := query{policy: &policy{}, terms: all}
+	for h, want := range map[health]verdict{
+		{}:                              {outcome: Miss, keep: 70 * s},
+		{failing: true}:                 {outcome: Miss, keep: 70 * s},
+		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy, keep: 70 * s},
+	} {
+		if v := q.decide(nil, time.Now(), marks{}, h); v != want {
+			t.Errorf("no entry, %+v: %+v, want %+v", h, v, want)
+		}
 	}
 }
 
@@ -72,8 +85,8 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 		if s < 0 || s >= 1 || s != spreadOf(k, nanos) {
 			t.Fatalf("spread %v", s)
 		}
-		now := time.Unix(1_700_000_000, 0)
-		v := decide(&policy{jitter: 0.5}, terms{ttl: 10 * time.Second}, &Entry{AnsweredAt: now, spread: s}, now, marks{}, health{})
+		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, terms: Terms{TTL: 10 * time.Second}}
+		v := q.decide(&Entry{AnsweredAt: now, spread: s}, now, marks{}, health{})
 		if v.left > 10*time.Second || v.left < 5*time.Second {
 			t.Fatalf("ttl %s", v.left)
 		}
@@ -124,9 +137,9 @@ func TestHowLongAListThatFailsWaits(t *testing.T) {
 	}
 	for i, most := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, 16 * backoffFirst, 32 * backoffFirst, backoffMost, backoffMost} {
 		for k, want := range map[Key]time.Duration{aKey: most, otherKey: backoffFirst} {
-			b.failed(k, legacyDown{refused: k == otherKey}, now, now)
-			if a := b.of(k, time.Time{}, now); a == nil || a.next.Sub(now) < want/2 || a.next.Sub(now) > want {
-				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.next.Sub(now), i+1, want)
+			b.failed(k, attempt{began: now}, legacyDown{refused: k == otherKey}, now)
+			if a := b.of(k, time.Time{}, now); a == nil || a.refresh.Sub(now) < want/2 || a.refresh.Sub(now) > want {
+				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.refresh.Sub(now), i+1, want)
 			}
 		}
 		now = now.Add(most)

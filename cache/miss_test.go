@@ -68,8 +68,8 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var good atomic.Bool
-				l, _ := alone(t, func(s *setup) {
-					s.Fill = func(context.Context, Key) (Content, error) {
+				l, g := alone(t, func(s *setup) {
+					s.Fill = func(context.Context, Key, FillInfo) (Content, error) {
 						if !good.Swap(true) {
 							time.Sleep(time.Millisecond) // of the bubble: until all callers wait
 							tt.end()
@@ -86,6 +86,7 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 						t.Errorf("a waiter got %v, want %v", err, tt.want)
 					}
 				}
+				g.clock.Add(retryMost)
 				want(t, mustGet(t, l, aKey), Miss, "good")
 				time.Sleep(2 * time.Hour) // of the bubble: the stuck fill comes back
 			})
@@ -96,8 +97,8 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {
 	noStore, g := true, newLegacy()
 	l := g.node(t, nil, func(s *setup) {
-		s.Fill = func(ctx context.Context, k Key) (Content, error) {
-			c, err := g.fill(ctx, k)
+		s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+			c, err := g.fill(ctx, k, about)
 			c.NoStore = noStore
 			return c, err
 		}
@@ -107,6 +108,7 @@ func TestErrorsAndNoStoreAreNeverStored(t *testing.T) {
 		if _, err := l.Get(t.Context(), aKey); !errors.Is(err, errLegacy) {
 			t.Fatalf("error %v", err)
 		}
+		g.clock.Add(retryMost)
 	}
 	g.failWith(nil)
 	for _, answer := range []string{"#3", "#4"} {

@@ -1,0 +1,167 @@
+package cache
+
+import "time"
+
+// maxSkew is how far in the future an answer may seem to be. An entry from further
+// ahead is refused: its age is unknown.
+const maxSkew = 2 * time.Second
+
+// state is what an entry is good for, by its age, purges and hints.
+type state int
+
+const (
+	absent     state = iota
+	purged           // it is from before a purge
+	expired          // or from the future
+	ifError          // stale, to be served only when the fill fails
+	revalidate       // stale, to be served while it is refreshed
+	fresh
+)
+
+// servable tells whether there is a case in which the entry is served.
+func (s state) servable() bool { return s >= ifError }
+
+// action is what a look-up does now.
+type action int
+
+const (
+	fetch        action = iota // wait for Redis or the legacy; serve the entry only if that fails
+	serve                      // serve the entry
+	serveRefresh               // serve the entry, and have it refreshed in the background
+	fail                       // return the error of the last fill, unless Redis has the list
+)
+
+// marks are what has come since the fill of an entry.
+type marks struct {
+	purged, hinted bool
+	since          time.Duration // the hint
+}
+
+// health is how well the fills of a list are.
+type health struct {
+	failing bool  // the last one failed, or the breaker is not closed for the account
+	resting bool  // no refresh may begin yet
+	looked  bool  // and Redis had nothing new a moment ago
+	err     error // of the last one, for who waits; nil: he may have the list fetched
+}
+
+// verdict is what decide says.
+type verdict struct {
+	action  action
+	outcome Outcome // of a look-up now, as far as it is known before a fetch: that can fail
+	err     error   // with fail
+	state   state
+	age     time.Duration // never negative
+	left    time.Duration // of the ttl, negative when stale
+	keep    time.Duration // how long it is worth keeping; without an entry: one that was answered now
+}
+
+// decide is the one judge: of what an entry is good for, whether it is kept, and what the next
+// look-up gets. Look-ups, flights, fills and explain all ask it. Jitter only ever shortens a ttl,
+// and its share is fixed by the key and the fill, so all nodes agree.
+func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
+	t := &q.terms
+	v.keep = t.lifetime()
+	if e != nil {
+		age := now.Sub(e.AnsweredAt)
+		ttl := t.TTL - time.Duration(float64(t.TTL)*q.policy.jitter*e.spread)
+		v.age = max(age, 0)
+		v.left = ttl - v.age
+		v.keep -= v.age
+		switch {
+		case m.purged:
+			v = verdict{state: purged}
+		case age < -maxSkew:
+			v = verdict{state: expired}
+		case v.left > 0:
+			v.state = fresh
+		case v.age < ttl+t.StaleWhileRevalidate:
+			v.state = revalidate
+		case v.age < ttl+t.StaleIfError:
+			v.state = ifError
+		default:
+			v.state = expired
+		}
+	}
+	if m.hinted && v.state.servable() {
+		switch {
+		case v.state > ifError && m.since < min(hintStaleFor, t.StaleWhileRevalidate):
+			v.state = revalidate
+		case t.StaleIfError > 0 && v.left+t.StaleIfError > 0:
+			v.state = ifError
+		default:
+			v.state = expired
+		}
+		v.left = min(v.left, -m.since)
+	}
+	switch {
+	case v.state == fresh:
+		v.action, v.outcome = serve, Hit
+	case v.state.servable() && h.failing:
+		v.action, v.outcome = serveRefresh, StaleError
+	case v.state == revalidate:
+		v.action, v.outcome = serveRefresh, StaleRevalidate
+	case !v.state.servable() && h.err != nil:
+		v.action, v.outcome, v.err = fail, outcomeFailed, h.err
+	default:
+		v.outcome = Miss
+	}
+	if v.action == serveRefresh && h.resting && h.looked {
+		v.action = serve
+	}
+	return v
+}
+
+// decide is the verdict by all that this node knows now. How well the fills are is asked for
+// only where it counts.
+func (l *Lists) decide(q *query, e *Entry, now time.Time) verdict {
+	var m marks
+	if e != nil {
+		m = l.changes.sinceFill(e, now)
+	}
+	v := q.decide(e, now, m, health{})
+	if v.state == fresh {
+		return v
+	}
+	return q.decide(e, now, m, l.healthOf(q, e, now))
+}
+
+// healthOf is how well the fills of a query's source are, of which there is an entry, or nil.
+func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
+	var answered time.Time
+	if e != nil {
+		answered = e.AnsweredAt
+	}
+	r := l.backoff.of(q.source, answered, now)
+	h := health{failing: r != nil || l.opts.Failing(kindNames[q.kind], q.source.Account)}
+	if r != nil && r.policy == q.policy && l.changes.since(q.source.Kind, &r.mark, now) == (marks{}) {
+		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
+		if now.Before(r.retry) {
+			h.err = r.err
+		}
+	}
+	return h
+}
+
+// query is one look-up. It sees one policy from its begin to its end.
+type query struct {
+	policy *policy
+	kind   kindIndex
+	key    Key   // of the list that is wanted
+	source Key   // of the list that the legacy is asked for; the same unless the list is derived
+	terms  Terms // of the wanted list, whatever its source's are
+}
+
+// start makes q the look-up of a key; false: its kind is unknown. It fills q in
+// place: to copy one would cost a tenth of Lookup.
+func (l *Lists) start(q *query, k Key) bool {
+	i, ok := indexOf(k.Kind)
+	if !ok {
+		return false
+	}
+	q.policy, q.kind, q.key, q.source = l.policy.Load(), i, k, k
+	q.terms = q.policy.of(i, k.Status)
+	return true
+}
+
+func (q *query) mapping() *Mapping { return &q.policy.kinds[q.kind].mapping }

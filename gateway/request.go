@@ -1,0 +1,314 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/rate"
+	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/front"
+	v1 "inquiry-gateway/gateway/v1"
+)
+
+// exchange is one request on its way through the gateway: what its endpoint needs
+// to know of it, its answer, and what becomes its one log record.
+type exchange struct {
+	id       requestID
+	gateway  *Gateway
+	endpoint *endpoint
+	ctx      context.Context
+	request  request
+	conn     *front.Conn  // nil: none of a front.Listener's
+	engine   *gin.Context // which takes the answer; nil: conn does
+	begin    time.Time
+
+	// Filled on the way, written once at the end.
+	fields
+	status    int
+	begun     bool // an answer is being written, and no other one can be
+	cut       bool // the connection must be closed
+	principal auth.Principal
+	admitted  bool // within its account's rate
+	authTime  time.Duration
+	rate      rate.Decision // zero: no limit applies
+	limits    [128]byte     // what the answer says of it; longer ones are allocated
+	list      cache.Result  // zero: no list was looked up
+	page      http.Handler  // writes a document; nil: another answer
+	cause     error         // of an error answer; never shown to the caller
+	problem   string        // public error code; empty for a success
+	refused   bool          // LogRefusal has decided on its record
+	unlogged  bool          // a summary of refusals counts it instead of a record
+	sent      int           // bytes of the body
+	duration  time.Duration
+}
+
+// request is what the gateway reads of a request, whoever has parsed it.
+type request struct {
+	front.Fields
+	Method, Proto string
+	Path, Query   string // the query as it was sent
+	Peer          netip.AddrPort
+	Secure        bool // it came over TLS
+	Coded         bool // it has Transfer-Encoding, or may have: others may see its end elsewhere
+}
+
+// statusClientClosedRequest is logged and counted if the caller left before the
+// answer. It is never sent. The number is nginx's.
+const statusClientClosedRequest = 499
+
+// bodyTime is how long the rest of a request with a body may take to come. No handler reads one.
+const bodyTime = time.Second
+
+// strangerTime is how long an answer to somebody without a good key may take to be written.
+const strangerTime = 2 * time.Second
+
+// maxStrangerStreams is how many answers to requests without a good key may be under way over
+// HTTP/2. Each takes about 20 KiB while nobody reads it, and a connection may have many.
+const maxStrangerStreams = 4096
+
+// answerFront answers h on c, where it asks for a list.
+func (g *Gateway) answerFront(c *front.Conn, h *front.Head, begin time.Time) (taken bool, err error) {
+	list := g.lists[h.Path]
+	if list == nil || !g.opts.HitLane {
+		return false, nil
+	}
+	x := g.exchanges.Get().(*exchange)
+	x.gateway, x.endpoint, x.ctx, x.conn, x.begin = g, list, c.Context(), c, begin
+	x.request = request{
+		Fields: h.Fields, Method: http.MethodGet, Proto: "HTTP/1.1", Path: h.Path, Query: h.Query, Peer: c.Peer(nil), Secure: c.Secure(),
+	}
+	if x.serve() {
+		return true, http.ErrAbortHandler
+	}
+	return true, nil
+}
+
+// handler answers what net/http has read and Gin has found the endpoint of. Over HTTP/1 a
+// request does not end because its caller has closed its half of the connection, as who
+// sends nothing more may still wait for answers: that it has left is noticed when the answer
+// is written.
+func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		r := c.Request
+		ctx := r.Context()
+		if r.ProtoMajor == 1 || r.Method == "PRI" { // which HTTP/1 may say of HTTP/2.0
+			ctx = context.WithoutCancel(ctx)
+		}
+		if r.Body != http.NoBody { // net/http waits for the rest of it before it goes on
+			_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(bodyTime))
+		}
+		x := g.exchanges.Get().(*exchange)
+		x.gateway, x.endpoint, x.ctx, x.conn, x.engine, x.begin = g, e, ctx, front.FromContext(ctx), c, time.Now()
+		x.request = request{
+			Fields: front.FieldsOf(r.Header), Method: r.Method, Proto: r.Proto, Path: r.URL.Path, Query: r.URL.RawQuery,
+			Peer: x.conn.Peer(r), Secure: r.TLS != nil,
+			// Over HTTP/1.0 net/http passes Transfer-Encoding over, does not tell, and takes the
+			// body for the next request.
+			Coded: len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0,
+		}
+		if x.serve() {
+			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
+		}
+	}
+}
+
+// serve answers the exchange and ends it, whatever happens: it is counted once, leaves its
+// one record, and must not be used any more. After a panic the caller gets a 500, or a
+// connection that is cut because an answer has begun.
+func (x *exchange) serve() (cut bool) {
+	x.gateway.metrics.inFlight.Inc()
+	if x.gateway.tracer != nil {
+		defer x.openSpan().End()
+	}
+	defer func() {
+		defer x.end() // also where the answer to a panic panics
+		if thrown := recover(); thrown != nil {
+			x.panicked(thrown)
+		}
+		cut = x.cut
+	}()
+	x.identify()
+	x.answer(x.endpoint.find(x))
+	return false
+}
+
+// answer writes what the endpoint has found: a list, a page, or an error.
+func (x *exchange) answer(err error) {
+	if x.principal.Account == "" {
+		defer x.toStranger()()
+	}
+	switch {
+	case err != nil && callerLeft(x.ctx):
+		x.leave(err)
+	case err != nil:
+		x.writeError(err)
+	case x.page != nil:
+		x.writePage()
+	default:
+		x.writeList()
+	}
+}
+
+// callerLeft says whether nobody waits for the answer any more. What failed then
+// failed for that reason, and the legacy is not at fault. Only HTTP/2 tells.
+func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
+
+// panicked answers in place of what has panicked. With http.ErrAbortHandler somebody asks
+// for the connection to be cut; all else is a bug.
+func (x *exchange) panicked(thrown any) {
+	if thrown == http.ErrAbortHandler {
+		x.leave(http.ErrAbortHandler)
+		return
+	}
+	x.gateway.metrics.panics.Inc()
+	x.gateway.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
+	bug := fmt.Errorf("panic: %v", thrown)
+	x.status, x.problem, x.cause = v1.InternalError.Status, v1.InternalError.Code, bug
+	if x.cut = x.begun; !x.begun {
+		clear(x.fields)
+		x.fields = x.fields[:0]
+		x.identify()
+		x.writeError(bug)
+	}
+}
+
+// leave notes that the caller gets no answer.
+func (x *exchange) leave(cause error) {
+	x.status, x.problem, x.cause, x.cut = statusClientClosedRequest, "", cause, true
+}
+
+// toStranger bounds the answer to a request without a good key, which may be read slowly on
+// purpose. What it returns comes after the answer, and waits until it is written.
+func (x *exchange) toStranger() (written func()) {
+	if x.engine == nil { // the front waits in any case
+		x.conn.WriteBy(time.Now().Add(strangerTime))
+		return func() {}
+	}
+	_ = http.NewResponseController(x.engine.Writer).SetWriteDeadline(time.Now().Add(strangerTime))
+	streams, http2 := &x.gateway.strangerStreams, x.engine.Request.ProtoMajor == 2
+	if http2 && streams.Add(1) > maxStrangerStreams {
+		streams.Add(-1)
+		panic(http.ErrAbortHandler)
+	}
+	return func() {
+		if http2 {
+			defer streams.Add(-1)
+		}
+		under, ok := x.engine.Writer.(interface{ Unwrap() http.ResponseWriter })
+		if !x.begun || !ok {
+			return
+		}
+		if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			x.leave(cmp.Or(x.cause, err))
+		}
+	}
+}
+
+// identify assigns the request its id, unless it has one, and adds the fields that all
+// answers have. The id that a trusted proxy gave the request is taken over, so that its
+// logs and these name the same request. An id goes into logs and headers, so it is bounded
+// and of a harmless alphabet. One that a stranger sends is ignored.
+func (x *exchange) identify() {
+	if ids := x.request.RequestID; x.id.n > 0 {
+	} else if len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer.Addr()) && validFilterValue(ids[0]) {
+		x.id.set(ids[0])
+	} else {
+		x.id.draw()
+	}
+	x.addText("X-Request-Id", x.id.bytes())
+	x.add("X-Content-Type-Options", x.gateway.headers.nosniff)
+}
+
+// end counts the exchange, describes it in its span, writes its record and puts it back.
+func (x *exchange) end() {
+	g := x.gateway
+	x.duration = time.Since(x.begin)
+	if !x.admitted { // whoever sends such requests chooses how many there are
+		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.endpoint))
+	}
+	if x.engine == nil && x.list.Outcome == cache.Hit {
+		g.metrics.laneAnswers.Inc()
+	}
+	x.endpoint.series.observe(x)
+	g.describe(x)
+	g.log(x)
+	clear(x.fields)
+	*x = exchange{fields: x.fields[:0]}
+	g.exchanges.Put(x)
+	g.metrics.inFlight.Dec()
+}
+
+// requestID is the id of one request, kept as bytes: most requests need it for
+// their header and their record only.
+type requestID struct {
+	text [maxFilterBytes]byte
+	n    int
+}
+
+// draw makes up an id: 128 random bits as hex. It needs to be unique, not secret,
+// so it comes from the runtime's own generator, which takes no lock and no system
+// call.
+func (id *requestID) draw() {
+	var raw [16]byte
+	binary.LittleEndian.PutUint64(raw[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(raw[8:], rand.Uint64())
+	id.n = hex.Encode(id.text[:], raw[:])
+}
+
+// set takes an id over. It must be a valid filter value.
+func (id *requestID) set(s string) { id.n = copy(id.text[:], s) }
+
+func (id *requestID) bytes() []byte { return id.text[:id.n] }
+
+// String is for what may outlive the request.
+func (id *requestID) String() string { return string(id.bytes()) }
+
+// requestIDKey is where a context has the id of the request that it began with.
+type requestIDKey struct{}
+
+// withRequestID lets a fill that outlives its caller still name the request that
+// caused it.
+func withRequestID(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, requestIDKey{}, id)
+}
+
+func requestIDOf(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+// ClientIP implements auth.Caller: the caller's address behind the trusted
+// proxies, worked out only when somebody asks for it.
+func (x *exchange) ClientIP() string { return x.clientAddress().String() }
+
+// Deadline implements auth.Caller.
+func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
+
+// LogRefusal implements auth.Caller. What it decides is for the record of the
+// request too. A second reason changes nothing.
+func (x *exchange) LogRefusal(reason string) bool {
+	if !x.refused {
+		who := refusal{account: x.principal.Account, reason: reason}
+		if who.account == "" {
+			who.client = auth.Network(x.clientAddress())
+		}
+		x.refused, x.unlogged = true, !x.gateway.refusals.logged(who)
+	}
+	return !x.unlogged
+}
+
+func (x *exchange) clientAddress() netip.Addr {
+	return x.gateway.proxies.client(x.request.ForwardedFor, x.request.Peer.Addr())
+}
