@@ -247,3 +247,35 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 		}
 	}
 }
+
+// That a fill was refused takes nothing of what is known of a list: it rests for as long, and the
+// next failure is not the first.
+func TestARefusalShortensNoRest(t *testing.T) {
+	now := time.Now()
+	b, err := newBackoff(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fail := func(err error) *rest {
+		b.failed(aKey, attempt{began: now}, err, now)
+		r, _ := b.keys.GetIfPresent(aKey)
+		return r
+	}
+	var known *rest
+	for range 6 {
+		known = fail(legacyDown{ofList: true})
+		now = known.refresh
+	}
+	known = fail(legacyDown{ofList: true})
+	now = now.Add(time.Second)
+	if r := fail(legacyDown{refused: true}); r.refresh.Before(known.refresh) || r.retry != known.retry || !r.alone || r.failures != known.failures || r.err != known.err {
+		t.Errorf("after a refusal %+v, before %+v", r, known)
+	}
+	now = known.refresh
+	if r := fail(legacyDown{refused: true}); !r.refresh.After(now) {
+		t.Errorf("a refusal at the end of a rest: %+v", r)
+	}
+	if r := fail(legacyDown{ofList: true}); r.failures < known.failures {
+		t.Errorf("the next failure counts as number %d", r.failures)
+	}
+}

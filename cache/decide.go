@@ -70,7 +70,7 @@ func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
 		v.keep -= v.age
 		switch {
 		case m.purged:
-			v = verdict{state: purged}
+			v.state, v.keep, v.left = purged, 0, min(v.left, 0)
 		case age < -maxSkew:
 			v = verdict{state: expired}
 		case v.left > 0:
