@@ -391,6 +391,22 @@ func TestWhatOutlivesAReload(t *testing.T) {
 	}
 }
 
+// What did not fit a mapping is over with another one: its accounts may not come back soon.
+func TestAnotherMappingEndsWhatDidNotFit(t *testing.T) {
+	virtual(t, serveJSON("{}"), "", func(t *testing.T, f *fixture) {
+		_ = buyer(t, f.Client, "acme")
+		next := f.next(t, f.cfg)
+		if s := next.State("buyer"); len(s.Failing) != 1 || s.Failing[0].Failure != FailureMapping {
+			t.Errorf("with the same mapping: %+v", s)
+		}
+		cfg := f.cfg
+		cfg.Buyer.Items = "nosuch"
+		if s := f.next(t, cfg).State("buyer"); len(s.Failing) != 0 || len(s.Over) != 1 || !s.Over[0].Remapped || s.Over[0].Ended.IsZero() || s.Over[0].Accounts != 1 {
+			t.Errorf("with another one: %+v", s)
+		}
+	})
+}
+
 // What is under way counts for the client that takes over.
 func TestPlacesOutliveAReload(t *testing.T) {
 	virtual(t, hang, "{max_concurrent: 1, timeout: 1s}", func(t *testing.T, f *fixture) {

@@ -84,6 +84,7 @@ type Failing struct {
 	Some         bool // lists of other accounts come, or the failure is always an account's own
 	First, Last  time.Time
 	Ended        time.Time // a list came; zero: none has since Last
+	Remapped     bool      // no list came, but another mapping was taken over
 	Fetches      int       // that failed
 	Held         int       // that were not made because the breaker was open
 	Accounts     int       // that have failed so and had no list since
@@ -158,8 +159,7 @@ func (o *outcomes) episode(c cause, first, now time.Time) *episode {
 		}
 		return e
 	case e.isOver(now) && now.Sub(e.Ended) >= oneEpisode:
-		o.over = append(o.over, e.Failing)
-		o.over = o.over[max(0, len(o.over)-maxOver):]
+		o.over = append(o.over[max(0, len(o.over)-maxOver+1):], e.Failing)
 		first = now
 	default:
 		e.Ended, e.reopened, e.before = time.Time{}, now, e.Fetches
@@ -254,15 +254,24 @@ func (o *outcomes) work(log *slog.Logger, want Request, now time.Time) {
 	}
 }
 
-// forget drops what another mapping may have mended.
-func (o *outcomes) forget(all ...Failure) {
+// remapped ends what another mapping may have mended: the accounts of which lists have failed may
+// not be asked for again soon.
+func (o *outcomes) remapped(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, whose := range all {
+	for _, whose := range [...]Failure{FailureMapping, FailureAccount} {
+		c := cause{whose, true}
+		if e := o.episodes[c]; e != nil {
+			if e.Ended.IsZero() {
+				o.count(e)
+				e.Ended, e.Remapped = now, true
+			}
+			o.over = append(o.over[max(0, len(o.over)-maxOver+1):], e.Failing)
+			delete(o.episodes, c)
+		}
 		for _, one := range o.accounts {
 			delete(one.failures, whose)
 		}
-		delete(o.episodes, cause{whose, true})
 	}
 }
 

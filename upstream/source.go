@@ -178,7 +178,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		}
 		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
 			if s.guard = old.guard; old.fingerprint != s.fingerprint {
-				s.guard.outcomes.forget(FailureMapping, FailureAccount)
+				s.guard.outcomes.remapped(opts.Now())
 			}
 		} else {
 			s.guard = newGuard(c.breakers[kind])

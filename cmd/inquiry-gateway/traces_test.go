@@ -203,7 +203,7 @@ func TestTraceOfAMiss(t *testing.T) {
 		want := []string{
 			"auth", "cache.lookup", flight, flight + " > cache.fill", flight + " > cache.fill > gateway.render",
 			fetch, fetch + " > GET", fetch + " > upstream.guard", fetch + " > upstream.map",
-			flight + " > cache.lease", flight + " > cache.lease > redis evalsha", // it is taken
+			flight + " > cache.lease", flight + " > cache.lease > redis pipeline", // it is taken
 			flight + " > cache.redis", flight + " > cache.redis > redis getrange",
 			flight + " > cache.store", flight + " > cache.store > redis evalsha", // and the lease ends
 			"cache.lookup > cache.local",

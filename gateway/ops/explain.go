@@ -68,14 +68,15 @@ type Failing struct {
 	Some     bool       `json:"some"`    // lists of other accounts come, or the failure is always an account's own
 	Since    time.Time  `json:"since"`
 	Last     time.Time  `json:"last"`
-	Ended    *time.Time `json:"ended,omitempty"` // a list came; nil: none has
-	Over     bool       `json:"over"`            // and nothing fails any more
-	Fetches  int        `json:"fetches"`         // that failed
-	Held     int        `json:"held"`            // that were not made because the breaker was open
-	Accounts int        `json:"accounts"`        // whose fetches failed so, without a list since
-	Of       int        `json:"of"`              // that were asked for since then
-	Account  string     `json:"account"`         // of the last one
-	Text     string     `json:"text"`            // of the last one, as in the log
+	Ended    *time.Time `json:"ended,omitempty"`    // a list came; nil: none has
+	Remapped bool       `json:"remapped,omitempty"` // no list came, but another mapping was taken over
+	Over     bool       `json:"over"`               // and nothing fails any more
+	Fetches  int        `json:"fetches"`            // that failed
+	Held     int        `json:"held"`               // that were not made because the breaker was open
+	Accounts int        `json:"accounts"`           // whose fetches failed so, without a list since
+	Of       int        `json:"of"`                 // that were asked for since then
+	Account  string     `json:"account"`            // of the last one
+	Text     string     `json:"text"`               // of the last one, as in the log
 	// Usual is the text of the most frequent sort, of which there were UsualFetches.
 	Usual        string `json:"usual"`
 	UsualFetches int    `json:"usual_fetches"`

@@ -121,18 +121,7 @@ func (g *gateway) compare(ok bool, format string, args ...any) {
 // get asks the gateway for a list.
 func (g *gateway) get(l list) answer {
 	g.t.Helper()
-	query := url.Values{}
-	for name, value := range map[string]string{"status": l.status, "inquiry_type": l.category} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	r, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.url+"/api/v1/"+l.kind+"/inquiries?"+query.Encode(), nil)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+g.keys[[2]string{l.kind, l.account}])
-	res, err := (&http.Client{Timeout: time.Minute}).Do(r)
+	res, err := (&http.Client{Timeout: time.Minute}).Do(g.request(l))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -146,6 +135,23 @@ func (g *gateway) get(l list) answer {
 		g.t.Fatalf("%s: %v", text, err)
 	}
 	return a
+}
+
+// request is that of a list's caller.
+func (g *gateway) request(l list) *http.Request {
+	g.t.Helper()
+	query := url.Values{}
+	for name, value := range map[string]string{"status": l.status, "inquiry_type": l.category} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	r, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, g.url+"/api/v1/"+l.kind+"/inquiries?"+query.Encode(), nil)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+g.keys[[2]string{l.kind, l.account}])
+	return r
 }
 
 // records compares a list with the truth, record by record. A response that is wrong makes its record wrong.
@@ -273,7 +279,43 @@ func (g *gateway) forget(account string) {
 	}
 }
 
-// troubles stops, freezes and restarts the system, changes a record and takes the gateway's password away.
+// shown waits for the console to say what fails, or that it is over; with SHOTS=folder, a picture of it is kept there.
+func (g *gateway) shown(name string, over bool) {
+	g.t.Helper()
+	var said string
+	for began := time.Now(); time.Since(began) < timeout; time.Sleep(200 * time.Millisecond) {
+		res, err := http.Get(g.ops + "/console/state")
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		var state struct {
+			Lines []struct {
+				Name, Text, Cause, Do string
+				Over                  bool
+			}
+		}
+		err = json.NewDecoder(res.Body).Decode(&state)
+		if res.Body.Close(); err != nil {
+			g.t.Fatal(err)
+		}
+		said = ""
+		for _, line := range state.Lines {
+			if said += fmt.Sprintf("\n%+v", line); strings.HasPrefix(line.Name, name) && line.Over == over {
+				g.compare(true, "")
+				g.t.Logf("%s: %+v", g.way, line)
+				if dir := os.Getenv("SHOTS"); dir != "" && !over {
+					file := filepath.Join(dir, strings.ReplaceAll(g.way+" "+name, " ", "-")+".png")
+					g.system.run("", fmt.Sprintf("chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1000 --timeout=9000 --screenshot='%s' %s/ 2>&1", file, g.ops))
+				}
+				return
+			}
+		}
+	}
+	g.compare(false, "the console does not say %q, over %v, but%s", name, over, said)
+}
+
+// troubles stops, freezes and restarts the system, changes a record, takes the gateway's password away, and gives it a mapping that
+// does not fit and a bound that is too low. Callers, and the console, are told whose failure it is.
 func (g *gateway) troubles() {
 	g.t.Helper()
 	s := g.system
@@ -283,16 +325,22 @@ func (g *gateway) troubles() {
 	fails := func(statuses ...int) func(answer) bool {
 		return func(a answer) bool { return slices.Contains(statuses, a.status) && len(a.body.Data) == 0 }
 	}
-	trouble := func(what string, status int) {
+	failure := ""
+	trouble := func(what string, status int, name string) {
 		g.t.Helper()
 		g.until(what+", a list that is known", warm, stale)
 		g.forget(cold.account)
 		g.until(what+", a list that is not", cold, fails(status, http.StatusServiceUnavailable))
+		failure = name
+		g.shown(failure, false)
 	}
 	works := func(what string) {
 		g.t.Helper()
 		g.until(what+", a list that was not known", cold, fresh)
 		g.until(what+", a list that was", warm, fresh)
+		if failure != "" {
+			g.shown(failure, true)
+		}
 	}
 	works("before")
 
@@ -305,17 +353,46 @@ func (g *gateway) troubles() {
 	})
 
 	s.stop()
-	trouble("stopped", http.StatusBadGateway)
+	trouble("stopped", http.StatusBadGateway, "The legacy system fails")
 	s.start()
 	works("started again")
 
 	_ = s.process.SignalGroup(syscall.SIGSTOP)
-	trouble("frozen", http.StatusGatewayTimeout)
+	trouble("frozen", http.StatusGatewayTimeout, "The legacy system fails")
 	_ = s.process.SignalGroup(syscall.SIGCONT)
 	works("thawed")
 
 	word := s.password()
-	trouble("its password is good no more", http.StatusBadGateway)
+	trouble("its password is good no more", http.StatusBadGateway, "The legacy system refuses our sign-in")
 	g.secret(word)
 	works("the new password is in the file")
+
+	text, err := os.ReadFile(g.config)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	s.file(g.config, regexp.MustCompile(`(?m)^( +title:) .*$`).ReplaceAllString(string(text), "$1 nosuch.field"))
+	failure = "Replies do not fit the mapping"
+	g.until("the mapping does not fit", cold, fails(http.StatusBadGateway))
+	g.shown(failure, false)
+	s.file(g.config, string(text))
+	works("the mapping fits again")
+
+	s.file(g.config, strings.Replace(string(text), "\nupstream:\n", "\nupstream:\n  max_requests_per_second: 1\n", 1))
+	failure = "The gateway holds requests back"
+	g.until("a ceiling of one request in a second", cold, func(a answer) bool {
+		g.forget(cold.account)
+		for _, account := range accounts { // more than a second has room for
+			r := g.request(list{"buyer", account, "", ""})
+			go func() {
+				if res, err := http.DefaultClient.Do(r); err == nil {
+					_ = res.Body.Close()
+				}
+			}()
+		}
+		return a.status == http.StatusServiceUnavailable
+	})
+	g.shown(failure, false)
+	s.file(g.config, string(text))
+	works("no ceiling")
 }

@@ -135,6 +135,8 @@ func sentence(f ops.Failing, breaker string, now time.Time) string {
 		text += fmt.Sprintf(" %d more were held back while the breaker was open.", f.Held)
 	}
 	switch {
+	case f.Over && f.Remapped:
+		text += " It is over since " + f.Ended.Format(time.TimeOnly) + " UTC, when another mapping was taken over."
 	case f.Over:
 		text += " It works again since " + f.Ended.Format(time.TimeOnly) + " UTC, when a list came."
 	case f.Ended != nil:
