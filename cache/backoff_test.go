@@ -211,6 +211,10 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 				return err
 			},
 			"another list": func(l *Lists) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
+			"an open breaker": func(l *Lists) error {
+				l.opts.Failing = func(string, string) bool { return true } // which answers then, and not the last error
+				return nil
+			},
 		} {
 			t.Run(fmt.Sprintf("of the list %t, then %s", ofList, name), func(t *testing.T) {
 				l, g := alone(t)

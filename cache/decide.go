@@ -133,10 +133,11 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 		answered = e.AnsweredAt
 	}
 	r := l.backoff.of(q.source, answered, now)
-	h := health{failing: r != nil || l.opts.Failing(kindNames[q.kind], q.source.Account)}
+	notClosed := l.opts.Failing(kindNames[q.kind], q.source.Account)
+	h := health{failing: r != nil || notClosed}
 	if r != nil && r.policy == q.policy && l.changes.since(q.source.Kind, &r.mark, now) == (marks{}) {
 		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
-		if now.Before(r.retry) {
+		if now.Before(r.retry) && !notClosed { // else the breaker says what holds now, and lets no more through than it may
 			h.err = r.err
 		}
 	}
