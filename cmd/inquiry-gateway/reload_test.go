@@ -145,7 +145,7 @@ func TestReloadIsTriedAgain(t *testing.T) {
 	for range 3 {
 		before := p.metric(failed)
 		p.reload()
-		p.eventually("the signal counts", func() bool { return p.metric(failed) == before+1 })
+		p.eventually("the signal counts", func() bool { return p.metric(failed) > before })
 	}
 	writeFile(t, sealing, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
 	p.eventually("the reload is tried again", func() bool { return p.metric(reloaded) == 1 })
