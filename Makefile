@@ -29,7 +29,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test race simulate nightly real simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
+.PHONY: help tags build demo quick test race once simulate nightly real simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,18 +51,20 @@ test: ## run all tests (installs Redis and Chromium where it may)
 	@.ci/packages
 	@.ci/test $(PKG)
 
-race: ## run all tests under the race detector, as .ci/run does: three times as long
+race: ## run all tests under the race detector: three times as long
 	@.ci/packages
 	@CGO_ENABLED=1 .ci/test -race $(PKG)
+
+once: ## run each test once, under the race detector where there are goroutines, as .ci/run does
+	@.ci/packages
+	@.ci/test --once $(PKG)
 
 simulate: ## simulate a fleet with faults in virtual time: new seeds FOR=10m, SEED=n again, or SEEDS=1000 from SEED on, each RUNS=5 times
 	go test ./internal/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args -from $(or $(SEED),0) -seeds $(or $(SEEDS),$(if $(SEED),1,0)) -runs $(or $(RUNS),1) -for $(or $(FOR),30s)
 
-nightly: ## new seeds of the simulation for half an hour, each five times, the fuzz targets for a minute each, conformance with h2spec, real systems
-	$(MAKE) simulate FOR=30m RUNS=5
-	$(MAKE) fuzz FUZZTIME=1m
-	$(MAKE) conformance
-	$(MAKE) real
+nightly: ## what is drawn by chance, each night anew: the simulation, bugs planted in it, properties, the front beside net/http, fuzzing, h2spec, real systems: two hours
+	@.ci/packages
+	@.ci/nightly
 
 real: ## install real ticket systems, fill them, and compare what callers get with what was put in: half an hour (ONLY=redmine)
 	@.ci/packages

@@ -49,10 +49,26 @@ func TestImage(t *testing.T) {
 			t.Errorf("the build arguments are not in %q", out)
 		}
 	})
+	t.Run("image and chart commands", func(t *testing.T) { imageCommands(t, binary) })
 	t.Run("licences", func(t *testing.T) { licences(t, binary) })
 	t.Run("compose commands", func(t *testing.T) { composeCommands(t, binary) })
 	t.Run("compose configuration", func(t *testing.T) { run(t, "", nil, binary, "check", "-c", "compose/gateway.yaml") })
 	t.Run("unit command", func(t *testing.T) { unitCommand(t, binary) })
+}
+
+// imageCommands asks the binary about the command lines that follow the image's entry point: its
+// own and those of the chart.
+func imageCommands(t *testing.T, binary string) {
+	if !strings.Contains(read(t, "Dockerfile"), "\nENTRYPOINT [\"/inquiry-gateway\"]\n") {
+		t.Error("the image does not begin with the program")
+	}
+	for _, file := range []string{"Dockerfile", "helm/inquiry-gateway/templates/deployment.yaml", "helm/inquiry-gateway/templates/tests/ready.yaml"} {
+		line := regexp.MustCompile(`\n(?:CMD|\s+args:) \[(.*)\]\n`).FindStringSubmatch(read(t, file))
+		if line == nil {
+			t.Fatalf("%s has no command", file)
+		}
+		knows(t, binary, strings.FieldsFunc(line[1], func(r rune) bool { return strings.ContainsRune(`", `, r) }))
+	}
 }
 
 // The image that the documents say to build is the one that the chart of a checkout runs.

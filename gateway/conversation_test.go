@@ -294,7 +294,7 @@ func FuzzConversations(f *testing.F) {
 func TestConversations(t *testing.T) {
 	testkit.Slow(t)
 	const conversationsSecure = 16
-	n, seed := numberOf(t, "LANE_CONVERSATIONS", 3000), uint64(time.Now().UnixNano())
+	n, seed := numberOf(t, "LANE_CONVERSATIONS", 3000), testkit.Seed(t)
 	config := secureConfig(t)
 	synctest.Test(t, func(t *testing.T) {
 		clear, secure := newPair(t, nil), newPair(t, config)
@@ -341,7 +341,7 @@ func numberOf(t *testing.T, name string, otherwise int) int {
 // the LANE_CHURN requests is sent with TLS, which costs three times as much.
 func TestForeignBytes(t *testing.T) {
 	testkit.Slow(t)
-	seed := uint64(time.Now().UnixNano())
+	seed := testkit.Seed(t)
 	for name, n := range map[string]int{"clear": 3, "TLS": 1} {
 		t.Run(name, func(t *testing.T) {
 			n *= numberOf(t, "LANE_CHURN", 40_000) / 4

@@ -112,8 +112,10 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 // welcome again when one of them is over.
 func TestBusyConnectionsAreKept(t *testing.T) {
 	t.Parallel()
-	p := start(t, setup{yaml: "max_connections: 2"})
-	p.system.SetLatency(time.Second)
+	answers := make(chan struct{})
+	p := start(t, setup{yaml: "max_connections: 2", backend: func(system http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-answers; system.ServeHTTP(w, r) })
+	}})
 	busy := make(chan int)
 	for _, id := range []string{"buyer", "other-buyer"} {
 		c := p.dial()
@@ -126,6 +128,7 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 	if got := p.connections("_refused_total"); got != 1 {
 		t.Errorf("%v were refused", got)
 	}
+	close(answers)
 	for range 2 {
 		if got := <-busy; got != http.StatusOK {
 			t.Errorf("a request that was under way: %d", got)

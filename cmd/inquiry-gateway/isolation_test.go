@@ -162,7 +162,7 @@ func TestOneAccountsFailingListIsNobodyElses(t *testing.T) {
 func TestAListThatCannotBeHadRests(t *testing.T) {
 	t.Parallel()
 	clock := testkit.NewClock(time.Now())
-	p := start(t, setup{now: clock.Now, upstream: []string{"max_records: 10000", "max_records: 10"}})
+	p := start(t, setup{now: clock.Now, upstream: []string{"max_records: 10000", "max_records: 10"}, onlyWhenTold: true})
 	for range 25 {
 		var callers sync.WaitGroup
 		for range 4 {

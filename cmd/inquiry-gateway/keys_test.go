@@ -493,7 +493,7 @@ func TestIntrospection(t *testing.T) {
 	begun := time.Now()
 	a := p.get(buyerList, "buyer")
 	if took := time.Since(begun); a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "auth_unavailable") ||
-		took < 400*time.Millisecond || took > 4*time.Second {
+		took < 400*time.Millisecond || took > 9*time.Second { // the store's own time is 10 s
 		t.Errorf("after %v: %d %s", took, a.status, a.body)
 	}
 }

