@@ -76,9 +76,9 @@ func (f fields) appendHead(b []byte, status int) []byte {
 // headers that the 200 would have had (RFC 9110, section 15.4.5).
 func (x *exchange) writeList() {
 	h, entry := x.gateway.headers, x.list.Entry
-	x.add("Age", h.ageOf(x.list.Age))
+	x.add("Age", []string{inSeconds(x.list.Age)})
 	x.add("Cache-Control", h.cacheControl)
-	x.add("Cache-Status", h.cacheStatus(&x.list))
+	x.add("Cache-Status", []string{cacheStatus(&x.list)})
 	x.add("Etag", entry.ETag)
 	x.add("Vary", h.vary)
 	if tags := x.request.IfNoneMatch; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
@@ -186,22 +186,16 @@ func appendLimit(b []byte, policy, nameOfCount string, count int, nameOfTime str
 	return strconv.AppendInt(b, int64(math.Ceil(d.Seconds())), 10)
 }
 
-// preparedSeconds is how many values of Age and of a hit's ttl have their
-// header ready; greater ones are formatted per request.
-const preparedSeconds = 1024
-
 // headers holds header values that answers share. A header value is a slice in
 // net/http; making one per header and request is what it would cost without.
 // Nothing here is changed after newHeaders.
 type headers struct {
 	jsonType, cacheControl, noStore, vary, nosniff, close []string
 	gzip, zstd                                            []string
-	age, hit                                              [preparedSeconds][]string
 }
 
-// newHeaders formats all values that a hit can need.
 func newHeaders() *headers {
-	h := &headers{
+	return &headers{
 		jsonType:     []string{"application/json; charset=utf-8"},
 		cacheControl: []string{"private, no-cache"},
 		noStore:      []string{"no-store"},
@@ -211,35 +205,19 @@ func newHeaders() *headers {
 		gzip:         []string{"gzip"},
 		zstd:         []string{"zstd"},
 	}
-	for i := range preparedSeconds {
-		n := strconv.Itoa(i)
-		h.age[i] = []string{n}
-		h.hit[i] = []string{cacheName + "; hit; ttl=" + n}
-	}
-	return h
 }
 
-// ageOf is the age in whole seconds, rounded down.
-func (h *headers) ageOf(age time.Duration) []string {
-	n := int(age / time.Second)
-	if n < preparedSeconds {
-		return h.age[max(n, 0)]
-	}
-	return []string{strconv.Itoa(n)}
-}
+// inSeconds is a time in whole seconds, rounded down.
+func inSeconds(d time.Duration) string { return strconv.Itoa(int(max(d, 0) / time.Second)) }
 
 // cacheStatus tells how the cache came by an answer (RFC 9211). A fresh hit's
 // ttl is rounded down and a stale one's away from zero, so that a negative ttl
 // always means stale.
-func (h *headers) cacheStatus(r *cache.Result) []string {
+func cacheStatus(r *cache.Result) string {
 	status := cacheName
 	switch r.Outcome {
 	case cache.Hit:
-		n := int(r.TTL / time.Second)
-		if n >= 0 && n < preparedSeconds {
-			return h.hit[n]
-		}
-		status += "; hit; ttl=" + strconv.Itoa(n)
+		status += "; hit; ttl=" + strconv.Itoa(int(r.TTL/time.Second))
 	case cache.StaleRevalidate, cache.StaleError:
 		n := min(int((r.TTL-time.Second+1)/time.Second), -1)
 		status += "; hit; ttl=" + strconv.Itoa(n) + "; detail=" + string(r.Outcome)
@@ -256,7 +234,7 @@ func (h *headers) cacheStatus(r *cache.Result) []string {
 			status += "; stored"
 		}
 	}
-	return []string{status}
+	return status
 }
 
 // dates has the value of Date ready for the second that it is: formatting one

@@ -218,7 +218,6 @@ func TestRequestIDAndClientAddress(t *testing.T) {
 }
 
 func TestCacheStatus(t *testing.T) {
-	h := newHeaders()
 	for want, r := range map[string]cache.Result{
 		"hit; ttl=12":                          {Outcome: cache.Hit, TTL: 12*time.Second + 999*time.Millisecond},
 		"hit; ttl=0":                           {Outcome: cache.Hit, TTL: time.Millisecond},
@@ -234,11 +233,11 @@ func TestCacheStatus(t *testing.T) {
 		"fwd=stale; collapsed":                 {Outcome: cache.Collapsed, Expired: true},
 		"detail=impossible":                    {Outcome: cache.Impossible},
 	} {
-		if got := h.cacheStatus(&r)[0]; got != "inquiry-gateway; "+want {
+		if got := cacheStatus(&r); got != "inquiry-gateway; "+want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if got := h.ageOf(90 * time.Minute)[0]; got != "5400" {
+	if got := inSeconds(90 * time.Minute); got != "5400" {
 		t.Errorf("age %s", got)
 	}
 }

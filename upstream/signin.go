@@ -267,6 +267,9 @@ func (c *credentials) denied(used token, why *Error) *Error {
 	defer c.mu.Unlock()
 	switch {
 	case c.request == nil:
+		if c.token.name == "" {
+			return failure(reasonDenied, "%w, and we send no sign-in: auth.type is none", why.Err)
+		}
 		return failure(reasonDenied, "%w; look at %s", why.Err, c.name)
 	case c.good >= used.made:
 		return failure(reasonDenied, "%w, though the same sign-in has worked for other lists; may its user read this account? %s", why.Err, c.name)

@@ -236,7 +236,7 @@ func TestTheConsoleInEachFault(t *testing.T) {
 		legacy.Fault
 		id, cause, text, said string
 	}{
-		{legacy.Fault{Name: legacy.FaultStatus, Code: 503}, "system", "503", "1 fetch of buyer lists failed, for the one account that was asked for. 1 fetch of seller lists failed", "status 503"},
+		{legacy.Fault{Name: legacy.FaultStatus, Code: 503}, "system", "503", "1 fetch of buyer lists failed, for one account, and no other one was asked for. 1 fetch of seller lists failed", "status 503"},
 		{legacy.Fault{Name: legacy.FaultGarbage}, "system", "", "buyer lists failed", "refused"},
 		{legacy.Fault{Name: legacy.FaultStatus, Code: 401}, "sign_in", "401", "buyer lists failed", "status 401"},
 		{legacy.Fault{Name: legacy.FaultHTML}, "sign_in", "", "buyer lists failed", "refused"},

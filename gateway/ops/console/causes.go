@@ -42,7 +42,8 @@ type cause struct {
 	seen func(tick) (counts map[string]float64, bad bool)
 	// works tells whether what may fail has worked in a tick; nil: nothing tells that.
 	works          func(tick) bool
-	state          bool // it is over as soon as it is not seen and works
+	after          string // what is left to do when it is over
+	state          bool   // it is over as soon as it is not seen and works
 	text, hits, do string
 }
 
@@ -92,7 +93,8 @@ var causes = []cause{
 			return len(t.grown("upstream_requests_total", func(l []string) bool { return l[1] == "ok" })) > 0
 		},
 		text: "The legacy system gave records of another account than it was asked for: {counts}.", hits: "No caller got them. Callers of those lists get 502, or an older list.",
-		do: "Ask for that list with `inquiry-gateway probe -c {file} --kind {kind} --account {account}`, and tell the owners of the legacy system.",
+		do:    "See them: `inquiry-gateway probe -c {file} --kind {kind} --account {account}`. Was the mapping changed, and is `owner` still the right field? If it is, call the owners of the legacy system now: it mixes up accounts.",
+		after: "Tell the owners of the legacy system, if nobody has yet.",
 	},
 	{
 		id: "keystore", name: "The key store does not answer", chapter: "InquiryGatewayAuthUnavailable",
@@ -114,7 +116,7 @@ var causes = []cause{
 			return len(t.grown("http_requests_total", func(l []string) bool { return l[0] == "200" || l[0] == "304" })) > 0
 		},
 		text: "Since then: {counts}.", hits: "The callers of these requests.",
-		do: "[Explain](#explain) the request of an account that fails, such as {account}; the log's records of 5xx have the `cause`.",
+		do: "[Explain](#explain) the request of an account that fails, such as {id}; the log's records of 5xx have the `cause`.",
 	},
 	{
 		id: "panics", name: "The program panicked", chapter: "InquiryGatewayPanics",
@@ -327,6 +329,14 @@ func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: c.over(e, now),
 			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts), Text: names.Replace(c.text), Do: names.Replace(c.do),
 		}
+		switch {
+		case !l.Over:
+		case e.worked.IsZero():
+			l.Do = c.after
+		default:
+			l.Text += " Over since " + e.worked.UTC().Format(time.TimeOnly) + " UTC."
+			l.Do = c.after
+		}
 		if c.works != nil && e.worked.IsZero() && now.Sub(e.last) > over {
 			l.Text += " Nothing has been asked since."
 		}
@@ -367,7 +377,8 @@ func names(facts Facts, seen map[string]float64) *strings.Replacer {
 		}
 	}
 	return strings.NewReplacer("{counts}", strings.Join(counts, ", "), "{file}", quoted(cmp.Or(facts.File, "FILE")), "{kind}", cmp.Or(last.Kind, "KIND"),
-		"{account}", quoted(cmp.Or(last.Account, "ID")), "{redishost}", cmp.Or(host, "HOST"), "{redisport}", cmp.Or(port, "6379"))
+		"{account}", quoted(cmp.Or(last.Account, "ID")), "{id}", strings.ReplaceAll(cmp.Or(last.Account, "ID"), "`", "'"),
+		"{redishost}", cmp.Or(host, "HOST"), "{redisport}", cmp.Or(port, "6379"))
 }
 
 // quoted writes a name as one word of a shell: accounts are called as their owners like.

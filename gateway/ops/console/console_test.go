@@ -184,7 +184,7 @@ func TestAnOutageWithLittleTraffic(t *testing.T) {
 		over        bool
 		text, cause string
 	}{
-		{tickEvery, false, "that was asked for.", "Last: status 503 (buyer list of acme). Most often, 9 of 12 times: too slow"},
+		{tickEvery, false, "no other one was asked for.", "Last: status 503 (buyer list of acme). Most often, 9 of 12 times: too slow"},
 		{5 * time.Minute, false, "Nothing has been asked since 06:07:00 UTC, so nobody knows whether it works again.", ""},
 		{tickEvery, true, "It works again since 06:12:05 UTC, when a list came.", ""},
 		{tickEvery, true, "It is over since 06:12:05 UTC, when another mapping was taken over.", ""},

@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,37 +22,40 @@ type legacyCause struct {
 var legacyCauses = []legacyCause{
 	{
 		failure: "system", name: "The legacy system fails", some: "The legacy system fails for some accounts", chapter: "InquiryGatewayLegacySystemFails", mayBeBad: true,
-		hits:   "Callers of lists that are known get them older than their ttl, for `stale_if_error`; others get 502, 503 or 504.",
-		do:     "Ask it from this node: {check}. If that fails too, call the owners of the legacy system. Nothing has to be reset here.",
+		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists get 502, 503 or 504.",
+		do:     "Ask the legacy system from this node: {check}. If that fails too, call its owners. Nothing has to be reset here.",
 		doSome: "Ask for one of them from this node: {check}. If that fails too, send the owners of the legacy system what it says.",
 	},
 	{
 		failure: "sign_in", name: "The legacy system refuses our sign-in", some: "The legacy system refuses some accounts to our user", chapter: "InquiryGatewaySignInRefused", mayBeBad: true,
-		hits:   "Callers of lists that are known get them older than their ttl, for `stale_if_error`; others get 502 `upstream_sign_in_failed`.",
-		do:     "The cause names how we sign in, as whom, and the file of the secret. Has that changed or expired, or is the user locked? A new one in the file is read within a second. Try it: {check}.",
+		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists get 502 `upstream_sign_in_failed`.",
+		do:     "The cause says how we sign in, as whom, and with the secret of which file. Has the password changed or expired, is the user locked, or does the legacy system want another sign-in now? A new secret in the file is read within a second. Try it: {check}.",
 		doSome: "Other accounts are let in, so the password is right. Ask the owners of the legacy system whether our user may read these accounts: {check}.",
 	},
 	{
 		failure: "mapping", name: "Replies do not fit the mapping", some: "Replies do not fit the mapping", chapter: "InquiryGatewayInvalidReplies", mayBeBad: true,
-		hits:   "Callers of these lists get an older one, for `stale_if_error`; others get 502 `upstream_invalid_response`. Waiting does not help.",
-		doSome: "See which record and field: {probe}. Correct the record in the legacy system, or the mapping in {file}. It is read again by itself.",
+		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists that fail so get 502 `upstream_invalid_response`. Waiting does not help.",
+		doSome: "See which record and field: {probe}. Correct the record in the legacy system, or the mapping in {file}: the gateway reads the changed file by itself.",
 	},
 	{
 		failure: "account", name: "Accounts that cannot be asked for", some: "Accounts that cannot be asked for", chapter: "InquiryGatewayAccountUnsupported",
 		hits:   "Callers of these accounts get 501 `account_unsupported`, always; nobody else. The legacy system is not asked. Waiting does not help.",
-		doSome: "This is no emergency. See which accounts, which character and where: `inquiry-gateway check -c {file}`. Change the mapping, or the account's id.",
+		doSome: "This is no emergency. See which accounts, and why: `inquiry-gateway check -c {file}`. Change the mapping, or the account's id.",
 	},
 	{
 		failure: "refused", name: "The gateway holds requests back", some: "The gateway holds requests of some accounts back", chapter: "InquiryGatewayHeldBack", mayBeBad: true,
-		hits:   "Callers of lists that are known get them older than their ttl, for `stale_if_error`; others get 503 with `Retry-After`.",
+		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists get 503 with `Retry-After`.",
 		do:     "{bound}",
 		doSome: "{bound} Other accounts are served.",
 	},
 }
 
+// toldToWait is the name of what is refused because the legacy system asks for that.
+const toldToWait = "The legacy system tells us to wait (429)"
+
 // bounds say what to do where the gateway does not ask, by the reason.
 var bounds = map[string]string{
-	"throttled":             "The legacy system told us to wait, by 429; it is asked again by itself. Ask its owners for a higher quota, or ask less: a longer ttl in {file}.",
+	"throttled":             "The legacy system has told us to wait, and is asked again by itself. If that stays so: ask its owners who uses up our quota, and for a higher one; a longer ttl in {file} asks less.",
 	"bulkhead_full":         "As many requests as `upstream.max_concurrent` are under way, so the legacy system is slow: see its latency [below](#charts), and ask it: {check}.",
 	"account_bulkhead_full": "As many requests as `upstream.max_concurrent_per_account` are under way for one account. Is its program asking for many lists at once?",
 	"ceiling":               "`upstream.max_requests_per_second` is reached: see what is fetched [below](#charts). Raise it in {file} only with the owners of the legacy system.",
@@ -84,8 +88,14 @@ func legacyLines(facts Facts, now time.Time) (all []line) {
 func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, done bool) line {
 	first, l := episodes[0], line{Over: done, Chapter: c.chapter, Hits: c.hits, ID: c.failure, Name: c.name}
 	do := cmp.Or(c.do, c.doSome)
-	if first.Some {
+	switch {
+	case first.Some:
 		l.Name, do = c.some, c.doSome
+	case c.failure == "system" && !slices.ContainsFunc(episodes, func(f ops.Failing) bool { return f.Of > 1 }):
+		do += " No other account was asked for, so it may be this one alone: try another one, too."
+	}
+	if first.Reason == "throttled" || first.Reason == "overloaded" || first.Reason == "held_back" {
+		l.Name = toldToWait
 	}
 	if done {
 		l.Name += " (" + first.Kind + " lists)"
@@ -119,16 +129,16 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 
 // sentence says how one kind's lists fail.
 func sentence(f ops.Failing, breaker string, now time.Time) string {
-	failed := "failed"
+	failed, that := "failed", "that were asked for"
 	if f.Failure == "account" {
-		failed = "could not be made"
+		failed, that = "could not be made", "whose callers wanted one"
 	}
-	accounts := fmt.Sprintf("%d of the %d accounts that were asked for", f.Accounts, f.Of)
+	accounts := fmt.Sprintf("%d of the %d accounts %s", f.Accounts, f.Of, that)
 	switch {
 	case f.Of == 1:
-		accounts = "the one account that was asked for"
+		accounts = "one account, and no other one was asked for"
 	case f.Accounts == f.Of:
-		accounts = fmt.Sprintf("all %d accounts that were asked for", f.Of)
+		accounts = fmt.Sprintf("all %d accounts %s", f.Of, that)
 	}
 	text := fmt.Sprintf("%s of %s lists %s, for %s.", count(f.Fetches, "fetch", "fetches"), f.Kind, failed, accounts)
 	if f.Held > 0 {
