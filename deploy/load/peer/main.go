@@ -1,7 +1,7 @@
 // Command peer is what the load script needs beside the gateway: the handler and the
 // proxy that the gateway is compared with, and the system behind all of them.
 //
-//	peer fixture DIR KEYS    writes so many API keys, for the gateway, wrk and nginx, and a certificate
+//	peer fixture DIR KEYS    writes so many API keys, for the gateway, redis-cli, wrk and nginx, and a certificate
 //	peer serve DIR           127.0.0.1:9500 writes the bytes of DIR/list.json to each key, from a copy
 //	                         of its own, as a cache has; :9501 does so over TLS; :9502 is
 //	                         httputil.ReverseProxy in front of the legacy system at :9503
@@ -55,17 +55,24 @@ func write(dir, name string, text []byte) {
 }
 
 func fixture(dir string, count int) {
-	var accounts, keys, plain, nginx bytes.Buffer
+	var accounts, keys, plain, nginx, redis bytes.Buffer
 	for i := range count {
 		key := fmt.Sprintf("load-%026d", i)
 		fmt.Fprintf(&accounts, "  - {id: account-%06d, api_access: paid}\n", i)
 		fmt.Fprintf(&keys, "  - {id: key-%06d, sha256: %x, kind: buyer, account: account-%06d, scopes: [\"inquiries:read\"]}\n", i, sha256.Sum256([]byte(key)), i)
 		fmt.Fprintln(&plain, key)
+		digest, account := sha256.Sum256([]byte(key)), fmt.Sprintf("account-%06d", i)
+		fmt.Fprintf(&redis, "HSET iq:{auth.%x} sha256:%x '{\"id\":\"key-%06d\",\"kind\":\"buyer\",\"account\":%q,\"scopes\":[\"inquiries:read\"]}'\n", digest[0]>>4, digest, i, account)
+		fmt.Fprintf(&redis, "HSET iq:{auth.%x} account:%s '{\"id\":%q,\"api_access\":\"paid\"}'\n", sha256.Sum256([]byte(account))[0]>>4, account, account)
 		fmt.Fprintf(&nginx, "\"Bearer %s\" account-%06d;\n", key, i)
 	}
 	write(dir, "keys.yaml", []byte("accounts:\n"+accounts.String()+"keys:\n"+keys.String()))
 	write(dir, "keys.txt", plain.Bytes())
 	write(dir, "nginx.keys", nginx.Bytes())
+	for i := range 16 {
+		fmt.Fprintf(&redis, "HINCRBY iq:{auth.%x} version 1\n", i)
+	}
+	write(dir, "redis.keys", redis.Bytes())
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		log.Fatal(err)
