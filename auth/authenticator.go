@@ -162,25 +162,6 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []st
 	return grant, nil
 }
 
-// Recall is the part of AuthenticateFrom that neither counts, logs nor waits: the grant
-// of a good key that the store has at hand. False says nothing about the key. Where
-// the grant is used, Accept follows.
-func (a *Authenticator) Recall(authorization []string) (*Grant, bool) {
-	key, err := bearer(authorization)
-	if err != nil || ownFormat(key) && !checksumOK(key) {
-		return nil, false
-	}
-	digest := a.hasher.Hash(key)
-	g, _ := a.store.Recall(digest)
-	return g, g != nil && g.belongsTo(digest) && a.judge(g) == nil
-}
-
-// Accept counts and logs the use of a grant of Recall.
-func (a *Authenticator) Accept(ctx context.Context, g *Grant) {
-	a.results[resultOK].Inc()
-	a.security.used(ctx, g)
-}
-
 // find gets the grant of the key in the header, judging nothing but form.
 func (a *Authenticator) find(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
 	key, err := bearer(authorization)

@@ -58,13 +58,23 @@ func newBackoff(start time.Time) (*backoff, error) {
 
 // failed takes the error of a fill. The rest grows with each failure, but for one of a fill
 // that began during a rest, for somebody who waits: else many callers make it long at once. One
-// that was refused, so that the legacy was not asked, says nothing of the list: a refresh waits
-// as after a first failure, and who waits may try again.
+// that was refused, so that the legacy was not asked, says nothing of the list, and takes nothing
+// of what is known of it: a refresh waits at least as after a first failure.
 func (b *backoff) failed(k Key, a attempt, err error, now time.Time) {
 	fault, told := errors.AsType[FillError](err)
 	b.keys.Compute(k.clone(), func(old *rest, found bool) (*rest, otter.ComputeOp) {
 		if !found || forgotten(old, now) {
 			old = &rest{attempt: a}
+		}
+		if told && fault.Refused() {
+			r := *old
+			if r.err == nil {
+				r.err = err
+			}
+			if next := now.Add(delay(1)); next.After(r.refresh) {
+				r.refresh = next
+			}
+			return &r, otter.WriteOp
 		}
 		r := &rest{attempt: a, err: err, failures: old.failures, alone: told && fault.OfList() || b.workedSince(k.Kind, old.began)}
 		if old.began.After(a.began) { // of a fill that began before a purge
@@ -72,10 +82,6 @@ func (b *backoff) failed(k Key, a attempt, err error, now time.Time) {
 		}
 		if r.alone && !old.alone { // what the system's failures taught is over
 			r.failures = 0
-		}
-		if told && fault.Refused() {
-			r.refresh, r.retry = now.Add(delay(1)), now
-			return r, otter.WriteOp
 		}
 		if !a.began.Before(old.refresh) {
 			r.failures++

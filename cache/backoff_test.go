@@ -211,6 +211,10 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 				return err
 			},
 			"another list": func(l *Lists) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
+			"an open breaker": func(l *Lists) error {
+				l.opts.Failing = func(string, string) bool { return true } // which answers then, and not the last error
+				return nil
+			},
 		} {
 			t.Run(fmt.Sprintf("of the list %t, then %s", ofList, name), func(t *testing.T) {
 				l, g := alone(t)
@@ -245,5 +249,37 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 				mustGet(t, l, aKey)
 			})
 		}
+	}
+}
+
+// That a fill was refused takes nothing of what is known of a list: it rests for as long, and the
+// next failure is not the first.
+func TestARefusalShortensNoRest(t *testing.T) {
+	now := time.Now()
+	b, err := newBackoff(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fail := func(err error) *rest {
+		b.failed(aKey, attempt{began: now}, err, now)
+		r, _ := b.keys.GetIfPresent(aKey)
+		return r
+	}
+	var known *rest
+	for range 6 {
+		known = fail(legacyDown{ofList: true})
+		now = known.refresh
+	}
+	known = fail(legacyDown{ofList: true})
+	now = now.Add(time.Second)
+	if r := fail(legacyDown{refused: true}); r.refresh.Before(known.refresh) || r.retry != known.retry || !r.alone || r.failures != known.failures || r.err != known.err {
+		t.Errorf("after a refusal %+v, before %+v", r, known)
+	}
+	now = known.refresh
+	if r := fail(legacyDown{refused: true}); !r.refresh.After(now) {
+		t.Errorf("a refusal at the end of a rest: %+v", r)
+	}
+	if r := fail(legacyDown{ofList: true}); r.failures < known.failures {
+		t.Errorf("the next failure counts as number %d", r.failures)
 	}
 }

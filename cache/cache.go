@@ -194,10 +194,10 @@ func (o Options) withDefaults() (Options, error) {
 //     its answer as long as they have time. When it dies the others find out
 //     within a second. A fill has all of its time whenever it begins, and none
 //     begins that nobody waits for.
-//   - A list that cannot be had rests, and who asks for it gets the last error: for half a
-//     second after a first failure, for four seconds at most. It ends with a purge, a hint, another
-//     mapping, or a fill that works: of this list, on any node, or of another one of the kind
-//     if the list does not fail by itself.
+//   - A list that cannot be had rests, and who asks for it gets the last error: for up to half a
+//     second after a first failure, for four and a half at most, and never while the breaker is not
+//     closed. It ends with a purge, a hint, a reload, or a fill that works: of this list, on any
+//     node, or of another one of the kind if the list does not fail by itself.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.

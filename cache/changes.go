@@ -20,8 +20,8 @@ const (
 	maxPending = 1024
 )
 
-// mark is where a fill stands among the purges and hints of its list: it is of before those with
-// a later epoch.
+// mark is where a fill stands among the purges and hints of its list: those with a later epoch came
+// after it.
 type mark struct {
 	account string // hashed
 	epoch   uint64 // of the fleet's newest change that its node knew of when it began
@@ -48,11 +48,13 @@ type changes struct {
 	epoch     uint64             // the newest one known
 	life      time.Duration      // how long a change can be of interest
 	trimmed   time.Time
-	forgotten int // how many were known once
+	forgotten int    // how many were known once
+	floor     uint64 // of those the last: what was filled before it may be purged for all that is known
 
-	synced bool   // known is all that is of interest
-	cursor uint64 // up to here changes were read from Redis
-	oldest uint64 // only those from here on are of interest
+	lost   atomic.Bool // Redis has said so, and is to be given back what it lacks
+	synced bool        // known is all that is of interest
+	cursor uint64      // up to here changes were read from Redis
+	oldest uint64      // only those from here on are of interest
 }
 
 // change is one that is known, by its epoch, and its moment on this node's clock.
@@ -100,6 +102,9 @@ func (c *changes) since(kind string, m *mark, now time.Time) (after marks) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var hint time.Time
+	if m.epoch < c.floor {
+		return marks{purged: true}
+	}
 	for _, of := range [...]string{kind, m.account} {
 		if c.known[redistier.Change{Of: of, Hard: true}].epoch > m.epoch || c.pending[of].own > m.own {
 			return marks{purged: true}
@@ -154,8 +159,8 @@ func (c *changes) newer(a, b *Entry) bool {
 		return a != nil
 	}
 	now := time.Time{}
-	if older, newer := c.sinceFill(a, now) != (marks{}), c.sinceFill(b, now) != (marks{}); older != newer {
-		return newer
+	if outdatedA, outdatedB := c.sinceFill(a, now) != (marks{}), c.sinceFill(b, now) != (marks{}); outdatedA != outdatedB {
+		return outdatedB
 	}
 	return a.stamp != b.stamp && a.AnsweredAt.After(b.AnsweredAt)
 }
@@ -168,6 +173,7 @@ func (c *changes) learn(what redistier.Change, epoch uint64, at, now time.Time) 
 			if now.Sub(old.at) > c.life+knownFor {
 				delete(c.known, k)
 				c.forgotten++
+				c.floor = max(c.floor, old.epoch)
 			}
 		}
 	}

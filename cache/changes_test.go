@@ -73,7 +73,7 @@ func TestAFillOfBeforeAChangeIsFencedOff(t *testing.T) {
 			change(f.nodes[1])
 			f.gone(t, sellers) // the message has arrived
 			after := asking(t, f.nodes[0], aKey)
-			f.filling(t, 2, 1) // for the lease of the first
+			f.filling(t, 3, 0) // not for the lease of the first
 			close(f.hold)
 			old, now := <-before, <-after
 			want(t, old, Miss, "#2")

@@ -70,7 +70,7 @@ func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
 		v.keep -= v.age
 		switch {
 		case m.purged:
-			v = verdict{state: purged}
+			v.state, v.keep, v.left = purged, 0, min(v.left, 0)
 		case age < -maxSkew:
 			v = verdict{state: expired}
 		case v.left > 0:
@@ -133,10 +133,11 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 		answered = e.AnsweredAt
 	}
 	r := l.backoff.of(q.source, answered, now)
-	h := health{failing: r != nil || l.opts.Failing(kindNames[q.kind], q.source.Account)}
+	notClosed := l.opts.Failing(kindNames[q.kind], q.source.Account)
+	h := health{failing: r != nil || notClosed}
 	if r != nil && r.policy == q.policy && l.changes.since(q.source.Kind, &r.mark, now) == (marks{}) {
 		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
-		if now.Before(r.retry) {
+		if now.Before(r.retry) && !notClosed { // else the breaker says what holds now, and lets no more through than it may
 			h.err = r.err
 		}
 	}

@@ -66,9 +66,9 @@ func (l *Lists) deriveFrom(q *query, r *Result) bool {
 	}, body, cap(body))
 	e.spread, e.list, e.source = source.spread, source.list, source.source
 	r.Entry = e
-	if v := q.decide(e, e.AnsweredAt, marks{}, health{}); v.keep > 0 && e.Size() <= q.policy.maxEntry && !bytes.Equal(body, l.opts.Derivation.Empty) {
+	kept := r.Tier != "" || r.Stored // the source, or it may not be
+	if v := q.decide(e, e.AnsweredAt, marks{}, health{}); kept && v.keep > 0 && e.Size() <= q.policy.maxEntry && !bytes.Equal(body, l.opts.Derivation.Empty) {
 		l.keep(e)
-		r.Stored = r.Stored || r.Tier == ""
 	}
 	return true
 }

@@ -255,3 +255,22 @@ func TestDerivedListsAreNotInRedis(t *testing.T) {
 	second.tier.InvalidateAll()
 	want(t, mustGet(t, second, acmes("pending")), Miss, "pending of acme #2\n") // Redis' base is too old for it
 }
+
+// A list that may not be kept is not kept as a selection.
+func TestASelectionOfWhatMayNotBeKept(t *testing.T) {
+	g := newLegacy()
+	l := g.node(t, nil, derived(g), func(s *setup) {
+		fill := s.Fill
+		s.Fill = func(ctx context.Context, k Key, info FillInfo) (Content, error) {
+			c, err := fill(ctx, k, info)
+			c.NoStore = true
+			return c, err
+		}
+	})
+	if r := mustGet(t, l, acmes("pending")); r.Stored {
+		t.Error("it says that it is stored")
+	}
+	if _, found := l.Lookup(acmes("pending")); found {
+		t.Error("it is kept")
+	}
+}

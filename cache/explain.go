@@ -48,7 +48,7 @@ func (s Seconds) Duration() time.Duration { return time.Duration(float64(s) * fl
 
 func secondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
-// Explain looks like Get, but changes nothing, fills nothing and counts
+// Explain looks like Get, but changes no list, fills nothing and counts
 // nothing. It reads Redis within its usual timeout. Errors: ErrUnknownKind.
 func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	var q query
@@ -99,9 +99,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 		x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.left), e.Size()
 		x.Jitter = secondsOf(time.Duration(float64(q.terms.TTL) * q.policy.jitter * e.spread))
 	}
-	l.mu.Lock()
-	_, x.InFlight = l.flights[q.source]
-	l.mu.Unlock()
+	x.InFlight = l.inFlight(q.source)
 	if v.action == fetch {
 		if x.IfItFails = outcomeFailed; v.state.servable() {
 			x.IfItFails = StaleError

@@ -32,7 +32,7 @@ func TestOneNodeFillsForTheFleet(t *testing.T) {
 	}
 	f.filling(t, 1, 2)
 	time.Sleep(redistier.LeaseLife + redistier.LeaseLife/4)
-	if got := f.srv.Do("EXISTS", f.namesOf(aKey).Entry+":lease"); got != ":1" {
+	if got := f.srv.Do("EXISTS", f.namesOf(aKey).Entry+":lease:0"); got != ":1" {
 		t.Error("the lease has ended before the fill")
 	}
 	close(f.hold)
@@ -57,7 +57,7 @@ func TestALeaseOfANodeThatIsNotThere(t *testing.T) {
 	f := newFleet(t, 1, func(s *setup) { s.Fills.Timeout = 200 * time.Millisecond })
 	for i, life := range [][]string{{"PX", "100"}, {"PX", "60000"}} {
 		k := Key{Kind: KindBuyer, Account: fmt.Sprint(i)}
-		f.srv.Do(append([]string{"SET", f.namesOf(k).Entry + ":lease", "another node"}, life...)...)
+		f.srv.Do(append([]string{"SET", f.namesOf(k).Entry + ":lease:0", "another node"}, life...)...)
 		if r := mustGet(t, f.nodes[0], k); r.Outcome != Miss {
 			t.Errorf("%v: %s", life, r.Outcome)
 		}

@@ -120,8 +120,11 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 		}
 		return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left}, nil
 	}
-	if err := ctx.Err(); err != nil {
+	switch err := ctx.Err(); {
+	case errors.Is(err, context.Canceled):
 		return Result{}, err
+	case err != nil:
+		return l.serveStale(q, e, nil, err)
 	}
 	f, runs, err := l.join(ctx, q, source, false)
 	var newest *Entry
@@ -166,7 +169,7 @@ func (l *Lists) peek(ctx context.Context, q *query, k Key, now time.Time) (*Entr
 }
 
 // serveStale answers a failed look-up with the newest entry that the policy still
-// allows, or with the failure. b is out of Redis.
+// allows, or with the failure. b is what the flight has found.
 func (l *Lists) serveStale(q *query, a, b *Entry, err error) (Result, error) {
 	tier := TierLocal
 	if l.changes.newer(b, a) {

@@ -237,11 +237,13 @@ func (l *Lists) check(_ context.Context, f *flight) bool {
 	l.start(&q, f.key)
 	now := l.opts.Now()
 	if f.background {
-		h := l.healthOf(&q, f.entry, now)
-		if h.resting {
-			l.backoff.looked(f.key, now)
+		if h := l.healthOf(&q, f.entry, now); !h.resting {
+			return false
 		}
-		return h.resting && l.abandon(f, true, errResting)
+		l.backoff.looked(f.key, now)
+		if l.abandon(f, true, errResting) {
+			return true
+		} // else somebody waits for it by now
 	}
 	v := l.decide(&q, f.entry, now)
 	return v.action == fail && l.settle(f, Result{}, v.err)
@@ -395,6 +397,7 @@ func (l *Lists) lease(ctx context.Context, f *flight) (settled bool) {
 	token, last := redistier.NewToken(), ""
 	var since time.Time // that the last holder is known to have it
 	for pause := askFirst; ; {
+		f.names.Epoch = max(l.changes.last(f.key.Kind), l.changes.last(f.names.Account))
 		woken, stop := l.redis.Await(f.names) // before the call, so that no message falls between
 		raw, holder, err := l.redis.Lease(ctx, f.names, token, l.policy.Load().mostRead(), f.seen)
 		switch {
@@ -446,12 +449,15 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	limit := l.policy.Load().fillTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	watchdog := time.AfterFunc(limit+overdueGrace, func() { l.settle(f, Result{}, ErrFillOverdue) })
-	defer watchdog.Stop()
 	began, start, m := l.opts.Now(), time.Now(), l.changes.mark(f.names.Account)
 	changes := l.changes.text(f.key.Kind, f.names.Account)
 	f.mark.Store(&m)
-	if filling, token := ctx, f.token; token != "" { // ctx is another one soon
+	watchdog := time.AfterFunc(limit+overdueGrace, func() {
+		l.failed(f, began, ErrFillOverdue, fillError)
+		l.settle(f, Result{}, ErrFillOverdue)
+	})
+	defer watchdog.Stop()
+	if filling, token := ctx, f.token; token != "" { // copied, as ctx is replaced and the token given away below
 		l.spawn(func() { l.keepLease(filling, f.names, token) })
 	}
 	var q query
@@ -463,7 +469,9 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Changes: changes})
 	if err != nil {
 		span.Fail(reasonOf(err))
-		l.failed(f, began, err, fillError)
+		if watchdog.Stop() { // else that is noted already
+			l.failed(f, began, err, fillError)
+		}
 		f.newest.Store(f.entry)
 		l.settle(f, Result{}, err)
 		return true
@@ -487,7 +495,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	if o := l.opts.Observer; o != nil {
 		o.Filled(e, time.Since(start))
 	}
-	if unstored == "" && f.shared {
+	if unstored == "" && f.shared && !l.outdated(f) { // else a newer one may be there
 		l.share(f, e, lives)
 	}
 	l.settle(f, Result{Entry: e, Outcome: Miss, Stored: unstored == "", Expired: expired}, nil)
@@ -605,9 +613,9 @@ func (l *Lists) joined(f *flight) time.Time {
 // abandon ends a flight that nobody waits for any more, so that it does not ask
 // the legacy for nobody. A refresh has no callers, and is abandoned only if it
 // has waited too long, or may not begin.
-func (l *Lists) abandon(f *flight, late bool, why error) bool {
+func (l *Lists) abandon(f *flight, evenRefresh bool, why error) bool {
 	l.mu.Lock()
-	nobody := f.callers == 0 && (late || !f.background)
+	nobody := f.callers == 0 && (evenRefresh || !f.background)
 	if nobody && l.flights[f.key] == f {
 		delete(l.flights, f.key) // nobody joins it between here and its end
 	}

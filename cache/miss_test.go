@@ -169,3 +169,48 @@ func TestABackgroundRefreshRunsOnce(t *testing.T) {
 		}
 	})
 }
+
+// A fill that ignores the end of its time has failed by then: the list rests, and no other is begun.
+func TestAFillThatDoesNotEnd(t *testing.T) {
+	g, release := newLegacy(), make(chan struct{})
+	l := g.node(t, nil, func(s *setup) {
+		s.Fills.Timeout = 10 * time.Millisecond
+		s.Fill = func(context.Context, Key, FillInfo) (Content, error) {
+			g.calls.Add(1)
+			<-release
+			return Content{}, errLegacy
+		}
+	})
+	for range 3 {
+		if _, err := l.Get(t.Context(), aKey); !errors.Is(err, ErrFillOverdue) {
+			t.Error(err)
+		}
+	}
+	if n := g.calls.Load(); n != 1 {
+		t.Errorf("%d fills at once", n)
+	}
+	close(release)
+	settled(l)
+}
+
+// A list that was purged while its caller waited is as old as it is, and a caller whose time is up
+// gets what stale_if_error lets be served.
+func TestWhatACallerGetsAtTheLastMoment(t *testing.T) {
+	l, g := alone(t)
+	fill := l.opts.Fill
+	l.opts.Fill = func(ctx context.Context, _ Key, _ FillInfo) (Content, error) {
+		_, err := l.Purge(ctx, Scope{Kind: KindBuyer})
+		return Content{Body: []byte("x"), AnsweredAt: g.clock.Now().Add(-8 * time.Second)}, err
+	}
+	if r := mustGet(t, l, aKey); r.Age != 8*time.Second || r.TTL > 0 {
+		t.Errorf("it is %v old, with %v of its ttl", r.Age, r.TTL)
+	}
+	l.opts.Fill = fill
+	mustGet(t, l, aKey)
+	g.clock.Add(40 * time.Second)
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	if r, err := l.Get(ctx, aKey); err != nil || r.Outcome != StaleError {
+		t.Errorf("%s, %v", r.Outcome, err)
+	}
+}

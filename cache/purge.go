@@ -157,7 +157,10 @@ func (l *Lists) change(ctx context.Context, of []string, hard bool) (epoch uint6
 
 // announce has Redis take changes, which gives them an epoch, and tells the nodes.
 func (l *Lists) announce(ctx context.Context, all []redistier.Change, own uint64) (epoch uint64, err error) {
-	epoch, err = l.redis.Announce(ctx, all, l.changes.mark("").epoch)
+	epoch, lost, err := l.redis.Announce(ctx, all, l.changes.mark("").epoch)
+	if lost {
+		l.changes.lost.Store(true)
+	}
 	if err == nil {
 		l.changes.done(all, epoch, own, l.opts.Now())
 	}
@@ -211,10 +214,16 @@ func (l *Lists) announceLeft(ctx context.Context) {
 // lost is given back, with the epoch that it had. So they are where another node has given some back,
 // of which this one may not know.
 func (l *Lists) poll(ctx context.Context) (err error) {
+	lost := l.changes.lost.Swap(false)
+	defer func() {
+		if lost && err != nil {
+			l.changes.lost.Store(true)
+		}
+	}()
 	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
 	cursor, _ := l.changes.polled()
 	_, all, err := l.readChanges(ctx, cursor)
-	if err != nil || all {
+	if err != nil || all && !lost {
 		return err
 	}
 	there, _, err := l.readChanges(ctx, 0)

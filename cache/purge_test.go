@@ -249,3 +249,87 @@ func TestMorePurgesThanANodeKeeps(t *testing.T) {
 		return len(node.changes.pending) == 0
 	})
 }
+
+// What Redis has lost is given back, also where the node gives it another change before it polls.
+func TestALossThatAnotherChangeHides(t *testing.T) {
+	f := newFleet(t, 1)
+	l := f.nodes[0]
+	f.warm(t, aKey)
+	for i := range 5 {
+		epoch := fmt.Sprint(purge(t, l, Scope{Kind: KindBuyer}))
+		f.srv.Do("ZREM", "iq:4:changes", "hard buyer")
+		f.srv.Do("ZREM", "iq:4:epochs:{iq:4:changes}", epoch)
+		if _, err := l.Changed(t.Context(), Hint{Accounts: []string{fmt.Sprint(i)}}); err != nil {
+			t.Fatal(err)
+		}
+		redistest.Eventually(t, "the purge is back", func() bool {
+			return strings.Contains(f.srv.Do("ZSCORE", "iq:4:changes", "hard buyer"), epoch)
+		})
+	}
+}
+
+// What somebody else writes among the changes is no epoch.
+func TestForeignEpochs(t *testing.T) {
+	f := newFleet(t, 1)
+	for _, score := range []string{"inf", "9007199254740993", "-1", "-inf"} {
+		f.srv.Do("ZADD", "iq:4:changes", score, "hard buyer")
+		f.srv.Do("ZADD", "iq:4:changes", score, "x")
+		if err := f.nodes[0].poll(t.Context()); err != nil {
+			t.Fatal(score, err)
+		}
+		mustGet(t, f.nodes[0], aKey)
+		before := purge(t, f.nodes[0], Scope{Kind: KindBuyer})
+		if after := purge(t, f.nodes[0], Scope{Kind: KindBuyer}); after <= before || after > 1<<52 {
+			t.Errorf("with %s: %d, then %d", score, before, after)
+		}
+		if r := mustGet(t, f.nodes[0], aKey); r.Outcome != Miss {
+			t.Errorf("with %s: %s after a purge", score, r.Outcome)
+		}
+	}
+}
+
+// A purge that is forgotten, as no list could be older by the policy then, holds under a longer one.
+func TestAPurgeThatIsForgottenHolds(t *testing.T) {
+	l, g := alone(t)
+	mustGet(t, l, aKey)
+	g.clock.Add(time.Second)
+	purge(t, l, Scope{Kind: KindBuyer})
+	g.clock.Add(10 * time.Minute)
+	purge(t, l, Scope{Account: "another"}) // forgets
+	if l.changes.last(KindBuyer) != 0 {
+		t.Fatal("it is not forgotten")
+	}
+	cfg := testConfig()
+	cfg.Buyer = KindConfig{Terms: Terms{TTL: time.Hour, StaleIfError: time.Hour}}
+	apply, err := l.Prepare(cfg, Fills{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply()
+	if r, ok := l.Lookup(aKey); ok {
+		t.Errorf("%s, %v old", r.Outcome, r.Age)
+	}
+}
+
+// Who asks after a purge does not wait for a fill of before it: not for one of this node, and not for
+// one of another.
+func TestAPurgeDuringASlowFill(t *testing.T) {
+	f := newFleet(t, 2)
+	for i, l := range f.nodes {
+		f.hold = make(chan struct{})
+		before := int(f.calls.Load())
+		one := asking(t, f.nodes[0], aKey)
+		f.filling(t, before+1, 0)
+		purge(t, f.nodes[0], Scope{Kind: KindBuyer})
+		redistest.Eventually(t, "both know the purge", func() bool { return f.nodes[0].changes.last(KindBuyer) == f.nodes[1].changes.last(KindBuyer) })
+		two := asking(t, l, aKey)
+		f.filling(t, before+2, 0)
+		close(f.hold)
+		if a, b := <-one, <-two; a.Stored || !b.Stored {
+			t.Errorf("node %d: what was asked for before the purge is stored: %t, after it: %t", i, a.Stored, b.Stored)
+		}
+		settled(f.nodes...)
+		purge(t, f.nodes[0], Scope{Kind: KindBuyer})
+		f.gone(t, aKey)
+	}
+}

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
@@ -50,13 +49,13 @@ type ring struct {
 // lines and lines that start with # are left out. No error shows a key.
 func parseRing(text string) (*ring, error) {
 	r := &ring{keys: make(map[keyID]cipher.AEAD)}
-	for n, scan := 1, bufio.NewScanner(strings.NewReader(text)); scan.Scan(); n++ {
-		line := strings.TrimSpace(scan.Text())
+	for n, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
 		if err := r.add(line); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+			return nil, fmt.Errorf("line %d: %w", n+1, err)
 		}
 	}
 	if len(r.keys) == 0 {

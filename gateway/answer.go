@@ -157,6 +157,9 @@ func (x *exchange) send(status int, body []byte) {
 	var err error
 	x.begun = true
 	if x.engine == nil {
+		if x.list.Outcome == cache.Hit { // counted before a caller can have seen it
+			x.gateway.metrics.laneAnswers.Inc()
+		}
 		head := x.gateway.heads.Get().(*[]byte)
 		*head = x.appendHead((*head)[:0], status)
 		x.sent, err = x.conn.Send(*head, body, last)

@@ -238,9 +238,6 @@ func (x *exchange) end() {
 	if !x.admitted { // whoever sends such requests chooses how many there are
 		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.endpoint))
 	}
-	if x.engine == nil && x.list.Outcome == cache.Hit {
-		g.metrics.laneAnswers.Inc()
-	}
 	x.endpoint.series.observe(x)
 	g.describe(x)
 	g.log(x)

@@ -44,10 +44,12 @@ const restored = "restored"
 // is later. Where it writes any it tells the nodes that there is news. A new epoch is above all
 // in Redis and above what the node knows (ARGV[1]), so that none which Redis has lost is given out
 // again, and is kept in KEYS[2] with the 999 before it: where a node finds the newest that it
-// knows, Redis has lost nothing since. Changes are kept for ARGV[2] ms. An eviction may take
-// either key.
+// knows, Redis has lost nothing since, which the third number of the reply says: 0. Changes are kept
+// for ARGV[2] ms. An eviction may take either key. What no epoch can be goes: 2^52 is in the year 2112.
 var changeScript = redis.NewScript(`local time = redis.call('TIME')
-local newest = redis.call('ZRANGE', KEYS[1], 0, 0, 'REV', 'WITHSCORES')[2] or '0'
+local lost = 0
+if ARGV[1] ~= '0' and not redis.call('ZSCORE', KEYS[2], ARGV[1]) then lost = 1 end
+local newest = redis.call('ZRANGE', KEYS[1], '(4503599627370496', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2] or '0'
 local now = time[1] * 1000000 + time[2]
 local epoch = string.format('%.0f', math.max(tonumber(newest) + 1, tonumber(ARGV[1]) + 1, now))
 local given, back = false, 0
@@ -63,33 +65,37 @@ if back > 0 or newest == '0' and not given then redis.call('ZADD', KEYS[1], epoc
 if newest == '0' then redis.call('DEL', KEYS[2]) end
 if given or back > 0 then redis.call('PUBLISH', ARGV[3], epoch) end
 if given then redis.call('ZADD', KEYS[2], epoch, epoch) else redis.call('ZADD', KEYS[2], ARGV[1], ARGV[1], epoch, epoch) end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '4503599627370496', '+inf')
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now - ARGV[2] * 1000))
 redis.call('ZREMRANGEBYRANK', KEYS[2], 0, -1001)
 for i = 1, 2 do redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
-return {epoch, back}`)
+return {epoch, back, lost}`)
 
-// write runs changeScript. It returns the new epoch, and how many of the given ones were new.
-func (t *Tier) write(ctx context.Context, known uint64, members []any) (epoch uint64, back int, err error) {
+// write runs changeScript. It returns the new epoch, how many of the given ones were new, and whether
+// Redis had lost some.
+func (t *Tier) write(ctx context.Context, known uint64, members []any) (epoch uint64, back int, lost bool, err error) {
 	args := append([]any{known, t.changeLife.Milliseconds(), t.changeChannel(), restored}, members...)
 	got, err := t.rdb.Run(ctx, changeScript, []string{t.changesKey(), t.epochsKey()}, args...).Slice()
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, false, err
 	}
-	if _, err = fmt.Sscan(fmt.Sprintln(got...), &epoch, &back); err != nil {
-		return 0, 0, fmt.Errorf("the epoch of a change was not understood: %w", err)
+	var missing int
+	if _, err = fmt.Sscan(fmt.Sprintln(got...), &epoch, &back, &missing); err != nil {
+		return 0, 0, false, fmt.Errorf("the epoch of a change was not understood: %w", err)
 	}
-	return epoch, back, nil
+	return epoch, back, missing > 0, nil
 }
 
 // Announce has Redis take changes, and tells the nodes. known is the newest epoch that the node
-// knows. It may be repeated. After an error Redis may have taken all or none.
-func (t *Tier) Announce(ctx context.Context, all []Change, known uint64) (epoch uint64, err error) {
+// knows; lost: Redis has not had it, so that it has lost changes, which no later Poll can tell.
+// It may be repeated. After an error Redis may have taken all or none.
+func (t *Tier) Announce(ctx context.Context, all []Change, known uint64) (epoch uint64, lost bool, err error) {
 	var members []any
 	for _, c := range all {
 		members = append(members, "", c.member())
 	}
-	epoch, _, err = t.write(ctx, known, members)
-	return epoch, err
+	epoch, _, lost, err = t.write(ctx, known, members)
+	return epoch, lost, err
 }
 
 // Restore gives changes back to a Redis that may have lost them. What is later there stays. known is
@@ -101,7 +107,7 @@ func (t *Tier) Restore(ctx context.Context, lost Epochs, known uint64) (back int
 	}
 	for {
 		some := members[:min(len(members), 2*perRestore)]
-		_, n, err := t.write(ctx, known, some)
+		_, n, _, err := t.write(ctx, known, some)
 		if back += n; err != nil {
 			return back, err
 		}
@@ -153,8 +159,10 @@ func (t *Tier) Poll(ctx context.Context, from, known uint64, life time.Duration)
 	n.Lost = known > 0 && (number.Val() == 0 || errors.Is(had.Err(), redis.Nil))
 	for _, z := range found.Val() {
 		member, _ := z.Member.(string)
-		// Whoever else writes there cannot make it an epoch that no change could have.
-		epoch := uint64(min(max(z.Score, 0), 1<<53))
+		if z.Score < 0 || z.Score >= 1<<52 { // of somebody else: see changeScript
+			continue
+		}
+		epoch := uint64(z.Score)
 		if c, ok := changeOf(member); ok {
 			n.Changes[c] = epoch
 		}

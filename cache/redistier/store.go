@@ -2,7 +2,7 @@
 // its nodes of each other's purges, hints and fills.
 //
 //	<prefix>:4:{<account>}:<kind>:<mapping>:<list>         a list
-//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>:lease   who fills it
+//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>:lease:<epoch>   who fills it
 //	<prefix>:4:changes                                     purges and hints
 //	<prefix>:4:epochs:{<prefix>:4:changes}                 the last epochs of them
 //	<prefix>:4:change, <prefix>:4:fill                     channels
@@ -20,6 +20,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,14 +126,15 @@ type List struct {
 type Names struct {
 	Account string // hashed
 	Entry   string // the key of the list
+	Epoch   uint64 // of the newest change of it that is known: who fills it since waits for no fill of before
 }
 
-func (n Names) lease() string { return n.Entry + ":lease" }
+func (n Names) lease() string { return n.Entry + ":lease:" + strconv.FormatUint(n.Epoch, 36) }
 
 // Names makes the keys of a list.
 func (t *Tier) Names(l List) Names {
 	account := Hash(l.Account)
-	return Names{account, t.prefix + "{" + account + "}:" + l.Kind + ":" + l.Fingerprint + ":" + Hash(l.Account, l.Status, l.InquiryType)}
+	return Names{Account: account, Entry: t.prefix + "{" + account + "}:" + l.Kind + ":" + l.Fingerprint + ":" + Hash(l.Account, l.Status, l.InquiryType)}
 }
 
 // Hash hashes its parts so that no two lists of parts run together.

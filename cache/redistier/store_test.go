@@ -151,12 +151,14 @@ func TestABusyRedisKeepsNoLease(t *testing.T) {
 func TestEpochs(t *testing.T) {
 	tier, srv := open(t)
 	purge, hint, other := Change{Hash("acme"), true}, Change{Hash("acme"), false}, Change{"buyer", true}
+	loses := false // the next announcement finds that Redis has lost some
 	announce := func(known uint64, all ...Change) uint64 {
 		t.Helper()
-		epoch, err := tier.Announce(t.Context(), all, known)
-		if err != nil || epoch <= known {
-			t.Fatalf("%d after %d, %v", epoch, known, err)
+		epoch, lost, err := tier.Announce(t.Context(), all, known)
+		if err != nil || epoch <= known || lost != loses {
+			t.Fatalf("%d after %d, lost %t, %v", epoch, known, lost, err)
 		}
+		loses = false
 		return epoch
 	}
 	has := func(from, known uint64, want Epochs, last uint64, lost, back bool) {
@@ -185,6 +187,7 @@ func TestEpochs(t *testing.T) {
 	// A master that has not seen the last one is in use, and gets another.
 	srv.Do("ZADD", "iq:4:changes", fmt.Sprint(first), purge.member())
 	srv.Do("ZREM", "iq:4:epochs:{iq:4:changes}", fmt.Sprint(third))
+	loses = true
 	fourth := announce(third, hint)
 	has(third, third, Epochs{hint: fourth}, fourth, true, false)
 	has(second, second, Epochs{hint: fourth}, fourth, false, false) // who has not known it has lost nothing
@@ -205,6 +208,7 @@ func TestEpochs(t *testing.T) {
 		has(0, before, all, 0, false, true)
 	}
 	srv.Do("FLUSHALL")
+	loses = true
 	ahead := announce(fourth+uint64(time.Hour.Microseconds()), other) // the node knows a later one
 	for _, lost := range []int{2, 0} {
 		if n, err := tier.Restore(t.Context(), all, fourth); err != nil || n != lost {

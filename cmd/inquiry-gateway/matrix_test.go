@@ -170,7 +170,7 @@ func (c *cell) run() int64 {
 // lists are the keys of lists in Redis.
 func (c *cell) lists() []string {
 	return slices.DeleteFunc(c.stored(), func(key string) bool {
-		return !strings.Contains(key, ":buyer:") || strings.HasSuffix(key, ":lease")
+		return !strings.Contains(key, ":buyer:") || strings.Contains(key, ":lease:")
 	})
 }
 

@@ -145,6 +145,8 @@ func (s *scripts) toLua(v any) lua.LValue {
 		return lua.LString(v)
 	case int64:
 		return lua.LNumber(v)
+	case float64: // a score, which scripts see as text
+		return lua.LString(strconv.FormatFloat(v, 'f', 0, 64))
 	case status:
 		if s.ok == nil { // no script changes it
 			s.ok = one("ok", "OK")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,11 +147,18 @@ func (s *store) do(a ...string) any {
 		return nil
 	case "ZADD": // key [GT CH] score member...
 		return s.score(a[1], a[2:])
-	case "ZREMRANGEBYSCORE": // key -inf most
+	case "ZREMRANGEBYSCORE": // key -inf most, or key least +inf
+		least, most := int64(math.MinInt64), int64(math.MaxInt64)
+		if a[2] != "-inf" {
+			least = number(a[2])
+		}
+		if a[3] != "+inf" {
+			most = number(a[3])
+		}
 		v, _ := s.get(a[1])
 		before := len(v.scores)
 		v.scores = maps.Clone(v.scores) // writes may hold the one of before
-		maps.DeleteFunc(v.scores, func(_ string, score int64) bool { return score <= number(a[3]) })
+		maps.DeleteFunc(v.scores, func(_ string, score int64) bool { return score >= least && score <= most })
 		if len(v.scores) < before {
 			s.put(a[1], &v)
 		}
@@ -175,12 +183,15 @@ func (s *store) do(a ...string) any {
 			return float64(score)
 		}
 		return nil
-	case "ZRANGE": // key 0 0 REV WITHSCORES, or key least +inf BYSCORE LIMIT 0 most WITHSCORES
-		if strings.ToUpper(a[4]) != "REV" {
+	case "ZRANGE": // key (most -inf BYSCORE REV LIMIT 0 1 WITHSCORES, or key least +inf BYSCORE LIMIT 0 most WITHSCORES
+		if strings.ToUpper(a[5]) != "REV" {
 			all := s.members(a[1], number(a[2]))
 			return all[:min(len(all), int(number(a[7])))]
 		}
-		all := s.members(a[1], 0)
+		all, most := s.members(a[1], 0), number(a[2][1:])
+		for len(all) > 0 && all[len(all)-1].([]any)[1].(float64) >= float64(most) {
+			all = all[:len(all)-1]
+		}
 		return all[max(len(all)-1, 0):]
 	case "HMGET":
 		v, _ := s.get(a[1])
