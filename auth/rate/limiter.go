@@ -2,6 +2,7 @@
 //
 // An account's tokens are in one bucket in Redis ([quota.Bucket]). A node lets a few requests
 // pass and charges them afterwards, all at once: Limit.Uncharged at most, a tenth of the burst.
+// While an account is far from its limit that is one plain command of Redis per charge.
 // Where that many wait to be charged, or Redis has said that there is none, it asks before it
 // answers. It has a bucket of its own besides, of the same limit, so that a node alone never lets
 // more pass than the limit gives. Within any time the fleet lets at most
@@ -47,9 +48,9 @@ const (
 // Options are what a Limiter works with. The zero value is usable: every node for itself, no
 // log, no metrics, the wall clock.
 type Options struct {
-	Redis      redis.Scripter // nil: every node limits on its own
-	Prefix     string         // of every Redis key: "<prefix>:rate:<account>"
-	Timeout    time.Duration  // of one call of Redis; 0: a tenth of a second
+	Redis      redis.Cmdable // nil: every node limits on its own
+	Prefix     string        // of every Redis key: "<prefix>:rate:<account>"
+	Timeout    time.Duration // of one call of Redis; 0: a tenth of a second
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time
@@ -220,9 +221,9 @@ func (l *Limiter) ask(a *account, id string, now time.Time) bool {
 		defer cancel()
 		b := quota.Bucket{Key: l.opts.Prefix + ":rate:" + id, Every: limit.every(), Burst: limit.full(), Full: true}
 		a.mu.Lock()
-		n := a.uncharged + a.waiting
+		n, rested := a.uncharged+a.waiting, !a.full.After(l.opts.Now())
 		a.mu.Unlock()
-		got, err := quota.Take(ctx, l.opts.Redis, b, n, 0, quota.Spenders{})
+		got, err := quota.Charge(ctx, l.opts.Redis, b, n, rested)
 		l.reached(err)
 		a.mu.Lock()
 		defer a.mu.Unlock()

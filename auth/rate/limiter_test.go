@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,6 +267,34 @@ func TestMostRequestsAskNobody(t *testing.T) {
 	wg.Wait()
 	if calls(l) > 50 {
 		t.Errorf("500 callers asked Redis %v times", calls(l))
+	}
+}
+
+// A charge of accounts at rest is one command of Redis, and the buckets know of it.
+func TestAccountsAtRestCostOneCommand(t *testing.T) {
+	opts := patient(t)
+	l := newLimiter(t, burst(50), opts)
+	for i := range 5 * 20 {
+		l.Allow(t.Context(), fmt.Sprint(i%20), "")
+	}
+	l.wg.Wait()
+	rdb := opts.Redis.(*redis.Client)
+	for _, script := range []string{"cmdstat_evalsha", "cmdstat_eval", "cmdstat_get"} {
+		if calls := rdb.InfoMap(t.Context(), "commandstats").Item("Commandstats", script); calls != "" {
+			t.Errorf("%s: %s", script, calls)
+		}
+	}
+	if calls := rdb.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_set"); !strings.HasPrefix(calls, "calls=20,") {
+		t.Errorf("100 requests of 20 accounts: SET %s", calls)
+	}
+	l = newLimiter(t, burst(50), opts)
+	for n := 0; ; n++ {
+		if d := l.Allow(t.Context(), "7", ""); !d.Allowed {
+			if n < 45 || n > 50 {
+				t.Errorf("after 5 requests on one node %d pass on another", n)
+			}
+			break
+		}
 	}
 }
 

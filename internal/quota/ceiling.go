@@ -56,6 +56,9 @@ var ErrCeiling = errors.New("the requests that the fleet may make are used up")
 // have more than a twentieth of the ceiling, get what the others leave. While Redis does not
 // answer, twice in a row, each node sends 0.9 n / max_nodes. What the bound presumes: all nodes
 // reach Redis or none does, by the same timeout. One that alone is cut off adds its 0.9 n / max_nodes.
+//
+// No request is sent before it is charged, however little is sent: n holds in any second, so what each
+// node might send unasked would have to be taken off n for all nodes that there may be, at all times.
 type Ceiling struct {
 	opts    CeilingOptions
 	life    time.Duration // of tokens, from the begin of the call that brings them

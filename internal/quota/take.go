@@ -12,7 +12,8 @@ import (
 )
 
 // Bucket is a leaky bucket in Redis (GCRA). One number is stored, the moment at which the
-// bucket is full again, by the clock of Redis in microseconds.
+// bucket is full again, by the clock of Redis in microseconds. A negative one is a level, of the
+// moment at which [Charge] stored it.
 type Bucket struct {
 	Key   string
 	Every time.Duration // in which one token comes back
@@ -43,14 +44,16 @@ type Taken struct {
 // take takes min(need, what there is), or up to want where the bucket is full enough. A level
 // beyond the bucket, as after the clock of Redis was set back, is cut to it, and written on
 // refusal, too. 0.001: a level is stored in whole microseconds. '%.0f': Lua itself writes 14
-// digits, and a time in microseconds has 16.
+// digits, and a time in microseconds has 16. A level that Charge stored counts as it was then,
+// which errs on the safe side by that much at most.
 const takeSource = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local every, burst, low, need, want = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local missing, keep = burst, 3600000
 if ARGV[6] == 'full' then missing, keep = 0, 1 end
-local level = math.max(tonumber(redis.call('GET', KEYS[1]) or '') or now + missing, now) - now
+local stored = tonumber(redis.call('GET', KEYS[1]) or '') or now + missing
+local level = stored < 0 and -stored or math.max(stored - now, 0)
 level = math.min(level, burst)
 local function free(most) return math.floor((most - level) / every + 0.001) end
 local k = math.max(0, math.min(need, free(burst)), math.min(want, free(low)))
@@ -93,6 +96,23 @@ func Take(ctx context.Context, rdb redis.Scripter, b Bucket, need, want int, s S
 		taken.Over = append(taken.Over, time.Duration(over)*time.Microsecond)
 	}
 	return taken, nil
+}
+
+// Charge takes n tokens, or as many as there are, out of a bucket with Full. rested: it is probably
+// full. That is tried first, since it costs Redis one command in the place of the script's four.
+func Charge(ctx context.Context, rdb redis.Cmdable, b Bucket, n int, rested bool) (Taken, error) {
+	if level := time.Duration(n) * b.Every; rested && n > 0 && level <= b.Burst {
+		// Redis counts whole milliseconds, from the begin of the one that it is in.
+		life := level.Truncate(time.Millisecond) + 2*time.Millisecond
+		full, err := rdb.SetNX(ctx, b.Key, "-"+micros(level), life).Result()
+		if err != nil {
+			return Taken{}, err
+		}
+		if full {
+			return Taken{Tokens: n, Level: level}, nil
+		}
+	}
+	return Take(ctx, rdb, b, n, 0, Spenders{})
 }
 
 // micros has three digits, so that a token of many per second is not rounded away.

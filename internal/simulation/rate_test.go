@@ -15,48 +15,90 @@ import (
 	"inquiry-gateway/auth/rate"
 )
 
+// rateCases are what may happen to the nodes that share the limit of an account, and in what time how
+// many requests may pass: so many, what comes back, and what each of them need not have charged.
+var rateCases = []struct {
+	name   string
+	demand float64 // requests per token that comes back
+	least  int     // requests that pass
+	events map[time.Duration]func(*redisServer, []*rate.Limiter)
+	spans  []rateSpan
+}{
+	{"hot", 3, 500, nil, []rateSpan{{0, 10, 50, 50, 5}}},
+	{"far from its limit", 0.6, 270, nil, []rateSpan{{0, 10, 50, 50, 5}}},
+	{"Redis is away and back", 3, 500, map[time.Duration]func(*redisServer, []*rate.Limiter){
+		4 * time.Second: func(r *redisServer, _ []*rate.Limiter) { r.with(func() { r.refuse = "LOADING" }) },
+		6 * time.Second: func(r *redisServer, _ []*rate.Limiter) { r.with(func() { r.refuse = "" }) },
+	}, []rateSpan{{0, 4, 50, 50, 5}, {4, 7.5, nodeCount * 50, nodeCount * 50, 0}, {7.5, 10, 50, 50, 5}}},
+	{"Redis loses its memory", 3, 500, map[time.Duration]func(*redisServer, []*rate.Limiter){
+		5 * time.Second: func(r *redisServer, _ []*rate.Limiter) { r.with(r.store.clear) },
+	}, []rateSpan{{0, 5, 50, 50, 5}, {5, 10, 50, 50, 5}}},
+	{"another limit", 3, 300, map[time.Duration]func(*redisServer, []*rate.Limiter){
+		5 * time.Second: func(_ *redisServer, nodes []*rate.Limiter) {
+			for _, l := range nodes {
+				l.SetConfig(rate.Config{Plan: rate.Plan{PerSecond: 20, Burst: 20}})
+			}
+		},
+	}, []rateSpan{{0, 5, 50, 50, 5}, {5.1, 10, 20, 20, 5}}},
+}
+
+// rateSpan is a time in seconds from the begin, and the bound within it.
+type rateSpan struct{ from, to, perSecond, burst, uncharged float64 }
+
 // TestRateOfTheFleet: three nodes let no more requests of an account pass than the limit and
 // what each node need not have charged, in any time, and nothing of the limit is lost.
 func TestRateOfTheFleet(t *testing.T) {
-	for seed := range uint64(5) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			cryptotest.SetGlobalRandom(t, seed)
-			synctest.Test(t, func(t *testing.T) { rateOfTheFleet(t, seed) })
-		})
+	for i, c := range rateCases {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprint(c.name, ", seed ", seed), func(t *testing.T) {
+				cryptotest.SetGlobalRandom(t, seed)
+				synctest.Test(t, func(t *testing.T) { rateOfTheFleet(t, i, seed) })
+			})
+		}
 	}
 }
 
-func rateOfTheFleet(t *testing.T, seed uint64) {
-	const perSecond, burst, lasts, demand = 50, 50, 10 * time.Second, 3
+func rateOfTheFleet(t *testing.T, number int, seed uint64) {
+	const perSecond, lasts = 50, 10 * time.Second
+	c := rateCases[number]
 	net := newNetwork(seed)
 	server := newRedisServer(time.Now, rngOf(seed, "redis"))
 	l := net.listen("redis", redisAddress)
 	server.serve(l)
 	var mu sync.Mutex
 	var passed []time.Duration
+	var refused int
 	var callers sync.WaitGroup
 	begin := time.Now()
+	var nodes []*rate.Limiter
 	var ends []func()
 	for n := range nodeCount {
 		client := redis.NewClient(&redis.Options{
 			Addr: redisAddress, Dialer: net.dialer(fmt.Sprint("n", n)), ContextTimeoutEnabled: true, DisableIdentity: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
-		limiter := rate.New(rate.Config{Plan: rate.Plan{PerSecond: perSecond, Burst: burst}}, rate.Options{Redis: client, Prefix: "iq"})
+		limiter := rate.New(rate.Config{Plan: rate.Plan{PerSecond: perSecond, Burst: perSecond}}, rate.Options{Redis: client, Prefix: "iq"})
+		nodes = append(nodes, limiter)
 		ends = append(ends, limiter.Close, func() { _ = client.Close() })
 		rng := rngOf(seed, fmt.Sprint("caller of ", n))
 		callers.Go(func() {
 			for time.Since(begin) < lasts {
-				time.Sleep(time.Duration(rng.ExpFloat64() * float64(time.Second) * nodeCount / (demand * perSecond)))
+				time.Sleep(time.Duration(rng.ExpFloat64() * float64(time.Second) * nodeCount / (c.demand * perSecond)))
 				callers.Go(func() {
-					if limiter.Allow(t.Context(), "acme", "").Allowed {
-						mu.Lock()
-						defer mu.Unlock()
+					d := limiter.Allow(t.Context(), "acme", "")
+					mu.Lock()
+					defer mu.Unlock()
+					if d.Allowed {
 						passed = append(passed, time.Since(begin))
+					} else if refused++; d.RetryAfter <= 0 || d.RetryAfter > time.Second {
+						t.Errorf("%+v", d)
 					}
 				})
 			}
 		})
+	}
+	for at, event := range c.events {
+		time.AfterFunc(at, func() { event(server, nodes) })
 	}
 	callers.Wait()
 	for _, end := range ends {
@@ -67,13 +109,16 @@ func rateOfTheFleet(t *testing.T, seed uint64) {
 	server.wg.Wait()
 
 	slices.Sort(passed)
-	if n := len(passed); n > 565 || n < 500 {
-		t.Errorf("%d requests passed in 10 s", n)
+	if n := len(passed); n < c.least || c.events == nil && n > 565 || c.demand < 1 && refused > 0 {
+		t.Errorf("%d requests passed in 10 s, %d were refused", n, refused)
 	}
 	for i, first := range passed {
 		for j := i; j < len(passed); j += 20 {
-			if most := burst + perSecond*(passed[j]-first).Seconds() + nodeCount*(burst/10); float64(j-i+1) > most {
-				t.Fatalf("%d requests passed in %v from %v on, at most %.0f may", j-i+1, passed[j]-first, first, most)
+			for _, s := range c.spans {
+				most := s.burst + s.perSecond*(passed[j]-first).Seconds() + nodeCount*s.uncharged
+				if first.Seconds() >= s.from && passed[j].Seconds() < s.to && float64(j-i+1) > most {
+					t.Fatalf("%d requests passed in %v from %v on, at most %.0f may", j-i+1, passed[j]-first, first, most)
+				}
 			}
 		}
 	}

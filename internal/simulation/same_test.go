@@ -69,6 +69,11 @@ func transcript(ctx context.Context, c *redis.Client) (lines []string) {
 		taken, err := quota.Take(ctx, c, b, need, 2, quota.Spenders{})
 		note("tokens", [2]any{taken.Tokens, taken.Level.Round(time.Minute)}, err)
 	}
+	b.Key = "account at rest"
+	for _, rested := range []bool{true, true, false, true} {
+		taken, err := quota.Charge(ctx, c, b, 1, rested)
+		note("charge", [2]any{taken.Tokens, taken.Level.Round(time.Minute)}, err)
+	}
 	sub := c.Subscribe(ctx, "one", "two")
 	defer sub.Close()
 	receive := func() {

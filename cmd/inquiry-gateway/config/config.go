@@ -44,7 +44,8 @@ type Config struct {
 	Gateway Gateway `yaml:"gateway"`
 	// Auth is where the keys of callers come from: exactly one of keys_file, redis and introspection.
 	Auth Auth `yaml:"auth"`
-	// RateLimit is how many requests one account may send, counted over all nodes.
+	// RateLimit is how many requests one account may send, counted over all nodes. Each node may let
+	// a tenth of the burst pass besides, which it charges later.
 	RateLimit rate.Config `yaml:"rate_limit"`
 	// Log is which requests the log has a record of.
 	Log Log `yaml:"log"`
