@@ -29,7 +29,7 @@ export GOFLAGS += -trimpath -tags=$(TAGS)
 export CGO_ENABLED ?= 0
 
 .DEFAULT_GOAL := help
-.PHONY: help tags build demo quick test race once simulate nightly real simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
+.PHONY: help tags build demo quick test race simulate nightly real simulate-mutants bench microbench conformance fuzz prove release lint axe fmt vet staticcheck openapi helm vuln
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,17 +47,13 @@ demo: ## start the demo: gateway, legacy system, sample keys
 quick: ## check formatting, build, and vet and test what differs from the last commit, without whole programs
 	@.ci/quick $(if $(filter command,$(firstword $(origin PKG))),$(PKG))
 
-test: ## run all tests (installs Redis and Chromium where it may)
+test: ## run all tests (installs Redis and Chromium where it may); ONCE=yes as .ci/run does, each once, under the race detector where there are goroutines
 	@.ci/packages
-	@.ci/test $(PKG)
+	@.ci/test $(if $(ONCE),--once) $(PKG)
 
 race: ## run all tests under the race detector: three times as long
 	@.ci/packages
 	@CGO_ENABLED=1 .ci/test -race $(PKG)
-
-once: ## run each test once, under the race detector where there are goroutines, as .ci/run does
-	@.ci/packages
-	@.ci/test --once $(PKG)
 
 simulate: ## simulate a fleet with faults in virtual time: new seeds FOR=10m, SEED=n again, or SEEDS=1000 from SEED on, each RUNS=5 times
 	go test ./internal/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args -from $(or $(SEED),0) -seeds $(or $(SEEDS),$(if $(SEED),1,0)) -runs $(or $(RUNS),1) -for $(or $(FOR),30s)
