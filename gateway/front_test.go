@@ -63,16 +63,16 @@ func TestWhatTheFrontAnswers(t *testing.T) {
 					t.Errorf("the list is %s", body)
 				}
 			}
-			before := s.settled(t)
+			before := s.inLane(t)
 			c.send(tt.text)
 			for _, want := range tt.statuses {
 				if status, _, _ := c.receive(); status != want {
 					t.Errorf("%s: %d, want %d", name, status, want)
 				}
 			}
-			between := s.settled(t)
-			if c.get("acme", buyersList); before != 1 || (s.settled(t) > between) != tt.stays {
-				t.Errorf("after %s the front has answered %d, then %d and %d", name, before, between, s.settled(t))
+			between := s.inLane(t)
+			if c.get("acme", buyersList); before != 1 || (s.inLane(t) > between) != tt.stays {
+				t.Errorf("after %s the front has answered %d, then %d and %d", name, before, between, s.inLane(t))
 			}
 		})
 	}
@@ -86,7 +86,7 @@ func TestLaneIsSwitched(t *testing.T) {
 		for _, g := range []*Gateway{s.gateway, s.gateway, s.gateway, off, off, s.gateway} {
 			s.live.Set(g, time.Second, true)
 			c.get("acme", buyersList)
-			answered = append(answered, s.settled(t))
+			answered = append(answered, s.inLane(t))
 		}
 		if !slices.Equal(answered, []int{0, 1, 2, 2, 2, 2}) { // net/http keeps the connection
 			t.Errorf("the lane has answered %v", answered)
@@ -277,20 +277,17 @@ func (*everySecond) Description() string { return "every second" }
 // have all of their spans, though the lane answers them.
 func TestLaneAndTraces(t *testing.T) {
 	spans, sampler := tracetest.NewSpanRecorder(), &everySecond{}
-	options := func(o *Options) {
+	s := newStand(t, setting{options: func(o *Options) {
 		o.Traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
-	}
+	}})
+	c := s.call(t)
 	const n = 21 // the first one is not recorded
-	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, setting{options: options})
-		c := s.call(t)
-		for range n {
-			c.get("acme", buyersList, "Traceparent: "+foreignParent)
-		}
-		if asked, answered, ended := sampler.asked.Load(), s.settled(t), len(spans.Ended()); asked != n || ended != n/2 || answered != n-1 {
-			t.Errorf("it was decided %d times for %d requests; %d spans, %d answers of the lane", asked, n, ended, answered)
-		}
-	})
+	for range n {
+		c.get("acme", buyersList, "Traceparent: "+foreignParent)
+	}
+	if asked, ended, answered := sampler.asked.Load(), len(spans.Ended()), s.inLane(t); asked != n || ended != n/2 || answered != n-1 {
+		t.Errorf("it was decided %d times for %d requests; %d spans, %d answers of the lane", asked, n, ended, answered)
+	}
 	for _, span := range spans.Ended() {
 		if len(span.Attributes()) < 5 || len(span.Links()) != 1 {
 			t.Errorf("a span has only %v, %v", span.Attributes(), span.Links())

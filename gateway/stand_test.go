@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -160,13 +159,6 @@ func (s *stand) counted(tb testing.TB, name, labels string) float64 {
 func (s *stand) inLane(tb testing.TB) int {
 	tb.Helper()
 	return int(s.counted(tb, "http_hit_lane_answers_total", ""))
-}
-
-// settled is inLane in a bubble, once what follows an answer is done.
-func (s *stand) settled(tb testing.TB) int {
-	tb.Helper()
-	synctest.Wait()
-	return s.inLane(tb)
 }
 
 // record is what tests read of the records of the log.
