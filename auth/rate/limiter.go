@@ -67,7 +67,7 @@ type Limiter struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
-	mu    sync.Mutex // guards closed against wg
+	mu    sync.Mutex // guards ended: no wg.Go after it
 	wg    sync.WaitGroup
 	ended bool
 }
@@ -306,7 +306,8 @@ func (a *account) decision(now time.Time, allowed bool) Decision {
 	tokens := a.own.TokensAt(now)
 	own := a.limit.times(float64(a.limit.Burst) - tokens)
 	d := Decision{Allowed: allowed, Policy: a.limit.Policy, Limit: a.limit.Burst, Window: a.limit.Window(), Reset: min(max(own, missing), a.limit.full())}
-	d.Remaining = int((a.limit.full() - d.Reset) / a.limit.every())
+	// A level of Redis is in whole microseconds, a token of the node's a fraction.
+	d.Remaining = max(0, min(int(tokens+1e-6), int((a.limit.full()-max(missing, 0)+time.Microsecond)/a.limit.every())))
 	if !allowed {
 		d.RetryAfter = max(a.limit.times(1-tokens), time.Millisecond)
 	}

@@ -131,6 +131,21 @@ func TestAlone(t *testing.T) {
 	}
 }
 
+// Remaining is exact, whatever fraction of a second one request takes to come back.
+func TestRemaining(t *testing.T) {
+	for name, opts := range map[string]Options{"alone": {}, "fleet": patient(t)} {
+		for _, perSecond := range []float64{0.3, 1, 3, 6, 7, 15, 60, 700} {
+			opts.Prefix = fmt.Sprint(perSecond)
+			l := newLimiter(t, Config{Plan: Plan{PerSecond: perSecond, Burst: 5}}, opts)
+			for want := 4; want >= 0; want-- {
+				if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || d.Remaining != want {
+					t.Errorf("%s, %v per second: %+v, want %d", name, perSecond, d, want)
+				}
+			}
+		}
+	}
+}
+
 // A change of the limit counts at once, and what was spent stays spent.
 func TestSetConfig(t *testing.T) {
 	for name, opts := range map[string]Options{"alone": {}, "fleet": patient(t)} {
