@@ -3,6 +3,7 @@
 package real
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -363,7 +364,7 @@ func (g *gateway) troubles() {
 	works("thawed")
 
 	word := s.password()
-	trouble("its password is good no more", http.StatusBadGateway, "The legacy system refuses our sign-in")
+	trouble("its password is good no more", http.StatusBadGateway, cmp.Or(s.denied, "The legacy system refuses our sign-in"))
 	g.secret(word)
 	works("the new password is in the file")
 

@@ -56,6 +56,7 @@ type system struct {
 	addr     string
 	command  string // what runs it in dir, for a shell
 	ready    string // path that is answered, whatever the status, once it works
+	denied   string // what the console calls it that the password is good no more, where the system does not say 401
 	unsorted bool   // it cannot list the newest first
 	judged   bool   // the gateway was put in front of it
 	process  *testkit.Process

@@ -39,6 +39,7 @@ require_once ABSPATH.'wp-settings.php';
 	s.retitle = func(old, title string) {
 		php(`wp_update_post(["ID" => get_page_by_title("` + old + `", OBJECT, "inquiry")->ID, "post_title" => "` + title + `"]);`)
 	}
+	s.denied = "Replies do not fit the mapping" // it says 400
 	s.password = func() string {
 		return php(`WP_Application_Passwords::delete_all_application_passwords(1); echo WP_Application_Passwords::create_new_application_password(1, ["name" => "gateway"])[0];`)
 	}
