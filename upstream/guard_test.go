@@ -559,3 +559,23 @@ func TestFailuresOfManyAccounts(t *testing.T) {
 		t.Errorf("%d accounts, %+v", len(o.accounts), f)
 	}
 }
+
+// A panic keeps no permit of max_concurrent.
+func TestAPanicKeepsNoPermit(t *testing.T) {
+	f := newFixture(t, pagedLegacy(60), configFrom(t, section, "buyer: {paging: {style: page, param: page, total: total, concurrency: 4}}"))
+	c := f.another(t, f.cfg, func(o *Options) {
+		o.Transport = func(network http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if p := r.URL.Query().Get("page"); p != "" && p != "0" {
+					panic("a bug")
+				}
+				return network.RoundTrip(r)
+			})
+		}
+	})
+	for range 8 {
+		if got := buyer(t, c, "acme"); got != "internal" || c.bulkhead.count() != 0 {
+			t.Errorf("%s, and %v requests are under way for ever", got, c.bulkhead.count())
+		}
+	}
+}

@@ -46,8 +46,7 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		if err != nil {
 			return reply{}, err
 		}
-		r, err := f.send(ctx, asked, format, used)
-		f.permits.put()
+		r, err := f.sendAndPut(ctx, asked, format, used)
 		if attempt == 1 && refused.made == 0 && verdictOf(err) != unknown {
 			s.guard.budget.deposit()
 		}
@@ -134,6 +133,12 @@ func (f *fetch) prepare(ctx context.Context, refused token) (credential token, e
 		return token{}, classify(ctx, notAsked(reasonCeiling, time.Second, "%w", err))
 	}
 	return credential, nil
+}
+
+// sendAndPut is send, after which the permit is put back, also where it panics.
+func (f *fetch) sendAndPut(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (reply, error) {
+	defer f.permits.put()
+	return f.send(ctx, asked, format, credential)
 }
 
 // send makes one attempt, which has upstream.timeout from here until its reply is read.

@@ -323,7 +323,7 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 		}
 		fresh := token{name: "Authorization", value: scheme + " " + access}
 		if seconds, ok := jsonwalk.Count(single(reply.At("expires_in"))); ok && seconds > 0 {
-			fresh.end = now().Add(time.Duration(seconds)*time.Second - tokenLeeway)
+			fresh.end = now().Add(time.Duration(min(seconds, 1e9))*time.Second - tokenLeeway) // 30 years: more overflows
 		}
 		return fresh, nil
 	}
