@@ -508,3 +508,20 @@ func TestScriptOnRedis(t *testing.T) {
 		t.Errorf("a key that is not there gives %+v", got)
 	}
 }
+
+// Without Redis nothing is kept of what was sent: nobody would ever ask for it.
+func TestAloneNothingIsKeptOfWhatWasSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCeiling(CeilingOptions{})
+		defer c.Close()
+		c.Set(1000, 1)
+		for range 100 {
+			if err := c.Wait(t.Context(), "acme", Asked); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(c.sent); n > 0 {
+			t.Errorf("%d moments are kept", n)
+		}
+	})
+}
