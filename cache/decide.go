@@ -165,4 +165,10 @@ func (l *Lists) start(q *query, k Key) bool {
 	return true
 }
 
+// queryOf is the query of a list that a flight is for, by the policy of now. Its kind is known.
+func (l *Lists) queryOf(k Key) (q query) {
+	l.start(&q, k)
+	return q
+}
+
 func (q *query) mapping() *Mapping { return &q.policy.kinds[q.kind].mapping }

@@ -220,8 +220,7 @@ func (l *Lists) look(ctx context.Context, f *flight) bool {
 	} else {
 		f.names.Account = redistier.Hash(f.key.Account)
 	}
-	var q query
-	l.start(&q, f.key)
+	q := l.queryOf(f.key)
 	if e, _ := l.local(&q, f.key, l.opts.Now()); l.changes.newer(e, f.entry) {
 		if f.entry = e; l.serve(ctx, f, TierLocal) {
 			return true
@@ -233,8 +232,7 @@ func (l *Lists) look(ctx context.Context, f *flight) bool {
 // check settles a flight that has found nothing to serve while the list rests after a failed fill:
 // who waits gets the error of that, and a refresh does not begin.
 func (l *Lists) check(_ context.Context, f *flight) bool {
-	var q query
-	l.start(&q, f.key)
+	q := l.queryOf(f.key)
 	now := l.opts.Now()
 	if f.background {
 		if h := l.healthOf(&q, f.entry, now); !h.resting {
@@ -332,8 +330,7 @@ func (l *Lists) open(k Key, fingerprint, account string, raw []byte) (*Entry, er
 	now := l.opts.Now()
 	_, late := l.redis.Now()
 	e.AnsweredAt = now.Add(time.Unix(0, e.stamp).Sub(late)) // from here on the age runs with this process's monotonic clock
-	var q query
-	l.start(&q, k)
+	q := l.queryOf(k)
 	switch v := q.decide(e, now, l.changes.sinceFill(e, now), health{}); {
 	case v.state == purged:
 		return nil, errPurged
@@ -384,8 +381,7 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 // filled it: that settles the flight. Without an answer of Redis, or where it has no room, this
 // node fills without a lease, and so it does where the lease is stuck or the list is never kept.
 func (l *Lists) lease(ctx context.Context, f *flight) (settled bool) {
-	var q query
-	l.start(&q, f.key)
+	q := l.queryOf(f.key)
 	if !f.quick || q.decide(nil, time.Time{}, marks{}, health{}).keep <= 0 {
 		return false
 	}
@@ -460,8 +456,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	if filling, token := ctx, f.token; token != "" { // copied, as ctx is replaced and the token given away below
 		l.spawn(func() { l.keepLease(filling, f.names, token) })
 	}
-	var q query
-	l.start(&q, f.key)
+	q := l.queryOf(f.key)
 	expired := f.expired || f.entry != nil && q.decide(f.entry, began, marks{}, health{}).state != fresh
 
 	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
@@ -536,8 +531,7 @@ func (l *Lists) entryOf(f *flight, c Content) *Entry {
 // store puts the entry of a fill into the in-process tier, or says why no tier may take it. lives
 // is how long the list can be of use.
 func (l *Lists) store(f *flight, e *Entry, noStore bool) (unstored string, lives time.Duration) {
-	var q query
-	l.start(&q, f.key)
+	q := l.queryOf(f.key)
 	now := l.opts.Now()
 	v := q.decide(e, now, l.changes.sinceFill(e, now), health{})
 	switch {

@@ -159,7 +159,7 @@ func (o *outcomes) episode(c cause, first, now time.Time) *episode {
 		}
 		return e
 	case e.isOver(now) && now.Sub(e.Ended) >= oneEpisode:
-		o.over = append(o.over[max(0, len(o.over)-maxOver+1):], e.Failing)
+		o.keepOver(e)
 		first = now
 	default:
 		e.Ended, e.reopened, e.before = time.Time{}, now, e.Fetches
@@ -168,6 +168,11 @@ func (o *outcomes) episode(c cause, first, now time.Time) *episode {
 	e = &episode{Failing: Failing{Failure: c.Failure, Some: c.some, First: first}, single: true, reasons: map[string]int{}}
 	o.episodes[c] = e
 	return e
+}
+
+// keepOver keeps an episode that another one may take the place of.
+func (o *outcomes) keepOver(e *episode) {
+	o.over = append(o.over[max(0, len(o.over)-maxOver+1):], e.Failing)
 }
 
 // add counts a failure.
@@ -266,7 +271,7 @@ func (o *outcomes) remapped(now time.Time) {
 				o.count(e)
 				e.Ended, e.Remapped = now, true
 			}
-			o.over = append(o.over[max(0, len(o.over)-maxOver+1):], e.Failing)
+			o.keepOver(e)
 			delete(o.episodes, c)
 		}
 		for _, one := range o.accounts {

@@ -1,11 +1,11 @@
 // Package redistier talks to Redis: it keeps the lists of a fleet there, and tells
 // its nodes of each other's purges, hints and fills.
 //
-//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>         a list
+//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>                 a list
 //	<prefix>:4:{<account>}:<kind>:<mapping>:<list>:lease:<epoch>   who fills it
-//	<prefix>:4:changes                                     purges and hints
-//	<prefix>:4:epochs:{<prefix>:4:changes}                 the last epochs of them
-//	<prefix>:4:change, <prefix>:4:fill                     channels
+//	<prefix>:4:changes                                             purges and hints
+//	<prefix>:4:epochs:{<prefix>:4:changes}                         the last epochs of them
+//	<prefix>:4:change, <prefix>:4:fill                             channels
 //
 // Accounts and lists are hashed. Every value has an end, and Redis may lose all of them: what
 // is lost is filled again, and nodes give back the changes that they know. All moments in

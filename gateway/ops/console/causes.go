@@ -329,13 +329,11 @@ func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: c.over(e, now),
 			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts), Text: names.Replace(c.text), Do: names.Replace(c.do),
 		}
-		switch {
-		case !l.Over:
-		case e.worked.IsZero():
+		if l.Over {
 			l.Do = c.after
-		default:
-			l.Text += " Over since " + e.worked.UTC().Format(time.TimeOnly) + " UTC."
-			l.Do = c.after
+			if !e.worked.IsZero() {
+				l.Text += " Over since " + e.worked.UTC().Format(time.TimeOnly) + " UTC."
+			}
 		}
 		if c.works != nil && e.worked.IsZero() && now.Sub(e.last) > over {
 			l.Text += " Nothing has been asked since."
