@@ -13,7 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/gatewaytest"
+	"inquiry-gateway/internal/testkit/program"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -28,7 +29,7 @@ var update = flag.Bool("update", false, "write the table of metrics into the doc
 // TestSeries holds rules, dashboard, runbook and documentation against what the running
 // program exposes.
 func TestSeries(t *testing.T) {
-	binary := testkit.Build(t)
+	binary := program.Build(t)
 	exposed := exposedFamilies(t, binary)
 	t.Run("are named as they are", func(t *testing.T) { checkNames(t, exposed) })
 	t.Run("are in the docs", func(t *testing.T) { checkTable(t, exposed) })
@@ -38,7 +39,7 @@ func TestSeries(t *testing.T) {
 // its first event. Nobody answers at the address of the authorization server.
 func exposedFamilies(t *testing.T, binary string) map[string]family {
 	t.Helper()
-	demo := testkit.StartDemo(t, binary, redistest.Start(t).Addr)
+	demo := gatewaytest.StartDemo(t, binary, redistest.Start(t).Addr)
 	demo.Exercise()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/browser"
 )
 
 // docsServer serves the documentation and one list, as the gateway does. It
@@ -43,7 +43,7 @@ func docsServer(t *testing.T) (base string, authorization func() []string) {
 // request with a key, and stays silent.
 func TestDocsInABrowser(t *testing.T) {
 	base, authorization := docsServer(t)
-	ctx, complaints := testkit.OpenBrowser(t, base)
+	ctx, complaints := browser.Open(t, base)
 	for scheme, width := range map[string]int64{"light": 1280, "dark": 390} {
 		t.Run(fmt.Sprint(scheme, width), func(t *testing.T) {
 			before := len(authorization())
@@ -51,24 +51,24 @@ func TestDocsInABrowser(t *testing.T) {
 			var refused, errors, words []string
 			var overflow int
 			err := chromedp.Do(ctx,
-				chromedp.EmulateViewport(width, 900), testkit.Colors(scheme),
+				chromedp.EmulateViewport(width, 900), browser.Colors(scheme),
 				chromedp.Navigate(base+"/docs/"),
-				testkit.UntilPage(`!document.getElementById("form").hidden`),
-				testkit.Into(&title, chromedp.Evaluate[string](`document.title + " at " + document.getElementById("address").textContent`)),
-				testkit.Into(&errors, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#errors details code")].map(e => e.textContent)`)),
-				testkit.Screenshot(fmt.Sprintf("docs-%s-%d", scheme, width)),
+				browser.UntilPage(`!document.getElementById("form").hidden`),
+				browser.Into(&title, chromedp.Evaluate[string](`document.title + " at " + document.getElementById("address").textContent`)),
+				browser.Into(&errors, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#errors details code")].map(e => e.textContent)`)),
+				browser.Screenshot(fmt.Sprintf("docs-%s-%d", scheme, width)),
 				chromedp.SendKeys(chromedp.CSS(`#key`), " iqb_key "),
-				testkit.Into(&words, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#status option")].map(o => o.text)`)),
+				browser.Into(&words, chromedp.Evaluate[[]string](`[...document.querySelectorAll("#status option")].map(o => o.text)`)),
 				chromedp.Evaluate[chromedp.Void](`document.getElementById("status").value = "pending"`),
 				chromedp.SendKeys(chromedp.CSS(`#inquiry_type`), "delivery\r"),
-				testkit.UntilPage(`!document.getElementById("reply").hidden`),
-				testkit.Into(&outcome, chromedp.Text(chromedp.CSS(`#outcome`))),
-				testkit.Into(&reply, chromedp.Text(chromedp.CSS(`#reply`))),
+				browser.UntilPage(`!document.getElementById("reply").hidden`),
+				browser.Into(&outcome, chromedp.Text(chromedp.CSS(`#outcome`))),
+				browser.Into(&reply, chromedp.Text(chromedp.CSS(`#reply`))),
 				chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach(d => d.open = true)`),
-				testkit.Accessible(t),
-				testkit.Screenshot(fmt.Sprintf("docs-open-%s-%d", scheme, width)),
-				testkit.Into(&overflow, chromedp.Evaluate[int](`document.documentElement.scrollWidth - document.documentElement.clientWidth`)),
-				testkit.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
+				browser.Accessible(t),
+				browser.Screenshot(fmt.Sprintf("docs-open-%s-%d", scheme, width)),
+				browser.Into(&overflow, chromedp.Evaluate[int](`document.documentElement.scrollWidth - document.documentElement.clientWidth`)),
+				browser.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
 			)
 			if err != nil {
 				t.Fatalf("%v; the browser complained: %q", err, complaints())

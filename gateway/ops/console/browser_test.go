@@ -20,7 +20,7 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/canary"
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/browser"
 )
 
 // served is a console on a real ops listener with a token, fed by hand. Its clock goes
@@ -138,25 +138,25 @@ const (
 // telephone, light and dark, while all is well, in trouble, and after it.
 func TestConsoleInABrowser(t *testing.T) {
 	s := serve(t)
-	ctx, complaints := testkit.OpenBrowser(t, s.server.URL)
+	ctx, complaints := browser.Open(t, s.server.URL)
 	measure := func(name string) chromedp.Action[chromedp.Void] {
 		var wide int
 		var refused, lost []string
 		return chromedp.Steps(
-			testkit.Screenshot(name),
-			testkit.Into(&wide, chromedp.Evaluate[int](overflow)),
-			testkit.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
-			testkit.Into(&lost, chromedp.Evaluate[[]string](dangling)),
+			browser.Screenshot(name),
+			browser.Into(&wide, chromedp.Evaluate[int](overflow)),
+			browser.Into(&refused, chromedp.Evaluate[[]string](`window.refused`)),
+			browser.Into(&lost, chromedp.Evaluate[[]string](dangling)),
 			do(func() {
 				if wide > 0 || len(refused)+len(lost) > 0 {
 					t.Errorf("%s: %d pixels wider than the screen, violations of its policy %q, references to nothing %q", name, wide, refused, lost)
 				}
 			}),
-			testkit.Accessible(t),
+			browser.Accessible(t),
 		)
 	}
 	text := func(dst *string, selector string) chromedp.Action[chromedp.Void] {
-		return testkit.Into(dst, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q).innerText`, selector)))
+		return browser.Into(dst, chromedp.Evaluate[string](fmt.Sprintf(`document.querySelector(%q).innerText`, selector)))
 	}
 	run := func(t *testing.T, steps ...chromedp.Action[chromedp.Void]) {
 		t.Helper()
@@ -173,18 +173,18 @@ func TestConsoleInABrowser(t *testing.T) {
 		}
 	}
 	// The browser keeps the password that it is given once.
-	run(t, testkit.BeforeEachPage(sooner), chromedp.Navigate(strings.Replace(s.server.URL, "http://", "http://ops:s3cret@", 1)+"/"), testkit.UntilPage(live))
+	run(t, browser.BeforeEachPage(sooner), chromedp.Navigate(strings.Replace(s.server.URL, "http://", "http://ops:s3cret@", 1)+"/"), browser.UntilPage(live))
 
 	t.Run("well", func(t *testing.T) {
 		for _, width := range []int64{1280, 400} {
 			for _, scheme := range []string{"light", "dark"} {
 				var title, buyer, seller, refusals, accounts string
 				var readouts []string
-				run(t, chromedp.EmulateViewport(width, 900), testkit.Colors(scheme), chromedp.Navigate(s.server.URL+"/"),
-					testkit.UntilPage(live+` && document.querySelectorAll("#chart-traffic .figure").length === 6 && document.querySelector("#chart-age .figure").textContent !== "–" && document.querySelectorAll("#ttl-tables tr.current").length === 3`),
-					testkit.UntilPage(`performance.now() - (window.begin ??= performance.now()) > 1500`), // some points
+				run(t, chromedp.EmulateViewport(width, 900), browser.Colors(scheme), chromedp.Navigate(s.server.URL+"/"),
+					browser.UntilPage(live+` && document.querySelectorAll("#chart-traffic .figure").length === 6 && document.querySelector("#chart-age .figure").textContent !== "–" && document.querySelectorAll("#ttl-tables tr.current").length === 3`),
+					browser.UntilPage(`performance.now() - (window.begin ??= performance.now()) > 1500`), // some points
 					text(&title, "title"), text(&buyer, "[data-ttl=buyer] p"), text(&seller, "[data-ttl=seller] p"), text(&refusals, "#chart-refusals .legend"), text(&accounts, "#accounts-table"),
-					testkit.Into(&readouts, chromedp.Evaluate[[]string](synced)),
+					browser.Into(&readouts, chromedp.Evaluate[[]string](synced)),
 					measure(fmt.Sprintf("well-%s-%d", scheme, width)))
 				says(t, title, "Nothing fails – inquiry gateway")
 				says(t, buyer, "buyer lists, ttl 30s: 5s to 1m keep the goals.")
@@ -215,10 +215,10 @@ func TestConsoleInABrowser(t *testing.T) {
 		s.tickNow()
 		s.mu.Unlock()
 		var now, title, done, check string
-		run(t, chromedp.EmulateViewport(1280, 900), testkit.Colors("light"), chromedp.Navigate(s.server.URL+"/"),
-			testkit.UntilPage(`document.querySelectorAll("#lines .bad").length === 3`),
+		run(t, chromedp.EmulateViewport(1280, 900), browser.Colors("light"), chromedp.Navigate(s.server.URL+"/"),
+			browser.UntilPage(`document.querySelectorAll("#lines .bad").length === 3`),
 			text(&now, "#now"), text(&title, "title"), text(&done, "#over"), text(&check, "#canary-table"), measure("trouble-light-1280"),
-			chromedp.EmulateViewport(400, 900), testkit.Colors("dark"), measure("trouble-dark-400"))
+			chromedp.EmulateViewport(400, 900), browser.Colors("dark"), measure("trouble-dark-400"))
 		says(t, title, "✖ The legacy system fails, and 2 more")
 		says(t, now, "Problem: The legacy system fails", "Since 06:", "240 fetches of buyer lists failed, for all 9 accounts that were asked for. The breaker is open now.", "status 503 (buyer list of acme)",
 			"inquiry-gateway check -c /etc/inquiry-gateway/gateway.yaml --live --buyer acme --seller hanriver", "Runbook: InquiryGatewayLegacySystemFails",
@@ -226,11 +226,11 @@ func TestConsoleInABrowser(t *testing.T) {
 		says(t, done, "The program panicked from 06:", ", over")
 		says(t, check, "buyer cross-read", "blind", "canary.buyer_keys[1] is empty")
 		var chapter string
-		run(t, testkit.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#lines a[href*=runbook]").getAttribute("href")`)))
+		run(t, browser.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#lines a[href*=runbook]").getAttribute("href")`)))
 		var back string
-		run(t, chromedp.Navigate(s.server.URL+"/"+chapter), testkit.UntilPage(`document.querySelector(":target").textContent === "InquiryGatewayLegacySystemFails"`),
-			testkit.Into(&back, chromedp.Evaluate[string](`document.querySelector(":target + .back a").href`)), measure("runbook-dark-400"),
-			chromedp.EmulateViewport(1280, 900), testkit.Colors("light"), measure("runbook-light-1280"))
+		run(t, chromedp.Navigate(s.server.URL+"/"+chapter), browser.UntilPage(`document.querySelector(":target").textContent === "InquiryGatewayLegacySystemFails"`),
+			browser.Into(&back, chromedp.Evaluate[string](`document.querySelector(":target + .back a").href`)), measure("runbook-dark-400"),
+			chromedp.EmulateViewport(1280, 900), browser.Colors("light"), measure("runbook-light-1280"))
 		if u, err := url.Parse(back); err != nil || u.Path != "/" {
 			t.Errorf("the way back is %s", back)
 		}
@@ -238,20 +238,20 @@ func TestConsoleInABrowser(t *testing.T) {
 
 	t.Run("forms", func(t *testing.T) {
 		var answer, question, focused, epoch string
-		run(t, chromedp.EmulateViewport(400, 900), testkit.Colors("dark"), chromedp.Navigate(s.server.URL+"/"), testkit.UntilPage(live),
+		run(t, chromedp.EmulateViewport(400, 900), browser.Colors("dark"), chromedp.Navigate(s.server.URL+"/"), browser.UntilPage(live),
 			chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"), chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"), press(`#explain button`),
-			testkit.UntilPage(`document.querySelector("#answer dl")`), text(&answer, "#answer"), measure("explained-dark-400"),
-			chromedp.EmulateViewport(1280, 900), testkit.Colors("light"), measure("explained-light-1280"),
-			chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"), testkit.UntilPage(`document.getElementById("confirm").open`),
+			browser.UntilPage(`document.querySelector("#answer dl")`), text(&answer, "#answer"), measure("explained-dark-400"),
+			chromedp.EmulateViewport(1280, 900), browser.Colors("light"), measure("explained-light-1280"),
+			chromedp.SendKeys(chromedp.CSS(`#purge-account`), "acme\r"), browser.UntilPage(`document.getElementById("confirm").open`),
 			text(&question, "#confirm-title"), text(&focused, "dialog :focus"), measure("confirm-light-1280"),
-			chromedp.KeyEvent("\r"), testkit.UntilPage(`!document.getElementById("confirm").open`))
+			chromedp.KeyEvent("\r"), browser.UntilPage(`!document.getElementById("confirm").open`))
 		says(t, answer, "200, hit: served from the <cache>: the list is fresh.", "The buyer list of acme.", "k1 is allowed", "In this process, 10,234 bytes. The legacy system answered at 2026-11-23 06:07:00 UTC, 12 s ago. Fresh for 17 s more.", "30 s by cache.buyer, less 1 s of jitter", "Its breaker is closed.")
 		says(t, question, "Purge all lists of account acme?")
 		if focused != "Cancel" || len(s.purged) > 0 {
 			t.Errorf("%q has the focus, and Enter purged %+v", focused, s.purged)
 		}
-		run(t, press(`#purge form button`), testkit.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
-			testkit.UntilPage(`document.getElementById("epoch")`), text(&epoch, "#epoch"))
+		run(t, press(`#purge form button`), browser.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
+			browser.UntilPage(`document.getElementById("epoch")`), text(&epoch, "#epoch"))
 		if len(s.purged) != 1 || s.purged[0] != (ops.PurgeRequest{Account: "acme"}) || epoch != "42" {
 			t.Errorf("purged %+v, epoch %s", s.purged, epoch)
 		}
@@ -262,8 +262,8 @@ func TestConsoleInABrowser(t *testing.T) {
 		set := func(dead bool) chromedp.Action[chromedp.Void] {
 			return do(func() { s.mu.Lock(); defer s.mu.Unlock(); s.dead = dead })
 		}
-		run(t, set(true), testkit.UntilPage(`document.querySelector(".status.bad")`), text(&status, "#status"), text(&title, "title"), measure("dead-light-1280"),
-			set(false), testkit.UntilPage(live))
+		run(t, set(true), browser.UntilPage(`document.querySelector(".status.bad")`), text(&status, "#status"), text(&title, "title"), measure("dead-light-1280"),
+			set(false), browser.UntilPage(live))
 		says(t, status, "No fresh figures since 0", "the gateway does not read its counters any more")
 		says(t, title, "✖ No fresh figures")
 	})
@@ -275,7 +275,7 @@ func TestConsoleInABrowser(t *testing.T) {
 			}
 		}
 		var status string
-		run(t, do(s.server.CloseClientConnections), do(s.server.Close), testkit.UntilPage(`document.querySelector(".status.bad")`), text(&status, "#status"), measure("lost-light-1280"))
+		run(t, do(s.server.CloseClientConnections), do(s.server.Close), browser.UntilPage(`document.querySelector(".status.bad")`), text(&status, "#status"), measure("lost-light-1280"))
 		says(t, status, "No fresh figures since 0", "inquiry-gateway health "+s.server.URL+"/readyz")
 	})
 }

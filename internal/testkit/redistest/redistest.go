@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/program"
 )
 
 const startAttempts = 5 // another process may take the free port first
@@ -32,7 +33,7 @@ type Server struct {
 	conf    string // configuration file; empty: none
 	args    []string
 	tls     *tls.Config // non-nil: speaks TLS only
-	process *testkit.Process
+	process *program.Process
 }
 
 // Start runs a redis-server with further arguments such as "--requirepass",
@@ -40,7 +41,7 @@ type Server struct {
 // installed, and is left out of `go test -short`.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return start(t, &Server{bin: "redis-server", args: append(testkit.InMemory(), args...)})
+	return start(t, &Server{bin: "redis-server", args: append(inMemory(), args...)})
 }
 
 // start launches a server on a free port.
@@ -59,7 +60,7 @@ func start(t testing.TB, s *Server) *Server {
 // FreeAddr returns a loopback address whose port was free a moment ago.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	addr, err := testkit.FreeAddr()
+	addr, err := program.FreeAddr()
 	if err != nil {
 		t.Fatalf("find a free port: %v", err)
 	}
@@ -76,7 +77,7 @@ func (s *Server) launch(before func()) {
 	var err error
 	for range startAttempts {
 		before()
-		if s.process, err = testkit.Start(s.t.Context(), s.program()); err != nil {
+		if s.process, err = program.Start(s.t.Context(), s.program()); err != nil {
 			break
 		}
 		if err = s.process.Until(s.t.Context(), s.answers); err == nil {
@@ -88,7 +89,7 @@ func (s *Server) launch(before func()) {
 }
 
 // program has the server's own arguments last, so that they override the usual ones.
-func (s *Server) program() testkit.Program {
+func (s *Server) program() program.Command {
 	dir, port := s.t.TempDir(), []string{"--port", s.Port()}
 	if s.tls != nil {
 		port = []string{"--port", "0", "--tls-port", s.Port()}
@@ -98,7 +99,7 @@ func (s *Server) program() testkit.Program {
 		args = append(args, s.conf)
 	}
 	args = append(append(args, "--bind", "127.0.0.1", "--dir", dir), port...)
-	return testkit.Program{Name: s.bin, Path: s.bin, Args: append(args, s.args...), Dir: dir}
+	return program.Command{Name: s.bin, Path: s.bin, Args: append(args, s.args...), Dir: dir}
 }
 
 // until waits for a condition of the server or of one that it knows.
@@ -223,3 +224,6 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+// inMemory are the arguments of a server that keeps nothing on disk.
+func inMemory() []string { return []string{"--save", "", "--appendonly", "no"} }

@@ -32,7 +32,7 @@ func StartTLS(t testing.TB, args ...string) (*Server, Files) {
 	s := &Server{
 		bin: "redis-server",
 		tls: &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-		args: append(append(testkit.InMemory(), "--tls-cert-file", f.Cert, "--tls-key-file", f.Key,
+		args: append(append(inMemory(), "--tls-cert-file", f.Cert, "--tls-key-file", f.Key,
 			"--tls-ca-cert-file", f.CA, "--tls-auth-clients", "yes"), args...),
 	}
 	return start(t, s), f

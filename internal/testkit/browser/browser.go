@@ -1,4 +1,5 @@
-package testkit
+// Package browser drives Debian's Chromium, for tests of pages.
+package browser
 
 import (
 	"context"
@@ -20,14 +21,16 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"inquiry-gateway/internal/testkit"
 )
 
-// OpenBrowser starts Debian's Chromium, for the context of chromedp's actions, and fails
+// Open starts Debian's Chromium, for the context of chromedp's actions, and fails
 // the test without it. complaints tells what it complained about and which addresses
 // outside base it asked for.
-func OpenBrowser(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
+func Open(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
-	Slow(t)
+	testkit.Slow(t)
 	binary, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)

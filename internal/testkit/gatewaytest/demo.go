@@ -1,48 +1,18 @@
-package testkit
+package gatewaytest
 
 import (
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-)
 
-// Build builds the gateway and returns the binary's path. It looks at every file that
-// the program is made from, because go test runs a test again only when a file changes
-// that the test itself has opened. The binary is the same under the race detector, so that
-// the test is left out there.
-func Build(t testing.TB) string {
-	t.Helper()
-	Slow(t)
-	Computes(t)
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
-	if err != nil {
-		t.Fatalf("find the module: %v", err)
-	}
-	root := strings.TrimSpace(string(out))
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
-			_, err = os.Stat(path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "inquiry-gateway")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "inquiry-gateway/cmd/inquiry-gateway")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return binary
-}
+	"inquiry-gateway/internal/testkit/program"
+)
 
 // Demo is a running `inquiry-gateway demo`: the gateway, the sample legacy system, and
 // sample keys.
@@ -100,7 +70,7 @@ func (d *Demo) StartNode(binary, auth string) (ops string) {
 // the pattern, whose groups it returns.
 func await(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) []string {
 	t.Helper()
-	p := Run(t, Program{Name: filepath.Base(path), Path: path, Args: args, Env: env, Dir: t.TempDir()})
+	p := program.Run(t, program.Command{Name: filepath.Base(path), Path: path, Args: args, Env: env, Dir: t.TempDir()})
 	match, err := p.Await(t.Context(), ready)
 	if err != nil {
 		t.Fatal(err)

@@ -1,19 +1,22 @@
-// Package testkit starts programs and browsers, makes certificates, and keeps logs and clocks
-// for tests and benchmarks. What has no testing.TB among its arguments serves commands, too.
-package testkit
+// Package program builds the gateway and runs it and other programs, for tests.
+package program
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 const (
@@ -22,8 +25,8 @@ const (
 	pollEvery    = 5 * time.Millisecond
 )
 
-// Program is what Start runs.
-type Program struct {
+// Command is what Start runs.
+type Command struct {
 	Name string   // for errors and for the name of the log
 	Path string   // looked up in PATH when it has no slash
 	Args []string // without the path
@@ -34,8 +37,7 @@ type Program struct {
 
 // Process is a running program. Its methods are not safe for concurrent use.
 type Process struct {
-	Program
-	Started time.Time
+	Command
 
 	cmd  *exec.Cmd
 	gone chan struct{} // closed when the process has ended
@@ -48,8 +50,8 @@ type Process struct {
 // The process leads a process group of its own: a Ctrl-C in the terminal does
 // not reach it, and its children can be told from others. It is killed when
 // this program ends without Stop.
-func Start(ctx context.Context, p Program) (*Process, error) {
-	s := &Process{Program: p, cmd: exec.Command(p.Path, p.Args...), gone: make(chan struct{})}
+func Start(ctx context.Context, c Command) (*Process, error) {
+	s := &Process{Command: c, cmd: exec.Command(c.Path, c.Args...), gone: make(chan struct{})}
 	// Appending allows to empty the log while the program writes.
 	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -57,17 +59,16 @@ func Start(ctx context.Context, p Program) (*Process, error) {
 	}
 	defer log.Close()
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.Env = append(os.Environ(), p.Env...)
+	s.cmd.Env = append(os.Environ(), c.Env...)
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Name, err)
+		return nil, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	s.Started = time.Now()
 	go func() { _ = s.cmd.Wait(); close(s.gone) }()
-	if p.Addr == "" {
+	if c.Addr == "" {
 		return s, nil
 	}
-	if err := s.Until(ctx, func() bool { return takesConnections(ctx, p.Addr) }); err != nil {
+	if err := s.Until(ctx, func() bool { return takesConnections(ctx, c.Addr) }); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
 	return s, nil
@@ -75,9 +76,9 @@ func Start(ctx context.Context, p Program) (*Process, error) {
 
 // Run is Start for a test, with which the program ends. A program that cannot be
 // started, or does not stop when it is asked to, fails the test.
-func Run(t testing.TB, p Program) *Process {
+func Run(t testing.TB, c Command) *Process {
 	t.Helper()
-	s, err := Start(t.Context(), p)
+	s, err := Start(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,11 +161,6 @@ func (s *Process) Kill() {
 // Signal sends a signal to the process.
 func (s *Process) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
 
-// SignalGroup sends a signal to the process and to its children.
-func (s *Process) SignalGroup(sig syscall.Signal) error {
-	return syscall.Kill(-s.cmd.Process.Pid, sig)
-}
-
 // tail is the end of the log, for an error message.
 func (s *Process) tail() []byte {
 	text, err := os.ReadFile(s.Log())
@@ -183,5 +179,32 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// InMemory are the arguments of a redis-server that keeps nothing on disk.
-func InMemory() []string { return []string{"--save", "", "--appendonly", "no"} }
+// Build builds the gateway and returns the binary's path. It looks at every file that
+// the program is made from, because go test runs a test again only when a file changes
+// that the test itself has opened. The binary is the same under the race detector, so that
+// the test is left out there.
+func Build(t testing.TB) string {
+	t.Helper()
+	testkit.Slow(t)
+	testkit.Computes(t)
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		t.Fatalf("find the module: %v", err)
+	}
+	root := strings.TrimSpace(string(out))
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "inquiry-gateway")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "inquiry-gateway/cmd/inquiry-gateway")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return binary
+}
