@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,25 +16,8 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/auth/rate"
+	"inquiry-gateway/internal/testkit/memnet"
 )
-
-// pipes is a listener in memory, for virtual time.
-type pipes chan net.Conn
-
-func (p pipes) Accept() (net.Conn, error) {
-	c, open := <-p
-	if !open {
-		return nil, net.ErrClosed
-	}
-	return c, nil
-}
-func (p pipes) Close() error   { close(p); return nil }
-func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
-func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
-	here, there := net.Pipe()
-	p <- there
-	return here, nil
-}
 
 // authorizationServer answers in the test's virtual time. Keys that begin with good are good; guess
 // answers what begins with guess.
@@ -48,7 +30,7 @@ type authorizationServer struct {
 }
 
 func newAuthorizationServer(t *testing.T, guess http.HandlerFunc) *authorizationServer {
-	s, conns := &authorizationServer{}, make(pipes)
+	s, conns := &authorizationServer{}, memnet.Listen()
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch key := r.PostFormValue("token"); {
 		case s.away.Load():
@@ -66,7 +48,7 @@ func newAuthorizationServer(t *testing.T, guess http.HandlerFunc) *authorization
 	go func() { _ = server.Serve(conns) }()
 	cfg := introspect.DefaultConfig()
 	cfg.URL = "http://127.0.0.1/introspect"
-	opts := auth.Options{Dial: conns.dial, Guesses: auth.NewGuesses(rate.Plan{PerSecond: 5, Burst: 50}, nil)}
+	opts := auth.Options{Dial: conns.Dial, Guesses: auth.NewGuesses(rate.Plan{PerSecond: 5, Burst: 50}, nil)}
 	store := introspect.New(cfg, 10*time.Second, opts)
 	s.Authenticator = auth.NewAuthenticator(store, auth.Hasher{}, opts)
 	t.Cleanup(func() {

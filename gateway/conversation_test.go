@@ -37,7 +37,7 @@ type step struct {
 
 // hold holds the conversation in a bubble of synctest and gives all that was answered. A
 // slow caller reads nothing before it has sent everything.
-func (s *stand) hold(c conversation, peer addr, slow bool) []byte {
+func (s *stand) hold(c conversation, peer net.Addr, slow bool) []byte {
 	caller := s.connect(peer)
 	answers, read := make(chan []byte, 1), make(chan struct{})
 	go func() {
@@ -117,7 +117,7 @@ func newPair(tb testing.TB, config *tls.Config) pair {
 }
 
 // hold reports what differs; empty: nothing.
-func (p pair) hold(c conversation, peer addr, slow bool) string {
+func (p pair) hold(c conversation, peer net.Addr, slow bool) string {
 	p.lane.clock.Add(3 * time.Second)
 	p.plain.clock.Add(3 * time.Second)
 	if got, want := p.lane.hold(c, peer, slow), p.plain.hold(c, peer, slow); !sameText(got, want) {
@@ -152,7 +152,7 @@ func (c *choices) Uint64() uint64 {
 func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 var (
-	peers   = []addr{"198.51.100.7:4000", "192.0.2.9:4000"} // a stranger, a proxy
+	peers   = []net.Addr{&net.TCPAddr{IP: net.IPv4(198, 51, 100, 7), Port: 4000}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 9), Port: 4000}} // a stranger, a proxy
 	targets = []string{
 		buyersList, buyersList + "?status=pending", buyersList + "?inquiry_type=large", buyersList + "?status=a&inquiry_type=b",
 		"/api/v1/seller/inquiries", buyersList + "?", buyersList + "?status=%61", buyersList + "?status=pending&status=pending",

@@ -102,7 +102,7 @@ func TestStopOfTheFront(t *testing.T) {
 		idle          time.Duration // before the request comes
 		whole         bool
 	}{
-		{answer: 10 * time.Second, grace: time.Minute, whole: true},
+		{answer: 9 * time.Second, grace: time.Minute, whole: true}, // the write timeout is 10 s
 		{answer: 10 * time.Second, grace: time.Second},
 		{idle: 200 * time.Millisecond, grace: time.Minute, whole: true},
 		{idle: 300 * time.Millisecond, grace: time.Minute},
@@ -216,8 +216,7 @@ func TestPanics(t *testing.T) {
 				coding := "Accept-Encoding: gzip"
 				if at = place; place == "write" {
 					coding = "Accept-Encoding: identity" // more than net/http keeps until the handler has ended
-					out := s.network.last.out
-					out.set(func() { out.broken = true })
+					s.network.last.Load().broken.Store(true)
 				}
 				c.send(hitOf("acme", large, coding))
 				resp, err := http.ReadResponse(c.in, nil)
@@ -467,19 +466,19 @@ func TestStreamsOfStrangers(t *testing.T) {
 func TestAnswerLeavesInOneWrite(t *testing.T) {
 	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
 		c.get("acme", buyersList) // the handshake's last records come with the first answer
-		out := s.network.last.out
+		conn := s.network.last.Load()
 		for _, inquiryType := range []string{"small", "large", "huge", "large", "small"} {
 			k := cache.Key{Kind: "buyer", Account: "acme", InquiryType: inquiryType}
-			before := out.writes
+			before := conn.writes.Load()
 			if _, _, body := c.get("acme", buyersList+"?inquiry_type="+inquiryType); body != string(bodyOf(k)) {
 				t.Fatalf("%s: %.300q", inquiryType, body)
 			}
 			// A socket sends both parts with one call; this connection gets them one by one.
-			want := 2
+			want := int64(2)
 			if s.secure {
 				want = 1
 			}
-			if got := out.writes - before; got != want && !(s.secure && inquiryType == "huge") {
+			if got := conn.writes.Load() - before; got != want && !(s.secure && inquiryType == "huge") {
 				t.Errorf("%s: left in %d parts", inquiryType, got)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -27,6 +28,7 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,7 +42,7 @@ type stand struct {
 	registry *prometheus.Registry
 	logs     *testkit.Log
 	clock    *testkit.Clock // of the limits; that of keys and lists stands still
-	network  *memoryListener
+	network  *network
 	listener *front.Listener
 	server   *http.Server
 	secure   bool
@@ -68,7 +70,7 @@ func newStand(tb testing.TB, c setting) *stand {
 	tb.Helper()
 	s := &stand{
 		live: &Live{}, registry: prometheus.NewRegistry(), logs: &testkit.Log{}, clock: testkit.NewClock(standTime),
-		network: newMemoryListener(), secure: c.tls != nil,
+		network: &network{Listener: memnet.Listen()}, secure: c.tls != nil,
 	}
 	logger := slog.New(slog.NewJSONHandler(s.logs, nil))
 	now := func() time.Time { return standTime }
@@ -233,7 +235,7 @@ type caller struct {
 }
 
 // connect opens a connection from an address, with TLS where the stand has it.
-func (s *stand) connect(peer addr) halfConn {
+func (s *stand) connect(peer net.Addr) halfConn {
 	if c := s.network.connect(peer); s.secure {
 		return tls.Client(c, trusting())
 	} else {

@@ -21,6 +21,7 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/memnet"
 	"inquiry-gateway/internal/yamlfile"
 )
 
@@ -112,48 +113,23 @@ func newFixture(t testing.TB, serve http.HandlerFunc, cfg Config) *fixture {
 		f.calls.Add(1)
 		serve(w, r)
 	})}
-	network := pipes{make(chan net.Conn), make(chan struct{})}
+	network := memnet.Listen()
 	go func() { _ = web.Serve(network) }()
 	t.Cleanup(func() { _ = web.Close() })
 	f.opts = Options{
 		Registerer: f.reg, Logger: slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		KeepFor: map[string]time.Duration{"buyer": time.Minute},
-		Dial:    network.dial, Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans)),
+		Dial: func(ctx context.Context, protocol, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, "nobody") {
+				return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+			}
+			return network.Dial(ctx, protocol, address)
+		},
+		Traces: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(f.spans)),
 	}
 	f.Client = f.another(t, cfg, func(*Options) {})
 	return f
 }
-
-// pipes is a network in memory with one listener.
-type pipes struct {
-	opened chan net.Conn
-	closed chan struct{}
-}
-
-func (p pipes) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	ours, theirs := net.Pipe()
-	if strings.HasPrefix(address, "nobody") {
-		return nil, &net.OpError{Op: "dial", Err: errors.New("connection refused")}
-	}
-	select {
-	case p.opened <- theirs:
-		return ours, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (p pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.opened:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p pipes) Close() error   { close(p.closed); return nil }
-func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
 // next is a client that takes the place of the present one.
 func (f *fixture) next(t testing.TB, cfg Config) *Client {
