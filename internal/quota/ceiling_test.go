@@ -14,46 +14,37 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	lua "github.com/yuin/gopher-lua"
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/redismodel"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// modelRedis runs scripts in virtual time, with GET, SET and TIME. TestScriptOnRedis compares
-// it with a real server.
-type modelRedis struct {
+// slowRedis is a model of Redis that takes its time. TestScriptOnRedis compares the script on it with
+// a real server.
+type slowRedis struct {
 	redis.Scripter // what is not called
 
-	mu     sync.Mutex
-	values map[string]string
-	lua    *lua.LState
-	script *lua.LFunction
-	rand   *rand.Rand
-	skew   time.Duration // of its clock
-	slow   time.Duration // before each reply
-	stall  time.Time     // no reply before
-	away   bool
+	mu    sync.Mutex
+	model *redismodel.Server
+	rand  *rand.Rand
+	skew  time.Duration // of its clock
+	slow  time.Duration // before each reply
+	stall time.Time     // no reply before
+	away  bool
 }
 
-func newModel(seed uint64) *modelRedis {
-	m := &modelRedis{values: map[string]string{}, lua: lua.NewState(), rand: rand.New(rand.NewPCG(seed, 0))}
-	module := m.lua.NewTable()
-	m.lua.SetGlobal("redis", module)
-	module.RawSetString("call", m.lua.NewFunction(m.call))
-	script, err := m.lua.LoadString(takeSource)
-	if err != nil {
-		panic(err)
-	}
-	m.script = script
+func newRedis(seed uint64) *slowRedis {
+	m := &slowRedis{rand: rand.New(rand.NewPCG(seed, 0))}
+	m.model = redismodel.New(func() time.Time { return time.Now().Add(m.skew) }, m.rand)
 	return m
 }
 
 // EvalSha takes 0.5 to 2 ms, half of it before the script runs.
-func (m *modelRedis) EvalSha(ctx context.Context, _ string, keys []string, args ...any) *redis.Cmd {
+func (m *slowRedis) EvalSha(ctx context.Context, _ string, keys []string, args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	m.mu.Lock()
 	half := 250*time.Microsecond + time.Duration(m.rand.Int64N(int64(750*time.Microsecond)))
@@ -65,9 +56,14 @@ func (m *modelRedis) EvalSha(ctx context.Context, _ string, keys []string, args 
 		cmd.SetErr(errors.New("refused"))
 		return cmd
 	}
-	reply, err := m.run(keys, args)
+	command := append([]string{"EVAL", takeSource, strconv.Itoa(len(keys))}, keys...)
+	for _, arg := range args {
+		command = append(command, fmt.Sprint(arg))
+	}
+	reply := m.model.Do(command...)
 	late := max(m.slow, time.Until(m.stall))
 	m.mu.Unlock()
+	err, _ := reply.(error)
 	select {
 	case <-time.After(half + late):
 	case <-ctx.Done():
@@ -78,56 +74,9 @@ func (m *modelRedis) EvalSha(ctx context.Context, _ string, keys []string, args 
 	return cmd
 }
 
-// run is called with m.mu held: there is one interpreter.
-func (m *modelRedis) run(keys []string, args []any) (any, error) {
-	m.lua.SetTop(0)
-	texts := make([]string, len(args))
-	for i := range args {
-		texts[i] = fmt.Sprint(args[i])
-	}
-	m.lua.SetGlobal("KEYS", m.list(keys...))
-	m.lua.SetGlobal("ARGV", m.list(texts...))
-	m.lua.Push(m.script)
-	if err := m.lua.PCall(0, 1, nil); err != nil {
-		return nil, err
-	}
-	var reply []any
-	m.lua.Get(-1).(*lua.LTable).ForEach(func(_, v lua.LValue) { reply = append(reply, int64(v.(lua.LNumber))) })
-	return reply, nil
-}
-
-func (m *modelRedis) list(texts ...string) *lua.LTable {
-	t := m.lua.NewTable()
-	for _, text := range texts {
-		t.Append(lua.LString(text))
-	}
-	return t
-}
-
-// call is redis.call.
-func (m *modelRedis) call(l *lua.LState) int {
-	switch l.CheckString(1) {
-	case "TIME":
-		now := time.Now().Add(m.skew)
-		l.Push(m.list(strconv.FormatInt(now.Unix(), 10), strconv.Itoa(now.Nanosecond()/1000)))
-	case "GET":
-		if value, ok := m.values[l.CheckString(2)]; ok {
-			l.Push(lua.LString(value))
-		} else {
-			l.Push(lua.LFalse)
-		}
-	case "SET": // nothing here lasts longer than its lifetime
-		m.values[l.CheckString(2)] = l.CheckString(3)
-		l.Push(lua.LTrue)
-	default:
-		l.RaiseError("no such command")
-	}
-	return 1
-}
-
 // fleet is nodes that share a ceiling of n per second, and what they sent.
 type fleet struct {
-	redis *modelRedis
+	redis *slowRedis
 	nodes []*Ceiling
 	begin time.Time
 	seed  uint64
@@ -151,7 +100,7 @@ func withCeilings(t *testing.T, nodes, n int, o CeilingOptions, do func(t *testi
 	t.Helper()
 	seed := testkit.Seed(t)
 	synctest.Test(t, func(t *testing.T) {
-		f := &fleet{redis: newModel(seed), seed: seed, begin: time.Now(), of: map[string]int{}, refused: map[string]int{}}
+		f := &fleet{redis: newRedis(seed), seed: seed, begin: time.Now(), of: map[string]int{}, refused: map[string]int{}}
 		for range nodes {
 			o.Redis = f.redis
 			c := NewCeiling(o)
@@ -243,12 +192,12 @@ func anyAccount(r *rand.Rand) string { return fmt.Sprintf("account-%d", r.IntN(2
 func TestTheCeiling(t *testing.T) {
 	type event struct {
 		at     time.Duration
-		happen func(*modelRedis)
+		happen func(*slowRedis)
 	}
-	forgets := func(m *modelRedis) { clear(m.values) }
-	backward, onward := func(m *modelRedis) { m.skew -= time.Hour }, func(m *modelRedis) { m.skew += time.Hour; clear(m.values) }
-	slow, quick := func(m *modelRedis) { m.slow = 95 * time.Millisecond }, func(m *modelRedis) { m.slow = 0 }
-	away, back := func(m *modelRedis) { m.away = true }, func(m *modelRedis) { m.away = false }
+	forgets := func(m *slowRedis) { m.model.Clear() }
+	backward, onward := func(m *slowRedis) { m.skew -= time.Hour }, func(m *slowRedis) { m.skew += time.Hour; m.model.Clear() }
+	slow, quick := func(m *slowRedis) { m.slow = 95 * time.Millisecond }, func(m *slowRedis) { m.slow = 0 }
+	away, back := func(m *slowRedis) { m.away = true }, func(m *slowRedis) { m.away = false }
 	for name, tc := range map[string]struct {
 		nodes, n, lasts  int
 		events           []event
@@ -489,8 +438,8 @@ func TestScriptOnRedis(t *testing.T) {
 	}
 	for _, level := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second, time.Hour} {
 		for _, need := range []int{0, 1, 4} {
-			model, full := newModel(1), strconv.FormatInt(time.Now().Add(level).UnixMicro(), 10)
-			model.values[b.Key] = full
+			model, full := newRedis(1), strconv.FormatInt(time.Now().Add(level).UnixMicro(), 10)
+			model.model.Do("SET", b.Key, full)
 			if err := errors.Join(rdb.Del(t.Context(), s.Keys...).Err(), rdb.Set(t.Context(), b.Key, full, 0).Err()); err != nil {
 				t.Fatal(err)
 			}

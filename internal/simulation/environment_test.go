@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit/redismodel"
 )
 
 // environment is everything that one seed makes.
@@ -19,7 +21,7 @@ type environment struct {
 	begin time.Time
 
 	net    *network
-	redis  *redisServer
+	redis  *redismodel.Server
 	legacy *legacySystem
 	keys   *keyring
 	nodes  []*node
@@ -78,8 +80,8 @@ func newEnvironment(t *testing.T, seed uint64, f form) *environment {
 	env.checks = newChecks(env)
 	env.net.sent = env.checks.sent
 	ofRedis := skew()
-	env.redis = newRedisServer(func() time.Time { return time.Now().Add(ofRedis) }, rngOf(seed, "redis"))
-	env.redis.serve(env.net.listen("redis", redisAddress))
+	env.redis = redismodel.New(func() time.Time { return time.Now().Add(ofRedis) }, rngOf(seed, "redis"))
+	env.redis.Serve(env.net.listen("redis", redisAddress))
 	env.write(env.password(), "secret")
 	env.legacy = newLegacy(env)
 	env.legacy.serve(env.net.listen("legacy", legacyAddress))
@@ -100,8 +102,8 @@ func (env *environment) close() {
 	env.apps.Wait()
 	env.net.crash("redis", false)
 	env.net.crash("legacy", false)
-	env.redis.disconnect()
-	env.redis.wg.Wait()
+	env.redis.Disconnect()
+	env.redis.Wait()
 	_ = env.legacy.server.Close()
 	env.wg.Wait()
 }

@@ -3,12 +3,10 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +34,7 @@ func faults() []event {
 	return selected([]event{
 		{"redis dies", "auth", (*draw).redisDies},
 		{"redis forgets", "fleet auth", (*draw).redisForgets},
-		{"redis stalls", "shared fleet redis", func(d *draw) func() { return d.env.redis.stall() }},
+		{"redis stalls", "shared fleet redis", (*draw).redisStalls},
 		{"redis is slow or refuses", "shared fleet redis", (*draw).redisIsBad},
 		{"redis is far away", "fleet", func(d *draw) func() { return d.redisIsFar(0.3) }},
 		{"redis is too far away", "shared fleet redis", func(d *draw) func() { return d.redisIsFar(one(d, 0.6, 1.2)) }},
@@ -186,13 +184,13 @@ func (d *draw) anyNode() *node { return one(d, d.env.nodes...) }
 func (d *draw) redisDies() func() {
 	well := d.env.checks.begin("shared", "fleet", "redis")
 	d.env.net.crash("redis", d.coin(0.5))
-	d.env.redis.disconnect()
+	d.env.redis.Disconnect()
 	return func() {
 		lost := d.coin(0.67)
 		if lost {
 			d.forget()
 		}
-		d.env.redis.serve(d.env.net.listen("redis", redisAddress))
+		d.env.redis.Serve(d.env.net.listen("redis", redisAddress))
 		well()
 		if lost {
 			d.restoreKeys()
@@ -202,14 +200,24 @@ func (d *draw) redisDies() func() {
 
 // forget has Redis lose all of its memory, or what is younger than a moment.
 func (d *draw) forget() {
-	d.env.redis.with(func() {
+	d.env.redis.With(func() {
 		if d.coin(0.5) {
-			d.env.redis.store.clear()
+			d.env.redis.Clear()
 		} else {
-			d.env.redis.store.rollBack(d.between(0.5, 3))
+			d.env.redis.RollBack(d.between(0.5, 3))
 		}
 		d.env.checks.lost()
 	})
+}
+
+// redisStalls refuses who subscribes meanwhile: see fromPubSub.
+func (d *draw) redisStalls() func() {
+	d.env.net.stall(redisAddress, true)
+	resume := d.env.redis.Stall()
+	return func() {
+		resume()
+		d.env.net.stall(redisAddress, false)
+	}
 }
 
 func (d *draw) redisForgets() func() {
@@ -221,7 +229,7 @@ func (d *draw) redisForgets() func() {
 func (d *draw) restoreKeys() {
 	if d.env.keys.inRedis {
 		time.Sleep(d.between(0, 3))
-		d.env.redis.with(d.env.keys.restore)
+		d.env.redis.With(d.env.keys.restore)
 		d.env.checks.keysRestored()
 	}
 }
@@ -233,7 +241,7 @@ func (d *draw) redisIsBad() func() {
 			"OOM command not allowed when used memory > 'maxmemory'.", "NOPERM this user has no permissions")
 	}
 	set := func(slow time.Duration, text string) {
-		d.env.redis.with(func() { d.env.redis.slow, d.env.redis.refuse = slow, text })
+		d.env.redis.With(func() { d.env.redis.Slow, d.env.redis.Refuse = slow, text })
 	}
 	set(slow, text)
 	return func() { set(0, "") }
@@ -256,20 +264,18 @@ func (d *draw) messagesAreLost() func() {
 }
 
 // mute loses a share of the messages of Redis.
-func (d *draw) mute(share float64) { d.env.redis.with(func() { d.env.redis.mute = share }) }
+func (d *draw) mute(share float64) { d.env.redis.With(func() { d.env.redis.Mute = share }) }
 
 // corruptEntries changes bytes of the lists in Redis.
 func (d *draw) corruptEntries() func() {
-	d.env.redis.with(func() {
-		values := d.env.redis.store.values
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			v := values[key]
-			if b := []byte(v.text); strings.Contains(key, "{") && len(b) > 50 {
+	d.env.redis.With(func() {
+		d.env.redis.Change(func(key, text string) string {
+			b := []byte(text)
+			if strings.Contains(key, "{") && len(b) > 50 {
 				b[d.rng.IntN(len(b))] ^= 1 << d.rng.IntN(8)
-				v.text = string(b)
-				values[key] = v
 			}
-		}
+			return string(b)
+		})
 	})
 	return nothing
 }

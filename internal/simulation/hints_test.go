@@ -10,6 +10,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/testkit/redismodel"
 )
 
 // A thousand hints take Redis longer than one call may take. All are marked all the same, and
@@ -27,9 +28,9 @@ func TestAThousandHintsAndAShortTimeout(t *testing.T) {
 
 func aThousandHints(t *testing.T, timeout time.Duration, hard bool) {
 	net := newNetwork(1)
-	server := newRedisServer(time.Now, rngOf(1, "redis"))
+	server := redismodel.New(time.Now, rngOf(1, "redis"))
 	listener := net.listen("redis", redisAddress)
-	server.serve(listener)
+	server.Serve(listener)
 	config := redisclient.DefaultConfig()
 	config.Addrs, config.Timeout = []string{redisAddress}, timeout
 	rdb, err := redisclient.Open(config, redisclient.Options{Dial: net.dialer("n0")})
@@ -46,11 +47,11 @@ func aThousandHints(t *testing.T, timeout time.Duration, hard bool) {
 		_ = lists.Close(context.Background())
 		_ = rdb.Close()
 		_ = listener.Close()
-		server.disconnect()
-		server.wg.Wait()
+		server.Disconnect()
+		server.Wait()
 	}()
 	time.Sleep(time.Second) // it listens
-	server.with(func() { server.slow = timeout / 100 })
+	server.With(func() { server.Slow = timeout / 100 })
 	hint := cache.Hint{Hard: hard}
 	for i := range cache.MaxHintIDs {
 		hint.Accounts = append(hint.Accounts, fmt.Sprint("account-", i))

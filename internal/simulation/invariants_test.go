@@ -372,10 +372,10 @@ func (c *checks) purged(p *purge) {
 		member = "hard " + redistier.Hash(p.account)
 	}
 	raised := false
-	c.env.redis.with(func() {
-		s := c.env.redis.store
-		begin := s.now().Add(-time.Since(p.begin))
-		raised = s.values["iq:4:changes"].scores[member] >= begin.UnixMicro()
+	c.env.redis.With(func() {
+		begin := c.env.redis.Now().Add(-time.Since(p.begin))
+		score, _ := c.env.redis.Do("ZSCORE", "iq:4:changes", member).(float64)
+		raised = int64(score) >= begin.UnixMicro()
 	})
 	c.mu.Lock()
 	lost := c.lastLoss().After(p.begin)

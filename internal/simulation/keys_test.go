@@ -53,7 +53,7 @@ func newKeyring(env *environment, inRedis bool) *keyring {
 		}
 	}
 	if inRedis {
-		env.redis.with(k.restore)
+		env.redis.With(k.restore)
 	} else {
 		k.save()
 	}
@@ -92,7 +92,7 @@ func (k *keyring) restore() {
 	defer k.mu.Unlock()
 	for _, account := range accounts() {
 		hash, _ := shard(digest(account))
-		k.env.redis.do("HSET", hash, "account:"+account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
+		k.env.redis.Do("HSET", hash, "account:"+account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
 	}
 	k.put(k.all...)
 	for n := range k.versions {
@@ -103,7 +103,7 @@ func (k *keyring) restore() {
 // raise raises the version of a shard.
 func (k *keyring) raise(n int) {
 	k.versions[n]++
-	k.env.redis.do("HSET", fmt.Sprintf("iq:{auth.%x}", n), "version", fmt.Sprint(k.versions[n]))
+	k.env.redis.Do("HSET", fmt.Sprintf("iq:{auth.%x}", n), "version", fmt.Sprint(k.versions[n]))
 }
 
 // put writes the records of keys into Redis, and the version of each shard after that.
@@ -112,8 +112,8 @@ func (k *keyring) put(some ...*key) {
 		record := fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`,
 			key.id, key.kind, key.account, !key.revokedAt.IsZero())
 		hash, n := shard(key.digest())
-		k.env.redis.do("HSET", hash, "sha256:"+key.digest(), record)
-		k.env.redis.do("HSET", hash, "id:"+key.id, key.digest())
+		k.env.redis.Do("HSET", hash, "sha256:"+key.digest(), record)
+		k.env.redis.Do("HSET", hash, "id:"+key.id, key.digest())
 		k.raise(n)
 	}
 }
@@ -132,10 +132,10 @@ func (k *keyring) revoke(key *key) {
 		revoke(k.save)
 		return
 	}
-	k.env.redis.with(func() {
-		if hash, n := shard(key.digest()); k.env.redis.do("HGET", hash, "sha256:"+key.digest()) != nil {
+	k.env.redis.With(func() {
+		if hash, n := shard(key.digest()); k.env.redis.Do("HGET", hash, "sha256:"+key.digest()) != nil {
 			revoke(func() { k.put(key) })
-			k.env.redis.do("PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%x %d key %s", n, k.versions[n], key.digest()))
+			k.env.redis.Do("PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%x %d key %s", n, k.versions[n], key.digest()))
 		}
 	})
 }

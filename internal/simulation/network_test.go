@@ -138,6 +138,13 @@ func (n *network) dial(ctx context.Context, host, address string) (*conn, error)
 	return n.join(l, there, rng, atOnce)
 }
 
+// stall refuses who subscribes at an address.
+func (n *network) stall(address string, on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hosts[address].stalled = on
+}
+
 func (n *network) move(host string, far time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"inquiry-gateway/auth/rate"
+	"inquiry-gateway/internal/testkit/redismodel"
 )
 
 // rateCases are what may happen to the nodes that share the limit of an account, and in what time how
@@ -21,20 +22,20 @@ var rateCases = []struct {
 	name   string
 	demand float64 // requests per token that comes back
 	least  int     // requests that pass
-	events map[time.Duration]func(*redisServer, []*rate.Limiter)
+	events map[time.Duration]func(*redismodel.Server, []*rate.Limiter)
 	spans  []rateSpan
 }{
 	{"hot", 3, 500, nil, []rateSpan{{0, 10, 50, 50, 5}}},
 	{"far from its limit", 0.6, 270, nil, []rateSpan{{0, 10, 50, 50, 5}}},
-	{"Redis is away and back", 3, 500, map[time.Duration]func(*redisServer, []*rate.Limiter){
-		4 * time.Second: func(r *redisServer, _ []*rate.Limiter) { r.with(func() { r.refuse = "LOADING" }) },
-		6 * time.Second: func(r *redisServer, _ []*rate.Limiter) { r.with(func() { r.refuse = "" }) },
+	{"Redis is away and back", 3, 500, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
+		4 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "LOADING" }) },
+		6 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "" }) },
 	}, []rateSpan{{0, 4, 50, 50, 5}, {4, 7.5, nodeCount * 50, nodeCount * 50, 0}, {7.5, 10, 50, 50, 5}}},
-	{"Redis loses its memory", 3, 500, map[time.Duration]func(*redisServer, []*rate.Limiter){
-		5 * time.Second: func(r *redisServer, _ []*rate.Limiter) { r.with(r.store.clear) },
+	{"Redis loses its memory", 3, 500, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
+		5 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(r.Clear) },
 	}, []rateSpan{{0, 5, 50, 50, 5}, {5, 10, 50, 50, 5}}},
-	{"another limit", 3, 300, map[time.Duration]func(*redisServer, []*rate.Limiter){
-		5 * time.Second: func(_ *redisServer, nodes []*rate.Limiter) {
+	{"another limit", 3, 300, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
+		5 * time.Second: func(_ *redismodel.Server, nodes []*rate.Limiter) {
 			for _, l := range nodes {
 				l.SetConfig(rate.Config{Plan: rate.Plan{PerSecond: 20, Burst: 20}})
 			}
@@ -62,9 +63,9 @@ func rateOfTheFleet(t *testing.T, number int, seed uint64) {
 	const perSecond, lasts = 50, 10 * time.Second
 	c := rateCases[number]
 	net := newNetwork(seed)
-	server := newRedisServer(time.Now, rngOf(seed, "redis"))
+	server := redismodel.New(time.Now, rngOf(seed, "redis"))
 	l := net.listen("redis", redisAddress)
-	server.serve(l)
+	server.Serve(l)
 	var mu sync.Mutex
 	var passed []time.Duration
 	var refused int
@@ -105,8 +106,8 @@ func rateOfTheFleet(t *testing.T, number int, seed uint64) {
 		end()
 	}
 	_ = l.Close()
-	server.disconnect()
-	server.wg.Wait()
+	server.Disconnect()
+	server.Wait()
 
 	slices.Sort(passed)
 	if n := len(passed); n < c.least || c.events == nil && n > 565 || c.demand < 1 && refused > 0 {

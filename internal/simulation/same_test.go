@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/testkit/redismodel"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -24,15 +25,15 @@ var conversation string
 func TestRedisAsTheRealOne(t *testing.T) {
 	real := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer real.Close()
-	network, server := newNetwork(1), newRedisServer(time.Now, rngOf(1, "redis"))
+	network, server := newNetwork(1), redismodel.New(time.Now, rngOf(1, "redis"))
 	l := network.listen("redis", redisAddress)
-	server.serve(l)
+	server.Serve(l)
 	model := redis.NewClient(&redis.Options{Addr: redisAddress, Dialer: network.dialer("test")})
 	defer func() {
 		_ = model.Close()
 		_ = l.Close()
-		server.disconnect()
-		server.wg.Wait()
+		server.Disconnect()
+		server.Wait()
 	}()
 	got, want := transcript(t.Context(), model), transcript(t.Context(), real)
 	for i := range want {

@@ -1,11 +1,13 @@
-package simulation
+// Package redismodel is a model of the part of Redis that the gateway uses, in RESP3, for tests in
+// virtual time. Its scripts are the gateway's own, run by an interpreter of Lua.
+package redismodel
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -15,10 +17,14 @@ import (
 	"time"
 )
 
-// redisServer is a model of the part of Redis that the gateway uses, in RESP3. Its scripts
-// are the gateway's own, run by an interpreter of Lua. TestRedisAsTheRealOne compares it
-// with a real server.
-type redisServer struct {
+// Server is one Redis. The simulation's TestRedisAsTheRealOne compares it with a real server. It
+// is safe for concurrent use, but for what With is for.
+type Server struct {
+	// What a test changes is changed within With.
+	Slow   time.Duration // before each command
+	Mute   float64       // share of messages that a subscriber does not get
+	Refuse string        // error to every command; empty: none
+
 	turn chan struct{} // capacity 1: who holds it runs a command, as one thread would
 	rng  *rand.Rand
 
@@ -27,54 +33,57 @@ type redisServer struct {
 	scripts *scripts
 	subs    map[string][]*session
 	stopped chan struct{} // not nil: nothing is answered until it is closed
-	slow    time.Duration // before each command
-	mute    float64       // share of messages that a subscriber does not get
-	refuse  string        // error to every command
 
-	mu       sync.Mutex // guards sessions and listener
-	listener *listener
+	mu       sync.Mutex // guards sessions
 	sessions []*session
 	wg       sync.WaitGroup
 }
 
-func newRedisServer(now func() time.Time, rng *rand.Rand) *redisServer {
-	r := &redisServer{turn: make(chan struct{}, 1), rng: rng, subs: map[string][]*session{}, store: newStore(now)}
-	r.scripts = newScripts(r.do)
+// New is an empty server with a clock. Chance decides which messages Mute takes.
+func New(now func() time.Time, rng *rand.Rand) *Server {
+	r := &Server{turn: make(chan struct{}, 1), rng: rng, subs: map[string][]*session{}, store: newStore(now)}
+	r.scripts = newScripts(r.Do)
 	return r
 }
 
-// with runs change between two commands.
-func (r *redisServer) with(change func()) {
+// With runs change between two commands.
+func (r *Server) With(change func()) {
 	r.turn <- struct{}{}
 	defer func() { <-r.turn }()
 	change()
 }
 
-// stall lets nothing be answered until resume is called.
-func (r *redisServer) stall() (resume func()) {
+// Stall lets nothing be answered until resume is called.
+func (r *Server) Stall() (resume func()) {
 	stopped := make(chan struct{})
-	r.refuseSubscribers(true)
-	r.with(func() { r.stopped = stopped })
+	r.With(func() { r.stopped = stopped })
 	return func() {
-		r.with(func() { r.stopped = nil })
+		r.With(func() { r.stopped = nil })
 		close(stopped)
-		r.refuseSubscribers(false)
 	}
 }
 
-func (r *redisServer) refuseSubscribers(on bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.listener.net.mu.Lock()
-	defer r.listener.net.mu.Unlock()
-	r.listener.stalled = on
+// Clear forgets everything, as a start without a file does. It is called within With.
+func (r *Server) Clear() { r.store.clear() }
+
+// RollBack takes the writes of the last lag back, as a fail-over does to a replica that was
+// behind. It is called within With.
+func (r *Server) RollBack(lag time.Duration) { r.store.rollBack(lag) }
+
+// Change puts another text in the place of each that a key has. It is called within With.
+func (r *Server) Change(change func(key, text string) string) {
+	for _, key := range slices.Sorted(maps.Keys(r.store.values)) {
+		v := r.store.values[key]
+		v.text = change(key, v.text)
+		r.store.values[key] = v
+	}
 }
 
-// serve answers connections until the listener is closed.
-func (r *redisServer) serve(l *listener) {
-	r.mu.Lock()
-	r.listener = l
-	r.mu.Unlock()
+// Now is the moment by its clock.
+func (r *Server) Now() time.Time { return r.store.now() }
+
+// Serve answers connections until the listener is closed. It returns at once.
+func (r *Server) Serve(l net.Listener) {
 	r.wg.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -90,8 +99,8 @@ func (r *redisServer) serve(l *listener) {
 	})
 }
 
-// disconnect ends all connections.
-func (r *redisServer) disconnect() {
+// Disconnect ends all connections.
+func (r *Server) Disconnect() {
 	r.mu.Lock()
 	all := slices.Clone(r.sessions)
 	r.mu.Unlock()
@@ -100,13 +109,21 @@ func (r *redisServer) disconnect() {
 	}
 }
 
-// do runs a command of the store, or PUBLISH, also for a script.
-func (r *redisServer) do(args ...string) any {
-	if strings.ToUpper(args[0]) != "PUBLISH" {
+// Wait returns when the listener is closed and all connections have ended.
+func (r *Server) Wait() { r.wg.Wait() }
+
+// Do runs a command that belongs to no connection, also for a script. Outside of one it is called
+// within With. It returns a string, int64, float64, nil, error, []any or a status.
+func (r *Server) Do(args ...string) any {
+	switch strings.ToUpper(args[0]) {
+	case "EVAL", "EVALSHA":
+		return r.scripts.eval(strings.ToUpper(args[0]) == "EVAL", args[1], args[2:])
+	case "PUBLISH":
+	default:
 		return r.store.do(args...)
 	}
 	for _, s := range r.subs[args[1]] {
-		if r.mute == 0 || r.rng.Float64() >= r.mute {
+		if r.Mute == 0 || r.rng.Float64() >= r.Mute {
 			_, _ = s.conn.Write(encode(nil, push{"message", args[1], args[2]})) // one that has left gets nothing
 		}
 	}
@@ -115,7 +132,7 @@ func (r *redisServer) do(args ...string) any {
 
 // session is one connection.
 type session struct {
-	server   *redisServer
+	server   *Server
 	conn     net.Conn
 	in       *bufio.Reader
 	channels []string
@@ -130,7 +147,7 @@ func (s *session) run() {
 		}
 	}
 	_ = s.conn.Close()
-	r.with(func() { s.subscribe(false, s.channels) })
+	r.With(func() { s.subscribe(false, s.channels) })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sessions = slices.DeleteFunc(r.sessions, func(o *session) bool { return o == s })
@@ -138,19 +155,19 @@ func (s *session) run() {
 
 func (s *session) answer(args []string) (err error) {
 	r := s.server
-	if strings.ToUpper(args[0]) == "HELLO" { // waits for nobody: see fromPubSub
+	if strings.ToUpper(args[0]) == "HELLO" { // waits for nobody: go-redis holds a mutex meanwhile
 		_, err = s.conn.Write(encode(nil, pairs{"server", "redis", "version", "7.0.15", "proto", int64(3)}))
 		return err
 	}
-	r.with(func() {
+	r.With(func() {
 		for r.stopped != nil {
 			stopped := r.stopped
 			<-r.turn
 			<-stopped
 			r.turn <- struct{}{}
 		}
-		if r.slow > 0 {
-			_ = sleep(context.Background(), r.slow)
+		if r.Slow > 0 {
+			time.Sleep(r.Slow)
 		}
 		_, err = s.conn.Write(s.execute(args)) // before any message that comes later
 	})
@@ -167,14 +184,12 @@ func (s *session) execute(args []string) []byte {
 		return s.subscribe(false, s.channels)
 	case name == "UNSUBSCRIBE":
 		return s.subscribe(false, args[1:])
-	case r.refuse != "":
-		return encode(nil, errors.New(r.refuse))
+	case r.Refuse != "":
+		return encode(nil, errors.New(r.Refuse))
 	case name == "CLIENT":
 		return encode(nil, status("OK"))
-	case name == "EVAL", name == "EVALSHA":
-		return encode(nil, r.scripts.eval(name == "EVAL", args[1], args[2:]))
 	}
-	return encode(nil, r.do(args...))
+	return encode(nil, r.Do(args...))
 }
 
 func (s *session) subscribe(begin bool, channels []string) (out []byte) {

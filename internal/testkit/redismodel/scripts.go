@@ -1,4 +1,4 @@
-package simulation
+package redismodel
 
 import (
 	"crypto/sha1"

@@ -1,4 +1,4 @@
-package simulation
+package redismodel
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// store is the memory of a redisServer. It has the commands that the gateway sends, in the
+// store is the memory of a Server. It has the commands that the gateway sends, in the
 // forms in which it sends them; any other one panics.
 type store struct {
 	now    func() time.Time
