@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/docs"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -20,8 +21,8 @@ const canarySection = "canary: {buyer_keys: [buyer.key, other-buyer.key], seller
 
 // canaryKeys writes the files that the section names, with keys of four accounts.
 func canaryKeys(p *program) {
-	p.writeKeys(paidCaller(legacy.KindSeller, "other-seller", p.system.Accounts(legacy.KindSeller)[1]),
-		paidCaller(legacy.KindBuyer, "buyer-again", legacy.BuyerTypical))
+	p.writeKeys(gatewaytest.Paid(legacy.KindSeller, "other-seller", p.system.Accounts(legacy.KindSeller)[1]),
+		gatewaytest.Paid(legacy.KindBuyer, "buyer-again", legacy.BuyerTypical))
 	for id, key := range p.keys {
 		p.write(id+".key", key+"\n")
 	}
@@ -229,7 +230,7 @@ func TestTheConsoleInEachFault(t *testing.T) {
 	p := start(t, setup{
 		now: clock.Now, redis: fmt.Sprintf("{addrs: [%q]}", server.Addr), upstream: []string{"upstream:\n", "upstream:\n  attempts: 1\n"},
 		yaml:    "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}}",
-		prepare: func(p *program) { p.writeKeys(paidCaller(legacy.KindSeller, "unaskable", unaskable)) },
+		prepare: func(p *program) { p.writeKeys(gatewaytest.Paid(legacy.KindSeller, "unaskable", unaskable)) },
 	})
 	p.gets(http.StatusOK, buyerList, "buyer")
 	for _, f := range []struct {

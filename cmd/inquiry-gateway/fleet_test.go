@@ -134,8 +134,8 @@ func (nodes pair) makeKeys() {
 	t := nodes[0].t
 	t.Helper()
 	for _, c := range nodes[0].callers[:4] {
-		if c.record.ID != "empty-buyer" {
-			newKey(t, nodes[:], "new", "--kind", c.kind, "--account", c.account.ID, "--id", c.record.ID, "--api-access", "paid")
+		if c.Record.ID != "empty-buyer" {
+			newKey(t, nodes[:], "new", "--kind", c.Kind, "--account", c.Account.ID, "--id", c.Record.ID, "--api-access", "paid")
 		}
 	}
 	keysCommandFor[auth.Account](t, nodes[0].file(), "account", legacy.BuyerOther, "--plan", "slow")
@@ -155,8 +155,8 @@ func changesOf(key, account string) float64 {
 func (nodes pair) rememberKeys(after float64) {
 	changes := 1 + after
 	for _, c := range nodes[0].callers[:4] {
-		if c.record.ID != "empty-buyer" {
-			changes += changesOf(nodes[0].keys[c.record.ID], c.account.ID)
+		if c.Record.ID != "empty-buyer" {
+			changes += changesOf(nodes[0].keys[c.Record.ID], c.Account.ID)
 		}
 	}
 	for _, node := range nodes {

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
@@ -41,18 +42,18 @@ func TestNoInternalIDInAnyReply(t *testing.T) {
 	lists, found := 0, idFinder(p.system)
 	for _, kind := range []string{legacy.KindBuyer, legacy.KindSeller} {
 		for _, account := range p.system.Accounts(kind) {
-			p.writeKeys(paidCaller(kind, kind+"/"+account, account))
+			p.writeKeys(gatewaytest.Paid(kind, kind+"/"+account, account))
 		}
 	}
 	p.reload()
 	for _, c := range p.callers[len(sampleKeys()):] {
 		for _, query := range []string{"", "status=pending", "status=closed", "inquiry_type=delivery", "status=answered&inquiry_type=refund"} {
-			a := p.get(listOf(c.kind)+"?"+query, c.record.ID)
-			if !p.isTruth(a, c.kind, c.account.ID, query) {
-				t.Fatalf("%s %s: status %d\n%.2000s", c.record.ID, query, a.status, a.body)
+			a := p.get(listOf(c.Kind)+"?"+query, c.Record.ID)
+			if !p.isTruth(a, c.Kind, c.Account.ID, query) {
+				t.Fatalf("%s %s: status %d\n%.2000s", c.Record.ID, query, a.status, a.body)
 			}
 			if id := found(a); id != "" {
-				t.Fatalf("%s %s: %s is in the reply", c.record.ID, query, id)
+				t.Fatalf("%s %s: %s is in the reply", c.Record.ID, query, id)
 			}
 			lists++
 		}
@@ -112,12 +113,12 @@ func TestIsolation(t *testing.T) {
 		answers := make([]answer, len(asks))
 		for i, a := range asks {
 			c := callers[a.caller]
-			group.Go(func() { answers[i] = p.get(listOf(c.kind)+"?"+a.query, c.record.ID) })
+			group.Go(func() { answers[i] = p.get(listOf(c.Kind)+"?"+a.query, c.Record.ID) })
 		}
 		group.Wait()
 		for i, a := range asks {
-			if c := callers[a.caller]; !p.isTruth(answers[i], c.kind, c.account.ID, a.query) {
-				rt.Fatalf("%s %s: status %d, body %.500s", c.record.ID, a.query, answers[i].status, answers[i].body)
+			if c := callers[a.caller]; !p.isTruth(answers[i], c.Kind, c.Account.ID, a.query) {
+				rt.Fatalf("%s %s: status %d, body %.500s", c.Record.ID, a.query, answers[i].status, answers[i].body)
 			}
 		}
 	})

@@ -458,9 +458,9 @@ func (s *authServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	for _, c := range s.p.callers {
-		if s.p.keys[c.record.ID] == key && !c.record.Revoked && c.record.ExpiresAt.IsZero() {
+		if s.p.keys[c.Record.ID] == key && !c.Record.Revoked && c.Record.ExpiresAt.IsZero() {
 			fmt.Fprintf(w, `{"active":true,"sub":%q,"kind":%q,"scope":"other %s","api_access":%q,"jti":%q}`,
-				c.account.ID, c.kind, strings.Join(c.record.Scopes, " "), c.account.APIAccess, c.record.ID)
+				c.Account.ID, c.Kind, strings.Join(c.Record.Scopes, " "), c.Account.APIAccess, c.Record.ID)
 			return
 		}
 	}

@@ -117,9 +117,9 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 func (c *cell) addKeys() {
 	editor := keysredis.NewEditor(c.redis.Client(), c.prefix, auth.Hasher{})
 	for _, who := range c.callers {
-		k := who.record
-		k.Kind, k.Account, k.Digest = who.kind, who.account.ID, auth.Hasher{}.Hash(c.program.keys[k.ID])
-		must(c.t, editor.Add(c.t.Context(), k, &who.account))
+		k := who.Record
+		k.Kind, k.Account, k.Digest = who.Kind, who.Account.ID, auth.Hasher{}.Hash(c.program.keys[k.ID])
+		must(c.t, editor.Add(c.t.Context(), k, &who.Account))
 	}
 }
 
@@ -130,12 +130,12 @@ func (c *cell) run() int64 {
 	if strings.Contains(c.setup.auth, "redis") {
 		changes, added := 0.0, map[string]bool{} // one that is still to come would make the node ask again
 		for _, who := range c.callers {
-			if added[who.account.ID] {
+			if added[who.Account.ID] {
 				changes++
 			} else {
-				changes += changesOf(c.program.keys[who.record.ID], who.account.ID)
+				changes += changesOf(c.program.keys[who.Record.ID], who.Account.ID)
 			}
-			added[who.account.ID] = true
+			added[who.Account.ID] = true
 		}
 		c.eventually("the node follows the keys in Redis", func() bool { return c.metric("inquiry_gateway_auth_store_version") >= changes })
 		c.gets(http.StatusOK, buyerList, "buyer")

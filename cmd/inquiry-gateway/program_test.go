@@ -24,7 +24,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
-	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -53,9 +53,9 @@ type program struct {
 	dir      string
 	poll     time.Duration
 	now      func() time.Time
-	callers  []caller       // of the keys file
-	system   *legacy.Server // what lists hold, whoever serves them
-	upstream string         // the legacy system's URL
+	callers  []gatewaytest.Caller // of the keys file
+	system   *legacy.Server       // what lists hold, whoever serves them
+	upstream string               // the legacy system's URL
 	backend  *httptest.Server
 	app      *app.App
 	logs     *testkit.Log
@@ -89,26 +89,20 @@ type setup struct {
 	log func(slog.Handler) slog.Handler
 }
 
-// paidCaller is a caller who may read the lists of an account.
-func paidCaller(kind, id, account string) caller {
-	return caller{kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid},
-		record: auth.KeyRecord{ID: id, Scopes: []string{auth.ScopeInquiriesRead}}}
-}
-
 // sampleKeys are there in every test: three buyers and a seller, and one for each way to be
 // refused.
-func sampleKeys() []caller {
+func sampleKeys() []gatewaytest.Caller {
 	const buyer, seller = legacy.KindBuyer, legacy.KindSeller
-	callers := []caller{
-		paidCaller(buyer, "buyer", legacy.BuyerTypical), paidCaller(buyer, "other-buyer", legacy.BuyerOther),
-		paidCaller(buyer, "empty-buyer", legacy.BuyerEmpty), paidCaller(seller, "seller", legacy.SellerTypical),
-		paidCaller(buyer, "unpaid", "unpaid"), paidCaller(buyer, "no-scope", legacy.BuyerTypical),
-		paidCaller(buyer, "expired", legacy.BuyerTypical), paidCaller(buyer, "revoked", legacy.BuyerTypical),
+	callers := []gatewaytest.Caller{
+		gatewaytest.Paid(buyer, "buyer", legacy.BuyerTypical), gatewaytest.Paid(buyer, "other-buyer", legacy.BuyerOther),
+		gatewaytest.Paid(buyer, "empty-buyer", legacy.BuyerEmpty), gatewaytest.Paid(seller, "seller", legacy.SellerTypical),
+		gatewaytest.Paid(buyer, "unpaid", "unpaid"), gatewaytest.Paid(buyer, "no-scope", legacy.BuyerTypical),
+		gatewaytest.Paid(buyer, "expired", legacy.BuyerTypical), gatewaytest.Paid(buyer, "revoked", legacy.BuyerTypical),
 	}
-	callers[4].account.APIAccess = auth.AccessNone
-	callers[5].record.Scopes = nil
-	callers[6].record.ExpiresAt = time.Now().Add(-time.Hour)
-	callers[7].record.Revoked = true
+	callers[4].Account.APIAccess = auth.AccessNone
+	callers[5].Record.Scopes = nil
+	callers[6].Record.ExpiresAt = time.Now().Add(-time.Hour)
+	callers[7].Record.Revoked = true
 	return callers
 }
 
@@ -150,8 +144,7 @@ func start(t *testing.T, s setup) *program {
 // configuration is the file of a program in front of the legacy system at base. Unless the
 // test says what it wants, a stop is short, and a busy machine has time.
 func (s setup) configuration(base string) string {
-	texts := append([]string{demoLegacyURL, base}, s.upstream...)
-	mapping := strings.NewReplacer(append(texts, "timeout: 2s", "timeout: 4s")...).Replace(string(legacy.Mapping()))
+	mapping := gatewaytest.Mapping(base, append(s.upstream, "timeout: 2s", "timeout: 4s")...)
 	text := "listen: 127.0.0.1:0\nops: " + cmp.Or(s.ops, "{listen: 127.0.0.1:0}") +
 		"\nauth: " + cmp.Or(s.auth, "{keys_file: keys.yaml}") + "\n" + s.yaml + "\n"
 	if s.redis != "" {
@@ -179,51 +172,18 @@ func (p *program) serveLegacy(s setup) {
 
 func (p *program) run() {
 	p.t.Helper()
-	cfg, err := config.Load(p.file(), config.Options{})
-	must(p.t, err)
-	l, err := app.OpenListeners(cfg)
-	must(p.t, err)
-	p.app, err = app.New(cfg, l, app.Options{
+	p.app, p.stop = gatewaytest.Run(p.t, p.file(), app.Options{
 		Logger: slog.New(p.log), Requests: p.logs, Traces: true, Hangup: p.hangup,
 		PollFiles: p.poll, Now: p.now, Version: version, Revision: revision,
-	})
-	must(p.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.app.Run(ctx) }()
-	p.stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			p.t.Errorf("the program ended with %v", err)
-		}
 	})
 }
 
 // writeKeys makes a key for each of the callers and adds it to the keys file,
 // which is written as a whole: a change by the commands costs more.
-func (p *program) writeKeys(callers ...caller) {
+func (p *program) writeKeys(callers ...gatewaytest.Caller) {
 	p.t.Helper()
 	p.callers = append(p.callers, callers...)
-	var accounts, keys strings.Builder
-	known := map[string]bool{}
-	for _, c := range p.callers {
-		id, expires := c.record.ID, "null"
-		if p.keys[id] == "" {
-			key, err := auth.Generate(c.kind)
-			must(p.t, err)
-			p.keys[id] = key
-		}
-		if !known[c.account.ID] {
-			known[c.account.ID] = true
-			fmt.Fprintf(&accounts, "  - {id: %q, api_access: %s}\n", c.account.ID, c.account.APIAccess)
-		}
-		if !c.record.ExpiresAt.IsZero() {
-			expires = c.record.ExpiresAt.UTC().Format(time.RFC3339)
-		}
-		fmt.Fprintf(&keys, "  - {id: %q, sha256: %s, kind: %s, account: %q, scopes: %q, revoked: %t, expires_at: %s}\n",
-			id, auth.Hasher{}.Hash(p.keys[id]).Hex(), c.kind, c.account.ID, c.record.Scopes, c.record.Revoked, expires)
-	}
-	p.write("keys.yaml.next", "accounts:\n"+accounts.String()+"keys:\n"+keys.String())
+	p.write("keys.yaml.next", gatewaytest.KeysFile(p.t, p.callers, p.keys))
 	must(p.t, os.Rename(filepath.Join(p.dir, "keys.yaml.next"), filepath.Join(p.dir, "keys.yaml")))
 }
 

@@ -360,8 +360,8 @@ func TestReloadsUnderLoad(t *testing.T) {
 	callers := p.callers[:4]
 	stop := p.background(2*len(callers), func(w, _ int) error {
 		c, query := callers[w/2], []string{"", "?status=pending"}[w%2]
-		if a := p.get(listOf(c.kind)+query, c.record.ID); a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
-			return fmt.Errorf("%s: %d %s", c.record.ID, a.status, a.body)
+		if a := p.get(listOf(c.Kind)+query, c.Record.ID); a.status != http.StatusOK && a.status != http.StatusServiceUnavailable {
+			return fmt.Errorf("%s: %d %s", c.Record.ID, a.status, a.body)
 		}
 		time.Sleep(5 * time.Millisecond) // eight callers take one half of the machine
 		return nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -153,8 +154,8 @@ func TestScripts(t *testing.T) {
 		}},
 		"reload-timeout.txt": {onlyWhenTold: true, yaml: "request_timeout: 300ms", upstream: shortTimeouts, legacy: legacy.Options{Latency: 600 * time.Millisecond}},
 		"order.txt": {prepare: func(p *program) {
-			p.writeKeys(caller{kind: "seller", account: unpaid, record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
-				caller{kind: "buyer", account: unpaid, record: auth.KeyRecord{ID: "no-scope-unpaid"}})
+			p.writeKeys(gatewaytest.Caller{Kind: "seller", Account: unpaid, Record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
+				gatewaytest.Caller{Kind: "buyer", Account: unpaid, Record: auth.KeyRecord{ID: "no-scope-unpaid"}})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

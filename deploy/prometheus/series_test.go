@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/testkit/gatewaytest"
+	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit/program"
 	"inquiry-gateway/internal/testkit/redistest"
 )

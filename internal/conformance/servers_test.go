@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -15,12 +14,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
-	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
@@ -83,8 +83,7 @@ func startServers(t *testing.T) map[mode]server {
 }
 
 func startGateway(t *testing.T, m mode, upstream string) server {
-	dir := t.TempDir()
-	keys, file := makeKeys(t)
+	dir, keys := t.TempDir(), map[string]string{}
 	text := `listen: 127.0.0.1:0
 ops: {listen: 127.0.0.1:0}
 auth: {keys_file: keys.yaml, unknown_keys: {per_second: 1000, burst: 1000}}
@@ -100,35 +99,16 @@ rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 		testkit.Certificate(t, dir, "gateway")
 		text += "tls: {cert_file: cert.pem, key_file: key.pem}\n"
 	}
-	text += strings.NewReplacer(legacy.MappingBaseURL, upstream, "timeout: 2s", "timeout: 1m").Replace(string(legacy.Mapping()))
-	for name, content := range map[string]string{"keys.yaml": file, "gateway.yaml": text} {
+	text += gatewaytest.Mapping(upstream, "timeout: 2s", "timeout: 1m")
+	for name, content := range map[string]string{"keys.yaml": gatewaytest.KeysFile(t, callers(), keys), "gateway.yaml": text} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cfg, err := config.Load(filepath.Join(dir, "gateway.yaml"), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := app.OpenListeners(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := app.New(cfg, l, app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Version: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	a, _ := gatewaytest.Run(t, filepath.Join(dir, "gateway.yaml"), app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Version: "test"})
+	_, address, _ := strings.Cut(a.URL(), "://")
 	s := server{
-		address: l.Public.Addr().String(), secure: m.secure, keys: keys, tight: new(atomic.Int64), ops: "http://" + l.Ops.Addr().String(),
+		address: address, secure: m.secure, keys: keys, tight: new(atomic.Int64), ops: a.OpsURL(),
 	}
 	first := testCase{pieces: []string{expand("$get\r\n\r\n")}, want: make([]expected, 1)} // it stores the list
 	answers, _, err := hold(s, first, mode{pieces: 1})
@@ -139,32 +119,23 @@ rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 	return s
 }
 
-// makeKeys makes a key for each way to be answered, and the keys file.
-func makeKeys(t *testing.T) (keys map[string]string, file string) {
-	keys = map[string]string{}
-	accounts, records := "accounts:\n", "keys:\n"
-	add := func(id, kind, account, accountFields, keyFields string) {
-		key, err := auth.Generate(kind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		keys[id] = key
-		if accountFields != "" {
-			accounts += fmt.Sprintf("  - {id: %s, %s}\n", account, accountFields)
-		}
-		digest := auth.Hasher{}.Hash(key).Hex()
-		records += fmt.Sprintf("  - {id: %s, sha256: %s, kind: %s, account: %s, %s}\n", id, digest, kind, account, keyFields)
+// callers are one for each way to be answered.
+func callers() []gatewaytest.Caller {
+	const buyer = legacy.KindBuyer
+	all := []gatewaytest.Caller{
+		gatewaytest.Paid(buyer, "buyer", legacy.BuyerTypical), gatewaytest.Paid(buyer, "empty", legacy.BuyerEmpty),
+		gatewaytest.Paid(legacy.KindSeller, "seller", legacy.SellerTypical), gatewaytest.Paid(buyer, "unpaid", "unpaid"),
+		gatewaytest.Paid(buyer, "no-scope", legacy.BuyerTypical), gatewaytest.Paid(buyer, "expired", legacy.BuyerTypical),
+		gatewaytest.Paid(buyer, "revoked", legacy.BuyerTypical),
 	}
-	const read, paid = `scopes: ["inquiries:read"]`, "api_access: paid"
-	add("buyer", legacy.KindBuyer, legacy.BuyerTypical, paid, read)
-	add("empty", legacy.KindBuyer, legacy.BuyerEmpty, paid, read)
-	add("seller", legacy.KindSeller, legacy.SellerTypical, paid, read)
-	add("unpaid", legacy.KindBuyer, "unpaid", "api_access: none", read)
-	add("no-scope", legacy.KindBuyer, legacy.BuyerTypical, "", "scopes: []")
-	add("expired", legacy.KindBuyer, legacy.BuyerTypical, "", read+", expires_at: 2020-01-01T00:00:00Z")
-	add("revoked", legacy.KindBuyer, legacy.BuyerTypical, "", read+", revoked: true")
+	all[3].Account.APIAccess = auth.AccessNone
+	all[4].Record.Scopes = nil
+	all[5].Record.ExpiresAt = time.Now().Add(-time.Hour)
+	all[6].Record.Revoked = true
 	for i := range tightAccounts {
-		add(fmt.Sprint("tight-", i), legacy.KindBuyer, fmt.Sprint("tight-", i), paid+", plan: tight", read)
+		tight := gatewaytest.Paid(buyer, fmt.Sprint("tight-", i), fmt.Sprint("tight-", i))
+		tight.Account.Plan = "tight"
+		all = append(all, tight)
 	}
-	return keys, accounts + records
+	return all
 }
