@@ -28,7 +28,7 @@ func TestMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		keys, want, ok := strings.Cut(strings.TrimSpace(line), "  ->  ")
+		keys, want, ok := strings.Cut(strings.TrimSpace(line), " => ")
 		if !ok {
 			continue // a comment
 		}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,12 +14,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"inquiry-gateway/internal/testkit/cases"
+
 	"go.opentelemetry.io/otel/trace"
 )
 
-// talk is a conversation of the gateway with a legacy system, from a file of testdata/talks:
+// talk is a conversation of the gateway with a legacy system, from a file of testdata/talks (see cases):
 //
-//	## what it shows
+//	-- what it shows --
 //	auth: {...}                   keys over those of section
 //	list acme                     a list is asked for, with [kind:]account[?status]; 3 list: so many, in turn;
 //	                              acme within 5s: by a caller who waits no longer
@@ -67,21 +67,10 @@ type exchange struct {
 
 // TestTalks holds the conversations of real systems' sorts.
 func TestTalks(t *testing.T) {
-	files, err := filepath.Glob("testdata/talks/*.txt")
-	if err != nil || len(files) < 6 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, one := range strings.Split("\n"+string(text), "\n## ")[1:] {
-			title, lines, _ := strings.Cut(one, "\n")
-			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt")+"/"+title, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { runTalk(t, strings.Split(lines, "\n")) })
-			})
-		}
+	for _, c := range cases.Read(t, "testdata/talks/*.txt") {
+		t.Run(strings.TrimSuffix(c.File, ".txt")+"/"+c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runTalk(t, strings.Split(c.Text, "\n")) })
+		})
 	}
 }
 

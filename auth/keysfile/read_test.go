@@ -13,6 +13,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/cases"
 	"inquiry-gateway/internal/yamlfile"
 )
 
@@ -64,29 +65,23 @@ keys:
 	}
 }
 
-// cases are the sections of a file in testdata by their headings; <k> in them is the digest of k.
-func cases(t testing.TB, file string) map[string]string {
-	text := readFile(t, filepath.Join("testdata", file))
-	text = regexp.MustCompile("<k.?>").ReplaceAllStringFunc(text, func(name string) string { return digestOf(strings.Trim(name, "<>")) })
-	all := map[string]string{}
-	for _, one := range strings.Split(text, "\n== ")[1:] {
-		heading, body, _ := strings.Cut(one+"\n", "\n")
-		all[heading] = body
+// casesOf are the cases of a file in testdata; <k> in them is the digest of k.
+func casesOf(t testing.TB, file string) []cases.Case {
+	all := cases.Read(t, filepath.Join("testdata", file))
+	for i, c := range all {
+		all[i].Text = regexp.MustCompile("<k.?>").ReplaceAllStringFunc(c.Text, func(name string) string { return digestOf(strings.Trim(name, "<>")) })
 	}
 	return all
 }
 
 // Every mistake is told at its line, and all of them at once.
 func TestMistakes(t *testing.T) {
-	for name, text := range cases(t, "mistakes.txt") {
-		t.Run(name, func(t *testing.T) {
-			text, want, _ := strings.Cut(text, "=> ")
-			want = strings.ReplaceAll(strings.TrimSpace(want), "\n=> ", "\n")
-			if _, err := decode("f", []byte(text), auth.Hasher{}); fmt.Sprint(err) != want {
-				t.Errorf("got\n%v\nwant\n%s", err, want)
-			}
-		})
-	}
+	digest := regexp.MustCompile("<k.?>")
+	cases.Results(t, "testdata/mistakes.txt", func(t *testing.T, text string) []string {
+		text = digest.ReplaceAllStringFunc(text, func(name string) string { return digestOf(strings.Trim(name, "<>")) })
+		_, err := decode("f", []byte(text), auth.Hasher{})
+		return strings.Split(fmt.Sprint(err), "\n")
+	})
 	_, err := decode("f", []byte("keys:\n"+strings.Repeat("- x\n", 500)), auth.Hasher{})
 	if err == nil || strings.Count(err.Error(), "\n") != 100 || !strings.HasSuffix(err.Error(), "f: 400 more problems") {
 		t.Errorf("500 mistakes: %v", err)

@@ -3,20 +3,20 @@ package conformance
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/testkit/cases"
 )
 
 // testCase is one conversation with its verdict, from a file of testdata:
 //
-//	## RFC 9112, 3.2: what it shows
+//	-- RFC 9112, 3.2: what it shows --
 //	> GET /nowhere HTTP/1.1      a line that is sent, with CRLF
 //	>"Host: x\n"                 bytes that are sent as they are, in Go's notation
-//	--                           what follows is sent as another piece
+//	piece                        what follows is sent as another piece
 //	half-close                   the caller sends nothing more
 //	first                        nothing was said on this connection before
 //	< 404                        the status of the next answer; HEAD before it: to HEAD
@@ -60,37 +60,25 @@ func expand(text string) string {
 }
 
 func readCases(t *testing.T) (all []testCase) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
+	for _, one := range cases.Read(t, "testdata/*.txt") {
+		c, err := parseCase(one.Name, strings.Split(strings.TrimRight(one.Text, "\n"), "\n"))
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %s: %v", one.File, c.name, err)
 		}
-		for _, part := range strings.Split("\n"+string(text), "\n## ")[1:] {
-			c, err := parseCase(strings.Split(strings.TrimRight(part, "\n"), "\n"))
-			if err != nil || names[c.name] {
-				t.Fatalf("%s: %s, there already %t: %v", file, c.name, names[c.name], err)
-			}
-			names[c.name] = true
-			all = append(all, c)
-		}
+		all = append(all, c)
 	}
 	return all
 }
 
-// named is the first line of a case: a section of a standard, and what is shown of it.
+// named is the name of a case: a section of a standard, and what is shown of it.
 var named = regexp.MustCompile(`^[^:]*(:[^:]*)?\d[^:]*: .+`)
 
-func parseCase(lines []string) (testCase, error) {
-	c, piece, ended := testCase{name: lines[0]}, "", false
+func parseCase(name string, lines []string) (testCase, error) {
+	c, piece, ended := testCase{name: name}, "", false
 	if !named.MatchString(c.name) {
 		return c, errors.New("it names no section")
 	}
-	for _, line := range lines[1:] {
+	for _, line := range lines {
 		switch mark, rest, _ := strings.Cut(line, " "); {
 		case line == "" || mark == "declared:" && rest != "":
 		case mark == ">":
@@ -101,7 +89,7 @@ func parseCase(lines []string) (testCase, error) {
 				return c, fmt.Errorf("%s: %w", line, err)
 			}
 			piece += expand(raw)
-		case line == "--":
+		case line == "piece":
 			c.pieces, piece = append(c.pieces, piece), ""
 		case line == "half-close":
 			c.halfClose = true

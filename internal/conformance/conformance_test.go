@@ -45,10 +45,10 @@ func (a answer) String() string { return a.Status }
 // net/http, which has refused something, closes the connection.
 func TestConformance(t *testing.T) {
 	testkit.Slow(t)
-	cases, servers := readCases(t), startServers(t)
+	all, servers := readCases(t), startServers(t)
 	var group errgroup.Group
 	group.SetLimit(32)
-	for _, c := range cases {
+	for _, c := range all {
 		for _, m := range modes {
 			group.Go(func() error {
 				answers, closed, err := hold(servers[m.withoutPieces()], c, m)
@@ -65,8 +65,8 @@ func TestConformance(t *testing.T) {
 	if !servers[modes[1]].usesLane(t) {
 		t.Error("the hit lane has answered nothing")
 	}
-	if len(cases) < 200 {
-		t.Errorf("only %d cases", len(cases))
+	if len(all) < 200 {
+		t.Errorf("only %d cases", len(all))
 	}
 }
 

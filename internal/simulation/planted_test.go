@@ -13,15 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"inquiry-gateway/internal/testkit/cases"
 )
 
 var (
 	plant  = flag.String("mutants", "", "plant the bugs whose names this matches, one after the other, and find each")
 	within = flag.Duration("within", time.Minute, "how much of a processor's time each bug may stay hidden for")
 )
-
-//go:embed testdata/planted
-var planted string
 
 // bug is one of testdata/planted.
 type bug struct {
@@ -59,29 +58,29 @@ func TestMutants(t *testing.T) {
 }
 
 func parseBugs(t *testing.T) (all []bug) {
-	for line := range strings.Lines(planted) {
-		mark, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		switch {
-		case mark == "==":
-			name, finder, _ := strings.Cut(text, " @")
-			all = append(all, bug{name: name, finder: finder})
-		case mark == "events:":
-			all[len(all)-1].events = text
-		case mark == "file:":
-			b := &all[len(all)-1]
-			b.edits = append(b.edits, edit{file: text})
-		case mark == "#", line == "\n":
-		default:
-			b := &all[len(all)-1]
-			e := &b.edits[len(b.edits)-1]
-			if old, ok := strings.CutPrefix(line, "-"); ok {
-				e.old += old
-			} else if put, ok := strings.CutPrefix(line, "+"); ok {
-				e.new += put
-			} else {
-				t.Fatalf("testdata/planted: what is %q?", line)
+	for _, c := range cases.Read(t, "testdata/planted") {
+		var b bug
+		b.name, b.finder, _ = strings.Cut(c.Name, " @")
+		for line := range strings.Lines(c.Text) {
+			mark, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+			switch {
+			case mark == "events:":
+				b.events = text
+			case mark == "file:":
+				b.edits = append(b.edits, edit{file: text})
+			case mark == "#", line == "\n":
+			default:
+				e := &b.edits[len(b.edits)-1]
+				if old, ok := strings.CutPrefix(line, "-"); ok {
+					e.old += old
+				} else if put, ok := strings.CutPrefix(line, "+"); ok {
+					e.new += put
+				} else {
+					t.Fatalf("testdata/planted: what is %q?", line)
+				}
 			}
 		}
+		all = append(all, b)
 	}
 	return all
 }

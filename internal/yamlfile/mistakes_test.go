@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"inquiry-gateway/internal/setting"
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/cases"
 )
 
 // Each mistake is told at its place, in words that need no knowledge of YAML's grammar or of
 // Go, and all mistakes of a file at once.
 func TestMistakesAreTold(t *testing.T) {
-	testkit.Mistakes(t, "testdata/mistakes.txt", func(_ *testing.T, text string) []string {
+	cases.Results(t, "testdata/mistakes.txt", func(_ *testing.T, text string) []string {
 		_, err := decodeSection(text)
 		got := lines(err)
 		for i := range got {

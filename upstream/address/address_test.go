@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/testkit/cases"
 )
 
 // compile compiles a request that is written in YAML, below a path where it has none.
@@ -58,9 +59,9 @@ func lines(t *testing.T, file string) string {
 }
 
 func TestRequests(t *testing.T) {
-	for _, one := range strings.Split(lines(t, "testdata/requests.txt"), "\n## ")[1:] {
-		title, rest, _ := strings.Cut(one, "\n")
-		config, steps, _ := strings.Cut(rest, "\n> ")
+	for _, c := range cases.Read(t, "testdata/requests.txt") {
+		title := c.Name
+		config, steps, _ := strings.Cut(c.Text, "\n> ")
 		plan, wrong := compile(t, config)
 		if len(wrong) > 0 {
 			t.Errorf("%s: %v", title, wrong)
@@ -116,7 +117,7 @@ func TestNoUTF8(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	for line := range strings.Lines(lines(t, "testdata/mistakes.txt")) {
-		config, want, ok := strings.Cut(strings.TrimSpace(line), "  ->  ")
+		config, want, ok := strings.Cut(strings.TrimSpace(line), " => ")
 		if !ok {
 			continue // a comment
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/testkit/cases"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/mapping"
@@ -168,31 +169,27 @@ func sampleOf(short string) string {
 
 // A wrong line without a mark is the one mistake that counts.
 func TestMarks(t *testing.T) {
-	text, err := os.ReadFile("testdata/marks.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range strings.Split(string(text), "\n## ")[1:] {
-		lines := strings.Split(strings.TrimSpace(one), "\n")
-		p, err := propose(sampleOf(lines[1]), "buyer", "acme")
+	for _, c := range cases.Read(t, "testdata/marks.txt") {
+		lines := strings.Split(strings.TrimSpace(c.Text), "\n")
+		p, err := propose(sampleOf(lines[0]), "buyer", "acme")
 		draft := ""
 		if err == nil {
 			compiled(t, p)
 			draft = p.YAML()
 		}
-		for _, line := range lines[2:] {
+		for _, line := range lines[1:] {
 			verb, part, _ := strings.Cut(line, " ")
 			good := false
 			switch verb {
-			case "has":
+			case "~":
 				good = strings.Contains(draft, part)
-			case "not":
+			case "-":
 				good = !strings.Contains(draft, part)
-			case "error":
+			case "!":
 				good = err != nil && strings.Contains(err.Error(), part)
 			}
 			if !good {
-				t.Errorf("%s: want %s\n%v\n%s", lines[0], line, err, draft)
+				t.Errorf("%s: want %s\n%v\n%s", c.Name, line, err, draft)
 			}
 		}
 	}

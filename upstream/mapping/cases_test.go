@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -19,32 +17,28 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/cases"
 	"inquiry-gateway/internal/yamlfile"
 )
 
-// cases visits the lines of a file that say what comes of what:
+// eachLine visits the lines of a file's cases that say what comes of what:
 //
-//	# what the next lines are about; the sample's configuration holds again
+//	-- what it is about; the sample's configuration holds again --
 //	key: value of the buyer's section; without a value the key goes
 //	what is given => what comes of it
 //
 // Long lines go on in the next ones, which are indented.
-func cases(t *testing.T, file string, visit func(at string, settings map[string]string, given, want string)) {
+func eachLine(t *testing.T, pattern string, visit func(at string, settings map[string]string, given, want string)) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, settings := "", map[string]string{}
-	for line := range strings.Lines(strings.ReplaceAll(string(text), "\n\t", " ")) {
-		line = strings.TrimSpace(line)
-		switch given, want, isCase := strings.Cut(line, " => "); {
-		case isCase:
-			visit(fmt.Sprintf("%s, %s, %.300s", filepath.Base(file), name, given), settings, given, want)
-		case strings.HasPrefix(line, "# "):
-			name, settings = line[2:], map[string]string{}
-		case line != "":
-			set(settings, line)
+	for _, c := range cases.Read(t, pattern) {
+		settings := map[string]string{}
+		for line := range strings.Lines(strings.ReplaceAll(c.Text, "\n\t", " ")) {
+			line = strings.TrimSpace(line)
+			if given, want, ok := strings.Cut(line, " => "); ok {
+				visit(fmt.Sprintf("%s, %s, %.300s", c.File, c.Name, given), settings, given, want)
+			} else if line != "" {
+				set(settings, line)
+			}
 		}
 	}
 }
@@ -166,7 +160,7 @@ func reasonOf(t testing.TB, err error) string {
 // What is wrong with a configuration is said at its key. Several settings have a semicolon
 // between them.
 func TestConfigurationsThatAreRefused(t *testing.T) {
-	cases(t, "testdata/refused.txt", func(at string, _ map[string]string, given, want string) {
+	eachLine(t, "testdata/refused.txt", func(at string, _ map[string]string, given, want string) {
 		settings := map[string]string{}
 		for line := range strings.SplitSeq(given, "; ") {
 			set(settings, line)
@@ -186,15 +180,9 @@ func TestConfigurationsThatAreRefused(t *testing.T) {
 // What is given is a record after the other, each the sample's with other members, or after
 // "reply" a whole reply, in which $ is the sample's record. Each case is explained, too.
 func TestLists(t *testing.T) {
-	files, err := filepath.Glob("testdata/lists/*")
-	if err != nil || len(files) < 4 {
-		t.Fatal(files, err)
-	}
-	for _, file := range files {
-		cases(t, file, func(at string, settings map[string]string, given, want string) {
-			newCase(t, at, settings, given).check(t, at, want)
-		})
-	}
+	eachLine(t, "testdata/lists/*", func(at string, settings map[string]string, given, want string) {
+		newCase(t, at, settings, given).check(t, at, want)
+	})
 }
 
 // listCase is a line of testdata/lists.

@@ -8,9 +8,9 @@ import (
 )
 
 // What an operator is told of a list. What is wanted has bars between its lines; a line that
-// must not be there has "not" before it.
+// must not be there has "-" before it.
 func TestExplain(t *testing.T) {
-	cases(t, "testdata/explain.txt", func(at string, settings map[string]string, given, want string) {
+	eachLine(t, "testdata/explain.txt", func(at string, settings map[string]string, given, want string) {
 		c := newCase(t, at, settings, given)
 		x := c.plan.Explainer(c.want, 100)
 		_, _ = x.Take(c.body)
@@ -23,7 +23,7 @@ func TestExplain(t *testing.T) {
 func compare(t *testing.T, at string, all []string, want string) {
 	t.Helper()
 	for line := range strings.SplitSeq(want, " | ") {
-		line, not := strings.CutPrefix(strings.TrimSpace(line), "not ")
+		line, not := strings.CutPrefix(strings.TrimSpace(line), "- ")
 		if slices.ContainsFunc(all, func(s string) bool { return strings.HasPrefix(s, line) }) == not {
 			t.Errorf("%s:\ngot\n%s\nwant %v %s", at, strings.Join(all, "\n"), !not, line)
 		}
@@ -71,9 +71,9 @@ func explained(x *Explainer) (all []string) {
 func TestExplainSecondRequests(t *testing.T) {
 	plan := planOf(t, `fields.responses.fetch: {path: "/n/{id}", id: uuid}`, "fields.responses.items: n", "fields.responses.internal_ids: [author]")
 	for replies, want := range map[string]string{
-		"":                                  "not doubt | not unused uuid | served 1 | not 1 responses",
-		`{"n":[]}`:                          "doubt no response came for any of 1 records | not unused | served 1 | 1 responses <- uuid = 4711:  -> 0 responses",
-		`{"n":[{"text":"x","author":"B"}]}`: "! 1 responses.created_at: missing | not doubt no | path internal_ids[0]: uuid found in 1 of 1 records | path fields.responses.internal_ids[0]: author found in 1 of 1 responses | served 0",
+		"":                                  "- doubt | - unused uuid | served 1 | - 1 responses",
+		`{"n":[]}`:                          "doubt no response came for any of 1 records | - unused | served 1 | 1 responses <- uuid = 4711:  -> 0 responses",
+		`{"n":[{"text":"x","author":"B"}]}`: "! 1 responses.created_at: missing | - doubt no | path internal_ids[0]: uuid found in 1 of 1 records | path fields.responses.internal_ids[0]: author found in 1 of 1 responses | served 0",
 		`{"n":[7]}`:                         "! 1 responses: not an object | served 0",
 	} {
 		x := plan.Explainer(acme, 1)

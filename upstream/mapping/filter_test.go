@@ -10,7 +10,7 @@ import (
 
 // What the legacy system is asked for is what the caches are told in advance.
 func TestFilters(t *testing.T) {
-	cases(t, "testdata/filters.txt", func(at string, settings map[string]string, given, want string) {
+	eachLine(t, "testdata/filters.txt", func(at string, settings map[string]string, given, want string) {
 		plans, wrong := compileSection(t, sectionWith(t, settings))
 		if len(wrong) > 0 {
 			t.Fatal(at, wrong)

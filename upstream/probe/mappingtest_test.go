@@ -9,6 +9,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/testkit/cases"
 	"inquiry-gateway/upstream"
 )
 
@@ -86,14 +87,9 @@ func TestExamples(t *testing.T) {
 // that are none.
 func TestDifferences(t *testing.T) {
 	cfg := upstreamOf(t, "bare-array.yaml")
-	text, err := os.ReadFile("testdata/differences.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
 	const record = `{vendor: a, subject: s, open: true, customer_name: c, created: "/Date(0)/"}`
-	for _, one := range strings.Split(string(text), "\n## ")[1:] {
-		title, rest, _ := strings.Cut(one, "\n")
-		tests, said, _ := strings.Cut(rest, "--\n")
+	for _, c := range cases.Read(t, "testdata/differences.txt") {
+		tests, said, _ := strings.Cut(c.Text, "=>\n")
 		tests = strings.NewReplacer("$record", record, "$one", "kind: seller, account: a, replies: [{body: ["+record+"]}]").Replace(tests)
 		file := filepath.Join(t.TempDir(), "tests.yaml")
 		if err := os.WriteFile(file, []byte(tests), 0o600); err != nil {
@@ -105,11 +101,11 @@ func TestDifferences(t *testing.T) {
 			got = append(got, r.Differences...)
 		}
 		want := strings.FieldsFunc(strings.TrimSpace(said), func(r rune) bool { return r == '\n' })
-		if err != nil && len(want) == 1 && strings.HasPrefix(want[0], "error ") && strings.Contains(err.Error(), want[0][len("error "):]) {
+		if err != nil && len(want) == 1 && strings.HasPrefix(want[0], "! ") && strings.Contains(err.Error(), want[0][2:]) {
 			continue
 		}
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: got %v\n%s\nwant\n%s", title, err, strings.Join(got, "\n"), said)
+			t.Errorf("%s: got %v\n%s\nwant\n%s", c.Name, err, strings.Join(got, "\n"), said)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/cases"
 )
 
 // Each mistake is told at its place, with what to do about it.
 func TestMistakesAreTold(t *testing.T) {
 	const noUpstream = "1:1: upstream: missing; add the section with base_url, and buyer or seller or both"
-	testkit.Mistakes(t, "testdata/mistakes.txt", func(t *testing.T, text string) []string {
+	cases.Results(t, "testdata/mistakes.txt", func(t *testing.T, text string) []string {
 		c, got := loadText(t, text)
 		for i := range got {
 			got[i] = strings.TrimPrefix(got[i], "gateway.yaml:")

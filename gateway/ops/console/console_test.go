@@ -22,6 +22,7 @@ import (
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/internal/testkit/cases"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -98,18 +99,13 @@ func ask(h http.Handler, path string) *httptest.ResponseRecorder {
 }
 
 // Each cause is seen by its series, and says what, whom it hits, why, and what to do with the
-// names of this gateway. A text of testdata is the cause's id, whether it is bad, what grows, by "!"
-// what else is so, and what the line must say.
+// names of this gateway. The name of a case is the cause's id and whether it is bad; its lines are
+// what grows, what else is so, and after "~" what the page must say.
 func TestCauses(t *testing.T) {
-	data, err := os.ReadFile("testdata/causes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := strings.Split(strings.TrimPrefix(string(data), "=== "), "=== ")
 	tried := map[string]bool{}
-	for _, text := range texts {
-		head, rest, _ := strings.Cut(text, "\n")
-		id, bad := strings.CutSuffix(head, " bad")
+	for _, c := range cases.Read(t, "testdata/causes.txt") {
+		name, _, _ := strings.Cut(c.Name, ":")
+		id, bad := strings.CutSuffix(name, " bad")
 		f := newFeed(t)
 		at := f.clock.Now()
 		tried[id] = true
@@ -120,28 +116,28 @@ func TestCauses(t *testing.T) {
 			t.Fatalf("%s: before it fails: %+v", id, quiet)
 		}
 		var says []string
-		for row := range strings.Lines(rest) {
+		for row := range strings.Lines(c.Text) {
 			row = strings.TrimSuffix(row, "\n")
-			if want, ok := strings.CutPrefix(row, "> "); ok {
+			if want, ok := strings.CutPrefix(row, "~ "); ok {
 				says = append(says, want)
 				continue
 			}
 			series, value, _ := strings.Cut(row, ": ")
 			switch series {
-			case "! canary failed":
+			case "canary failed":
 				f.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Failed, Reasons: []string{"records in both lists: 2"}}}
 				continue
-			case "! not in force":
+			case "not in force":
 				f.facts.NotInForce = strings.Split(value, ", ")
 				continue
-			case "! failing", "! over":
-				f.facts.Legacy = append(f.facts.Legacy, episodeOf(t, value, f.clock.Now().Add(tickEvery), series == "! over"))
+			case "failing", "over":
+				f.facts.Legacy = append(f.facts.Legacy, episodeOf(t, value, f.clock.Now().Add(tickEvery), series == "over"))
 				continue
-			case "! breaker":
+			case "breaker":
 				kind, state, _ := strings.Cut(value, " ")
 				f.facts.Breakers[kind] = state
 				continue
-			case "! waiting":
+			case "waiting":
 				f.facts.Waiting = strings.Split(value, ", ")
 				continue
 			}
@@ -160,7 +156,7 @@ func TestCauses(t *testing.T) {
 			t.Fatalf("%s: %+v", id, got)
 		}
 		shown, err := json.Marshal(got[0])
-		name := map[bool]string{true: "Problem: ", false: "Notice: "}[bad] + got[0].Name // as the page has it
+		name = map[bool]string{true: "Problem: ", false: "Notice: "}[bad] + got[0].Name // as the page has it
 		for _, want := range says {
 			if err != nil || !strings.Contains(string(shown)+name, want) {
 				t.Errorf("%s: no %q in %s, %v", id, want, shown, err)
