@@ -1,3 +1,5 @@
+// Package testkit has the small things that tests of several packages need: which of them are left
+// out, their seed, a clock, a log, certificates, sample records. What is larger has a package below.
 package testkit
 
 import "testing"

@@ -161,6 +161,11 @@ func (s *Process) Kill() {
 // Signal sends a signal to the process.
 func (s *Process) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
 
+// SignalGroup sends a signal to the process and to its children.
+func (s *Process) SignalGroup(sig syscall.Signal) error {
+	return syscall.Kill(-s.cmd.Process.Pid, sig)
+}
+
 // tail is the end of the log, for an error message.
 func (s *Process) tail() []byte {
 	text, err := os.ReadFile(s.Log())

@@ -85,6 +85,7 @@ func (s *scripts) eval(byText bool, script string, args []string) any {
 	}
 	if s.loaded[name] == nil {
 		if !byText {
+			//lint:ignore ST1005 these are the words of Redis
 			return errors.New("NOSCRIPT No matching script. Please use EVAL.")
 		}
 		f, err := s.state.Load(strings.NewReader(script), name)
