@@ -221,7 +221,7 @@ func connect(cfg Config, b *bulkhead, opts Options) (*network, error) {
 
 // mappingVersion changes when the same configuration and reply come to mean
 // another list, so that lists cached by an older version are not used.
-const mappingVersion = 3
+const mappingVersion = 4
 
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a

@@ -21,12 +21,14 @@ type origin struct {
 	name    string   // as refused records and removed ids are counted
 	paths   []string // as they were written, for Explainer
 	sources sources
-	plain   bool     // a string in slot is the legacy's value: what most fields are
-	slot    int      // the only source
-	join    Default  // between the values of all sources; not set: the first present one counts
-	all     bool     // none of these may be missing
-	nulls   []string // values of the legacy that are missing ones
-	looked  bool     // found by a look-up
+	plain   bool    // a string in slot is the legacy's value: what most fields are
+	slot    int     // the only source
+	join    Default // between the values of all sources; not set: the first present one counts
+	all     bool    // none of these may be missing
+	looked  bool    // found by a look-up
+	cut     []*regexp.Regexp
+	html    int      // how many layers of HTML there are
+	nulls   []string // values of the legacy that are missing ones, before or after that
 }
 
 // textField is a public field that is a text.
@@ -40,8 +42,6 @@ type textField struct {
 	def      Default
 	fixed    Default // const
 	nullable bool
-	cut      []*regexp.Regexp
-	html     int // how many layers of HTML there are
 }
 
 // like is the public value of what equals another value of the record.
@@ -102,8 +102,7 @@ func (s scope) origin(key, name string, f Source, fixed bool, hides string) orig
 // contradict each other are refused.
 func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	t := &textField{
-		def: f.Default, fixed: f.Const, nullable: nullable, keep: f.UnknownValues == "keep", cut: s.cut(key+".cut", f.Cut),
-		html: map[string]int{"true": 1, "twice": 2}[f.TrimHTML],
+		def: f.Default, fixed: f.Const, nullable: nullable, keep: f.UnknownValues == "keep",
 	}
 	nulls := t.translate(s, key+".values.", f.Values)
 	s.AddIf(t.rest.Set && t.keep, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
@@ -122,7 +121,7 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 		hides = hidesNull
 	}
 	t.origin = s.origin(key, name, f.Source, f.Const.Set, hides)
-	t.nulls = nulls
+	t.cut, t.html, t.nulls = s.cut(key+".cut", f.Cut), map[string]int{"true": 1, "twice": 2}[f.TrimHTML], nulls
 	t.plain = t.plain && !t.fixed.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.likes == nil && !t.rest.Set
 	return t
 }
@@ -274,27 +273,37 @@ func (all sources) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
 }
 
 // null tells whether a value is one that means nothing.
-func (o *origin) null(v jsonwalk.Value) bool {
-	return len(o.nulls) > 0 && v.Scalar() && slices.Contains(o.nulls, v.String())
+func (o *origin) null(v jsonwalk.Value) (null bool) {
+	if len(o.nulls) > 0 && v.Scalar() {
+		_, null = o.trimmed(v.String())
+	}
+	return null
 }
 
-// legacy gives the field as the legacy has it. found is false for a missing value,
-// which is no mistake yet: there may be a default.
+// trimmed gives a text without what is no part of it. null: it means that nothing is there.
+func (o *origin) trimmed(raw string) (text string, null bool) {
+	text = leakguard.Without(raw, o.cut)
+	for range o.html {
+		text = htmlText(text)
+	}
+	return text, slices.Contains(o.nulls, raw) || slices.Contains(o.nulls, text)
+}
+
+// legacy gives the field as the legacy has it, without what is no part of it. found is false for
+// a missing value, which is no mistake yet: there may be a default.
 func (o *origin) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
 	if o.join.Set {
 		return o.joined(f)
 	}
-	var v jsonwalk.Value
 	for _, source := range o.sources {
-		if v = source.find(f); v.Present() && !o.null(v) {
-			break
+		switch v := source.find(f); {
+		case v.Scalar():
+			if text, null := o.trimmed(v.In(f.Texts)); !null {
+				return text, true, ""
+			}
+		case v.Present():
+			return "", false, whyShape
 		}
-	}
-	switch {
-	case v.Scalar():
-		return v.In(f.Texts), true, ""
-	case v.Present():
-		return "", false, whyShape
 	}
 	return "", false, ""
 }
@@ -321,7 +330,8 @@ func (o *origin) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
 			add(v)
 		}
 	}
-	return strings.Join(parts, o.join.Value), len(parts) > 0, why
+	s, null := o.trimmed(strings.Join(parts, o.join.Value))
+	return s, len(parts) > 0 && !null, why
 }
 
 // of maps the field of one record, with the values that it may be compared with.
@@ -341,12 +351,8 @@ func (t *textField) of(f *jsonwalk.Frame, compared []string) (s NullString, foun
 		return NullString{t.fixed.Value, !t.fixed.Null}, true, ""
 	}
 	legacy, found, why := t.legacy(f)
-	legacy = leakguard.Without(legacy, t.cut)
-	for range t.html {
-		legacy = htmlText(legacy)
-	}
 	public := t.def
-	if found = found && !slices.Contains(t.nulls, legacy); found {
+	if found {
 		public = t.public(legacy, compared)
 		found = !public.Null
 	}
