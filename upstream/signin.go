@@ -424,6 +424,9 @@ func signIn(client *http.Client, r *http.Request) (*http.Response, []byte, error
 		return nil, nil, fmt.Errorf("no sign-in: %w", withoutAddress(err))
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols { // see discard
+		return resp, nil, nil
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxLoginBytes+1))
 	switch {
 	case err != nil:
