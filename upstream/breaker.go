@@ -96,14 +96,10 @@ func (b *breaker) done(p pass, v verdict, t terms, now time.Time) (opened bool) 
 	if b.state != gobreaker.StateClosed && p.account != b.held && failing == 1 {
 		failing = 2 // with the one that is held
 	}
-	switch {
-	case failing > 1:
+	if failing > 1 || failing == 1 && b.state == gobreaker.StateClosed {
 		b.next()
-		b.alone = false
-		b.open(p.account, false, t, now, failing)
-	case failing == 1 && b.state == gobreaker.StateClosed:
-		b.alone = true
-		b.open(p.account, true, t, now, failing)
+		b.alone = failing == 1
+		b.open(p.account, b.alone, t, now, failing)
 	}
 	return false
 }

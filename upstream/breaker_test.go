@@ -225,6 +225,41 @@ func TestAFailingProbeHoldsItsAccountAlone(t *testing.T) {
 	})
 }
 
+// A list that began before the breaker opened says nothing any more, whether it comes before or
+// after a probe that failed.
+func TestALateListClosesNothing(t *testing.T) {
+	for _, late := range []string{"acme", "other"} {
+		for _, takes := range []time.Duration{time.Second, 6 * time.Second} {
+			down := false
+			virtual(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case !down:
+					time.Sleep(takes)
+					serveJSON(rows(""))(w, r)
+				default:
+					status(500)(w, r)
+				}
+			}, "{timeout: 10s, attempts: 1, breaker: {min_requests: 1, open_for: 5s}}", func(t *testing.T, f *fixture) {
+				var under sync.WaitGroup
+				under.Go(func() {
+					if got := buyer(t, f.Client, late); got != "ok" {
+						t.Errorf("the late list: %s", got)
+					}
+				})
+				synctest.Wait()
+				down = true
+				_ = buyer(t, f.Client, "acme")
+				time.Sleep(5 * time.Second)
+				_ = buyer(t, f.Client, "acme") // the probe
+				under.Wait()
+				if strings.Contains(f.log.String(), `"to":"closed"`) {
+					t.Errorf("a late list of %s, which took %v, closed the breaker: %s", late, takes, f.log.String())
+				}
+			})
+		}
+	}
+}
+
 // Lists of one account that hang leave places to the others, of either kind and of the same name.
 func TestHangingListsLeavePlaces(t *testing.T) {
 	virtual(t, func(w http.ResponseWriter, r *http.Request) {
