@@ -222,12 +222,12 @@ func (e *evidence) failing(c BreakerConfig) int {
 	return 0
 }
 
-// lease is the fleet's one probe of a kind at a time: a key in Redis that its owner's text
-// stands in.
+// lease is the fleet's right to probe the lists of a kind, one at a time: a key in Redis, whose
+// value names the node's probe that has it.
 type lease struct {
 	redis   redis.Cmdable // nil: each node probes by itself
 	key     string
-	life    time.Duration
+	rest    time.Duration // after a probe that has opened the breaker for all
 	timeout time.Duration // of a call of Redis
 }
 
@@ -235,28 +235,37 @@ func newLease(kind string, cfg Config, opts Options) lease {
 	return lease{opts.Redis, cmp.Or(opts.Prefix, "iq") + ":probe:{" + kind + "}", cfg.Timeout, cmp.Or(opts.RedisTimeout, 100*time.Millisecond)}
 }
 
-// endLease deletes a lease that is still its owner's: after a long probe it may be another node's.
-var endLease = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
-
-// take is false where another node's probe is under way. Without an answer of Redis this
-// node probes by itself.
+// take gets the lease for a probe, until its deadline. It is false where another node probes.
+// Without an answer of Redis this node probes by itself.
 func (l lease) take(ctx context.Context) (owner string, taken bool) {
 	if l.redis == nil {
 		return "", true
 	}
+	life := l.rest
+	if deadline, bounded := ctx.Deadline(); bounded {
+		life = max(life, time.Until(deadline))
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	owner = rand.Text()
-	won, err := l.redis.SetNX(ctx, l.key, owner, l.life).Result()
+	won, err := l.redis.SetNX(ctx, l.key, owner, life).Result()
 	return owner, won || err != nil
 }
 
-// end lets the next probe be made before the lease ends by itself.
-func (l lease) end(ctx context.Context, owner string) {
+// endLease lets a lease end after a time, 0 ms: now, unless it is another owner's by then.
+var endLease = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`)
+
+// end gives the lease back after a probe: at once, or after a rest where that has opened the
+// breaker for all. Where Redis does not take it, it ends by itself.
+func (l lease) end(ctx context.Context, owner string, opened bool) {
 	if l.redis == nil {
 		return
 	}
+	rest := int64(0)
+	if opened {
+		rest = l.rest.Milliseconds()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
-	_ = endLease.Run(ctx, l.redis, []string{l.key}, owner).Err() // else it ends by itself
+	_ = endLease.Run(ctx, l.redis, []string{l.key}, owner, rest).Err()
 }

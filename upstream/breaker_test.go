@@ -373,6 +373,91 @@ func TestTheProbeDoesNotWaitForRedis(t *testing.T) {
 	})
 }
 
+// leaseInRedis is a Redis that has the one key of a lease.
+type leaseInRedis struct {
+	redis.Cmdable
+	mu    sync.Mutex
+	owner string
+	end   time.Time
+}
+
+func (r *leaseInRedis) SetNX(ctx context.Context, _ string, owner any, life time.Duration) *redis.BoolCmd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := !time.Now().Before(r.end)
+	if free {
+		r.owner, r.end = owner.(string), time.Now().Add(life)
+	}
+	return redis.NewBoolResult(free, nil)
+}
+
+func (r *leaseInRedis) EvalSha(ctx context.Context, _ string, _ []string, args ...any) *redis.Cmd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.owner == args[0] {
+		r.end = time.Now().Add(time.Duration(args[1].(int64)) * time.Millisecond)
+	}
+	return redis.NewCmdResult(int64(1), nil)
+}
+
+// While a node probes with a list that takes longer than one request may, and for a while after
+// a probe that has opened the breaker for all, no other node does.
+func TestOneNodeProbes(t *testing.T) {
+	for works, seconds := range map[bool]int{true: 5, false: 7} { // of a probe of 6 s, and a rest of 2 s
+		var down atomic.Bool
+		virtual(t, func(w http.ResponseWriter, r *http.Request) {
+			if down.Load() {
+				status(500)(w, r)
+				return
+			}
+			time.Sleep(1500 * time.Millisecond)
+			if page := r.URL.Query().Get("p"); page == "3" && !works {
+				status(500)(w, r)
+			} else {
+				serveJSON(rows(`,"pages":4`, "page "+page))(w, r)
+			}
+		}, "{attempts: 1, breaker: {min_requests: 2, open_for: 5s}, buyer: {paging: {style: page, param: p, total_pages: pages, concurrency: 1}}}", func(t *testing.T, f *fixture) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			shared := &leaseInRedis{}
+			probe := func(node *Client, account string) string {
+				if _, err := node.Fetch(ctx, Request{Kind: "buyer", Account: account}); err != nil {
+					return asError(err).Reason
+				}
+				return "ok"
+			}
+			var nodes [2]*Client
+			down.Store(true)
+			for i := range nodes {
+				nodes[i] = f.another(t, f.cfg, func(o *Options) { o.Redis = shared })
+				_, _ = probe(nodes[i], "acme"), probe(nodes[i], "other")
+			}
+			time.Sleep(5 * time.Second)
+			if !works {
+				_ = probe(nodes[0], "acme") // the first that fails holds its account alone
+			}
+			down.Store(false)
+			var first sync.WaitGroup
+			first.Go(func() {
+				if got := probe(nodes[0], "other"); (got == "ok") != works {
+					t.Errorf("works %t: the first node's probe: %s", works, got)
+				}
+			})
+			for range seconds {
+				time.Sleep(time.Second)
+				if got := probe(nodes[1], "acme"); got != "breaker_open" {
+					t.Errorf("works %t: the second node is let through: %s", works, got)
+				}
+			}
+			first.Wait()
+			time.Sleep(2 * time.Second)
+			if got := probe(nodes[1], "acme"); got == "breaker_open" {
+				t.Errorf("works %t: after that the second node is not let through", works)
+			}
+		})
+	}
+}
+
 // A probe ends its own lease, and not one that is another node's by then.
 func TestAProbeEndsItsOwnLeaseAlone(t *testing.T) {
 	rdb := redistest.Start(t).Client()

@@ -89,8 +89,8 @@ func (f *fetch) admit(ctx context.Context) (leave func(error), err error) {
 	}
 	return func(err error) {
 		opened := s.guard.breaker.done(p, verdictOf(err), s.terms, s.opts.Now())
-		if p.probe && !opened { // else the other nodes wait until the lease ends
-			s.lease.end(ctx, owner)
+		if p.probe {
+			s.lease.end(ctx, owner, opened)
 		}
 		s.bulkhead.leave(who)
 	}, nil
