@@ -46,9 +46,11 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, beyond boo
 	if err != nil {
 		return nil, err
 	}
-	err = e.readAll(ctx)
+	err = e.admitted(ctx, e.readAll)
 	if e.finish(err); err == nil && beyond {
-		e.askBeyond(ctx)
+		if err = e.admitted(ctx, e.askBeyond); err != nil {
+			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
+		}
 	}
 	return &e.Explained, nil
 }
@@ -85,14 +87,20 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 
-// readAll makes the requests of a fetch.
-func (e *explanation) readAll(ctx context.Context) (err error) {
+// admitted makes requests with a permit, as a fetch does. A panic is its error.
+func (e *explanation) admitted(ctx context.Context, ask func(context.Context) error) (err error) {
 	s := e.fetch.src
 	defer s.opts.Panics.Catch(func(p any) { err = bug(p) })
 	if err = s.bulkhead.enter(e.fetch.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
 		return err
 	}
 	defer s.bulkhead.leave(e.fetch.permits.who)
+	return ask(ctx)
+}
+
+// readAll makes the requests of a fetch.
+func (e *explanation) readAll(ctx context.Context) (err error) {
+	s := e.fetch.src
 	begin := s.opts.Now()
 	defer func() { e.Took = s.opts.Now().Sub(begin) }()
 	if err = e.pages.read(ctx); err != nil {
@@ -154,7 +162,7 @@ func (e *explanation) doubt(path, format string, args ...any) {
 // askBeyond asks for the page after the last one where a number tells the length, which may be
 // that of something else; and for the lists of the words of each filter, which together have no
 // more records than the one without: some systems have a filter where none is set.
-func (e *explanation) askBeyond(ctx context.Context) {
+func (e *explanation) askBeyond(ctx context.Context) error {
 	s, p, want := e.fetch.src, e.pages, e.fetch.want
 	if p.paging.numbers() && p.paging.tellsLength() && p.end.Pages > 0 {
 		if asked, err := page(p.ask, p.paging.values(p.end.Pages, p.end.Records)); err == nil {
@@ -176,7 +184,7 @@ func (e *explanation) askBeyond(ctx context.Context) {
 			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Want{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
 				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
-				return
+				return nil
 			}
 			all += list.end.Records
 		}
@@ -185,6 +193,7 @@ func (e *explanation) askBeyond(ctx context.Context) {
 				records(p.end.Records), name, records(all), name)
 		}
 	}
+	return nil
 }
 
 // count gives how many records a page has, and what holds them.

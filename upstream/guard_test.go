@@ -205,6 +205,32 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// What Explain asks for beyond a fetch has a permit, too, and a panic in it is a doubt.
+func TestExplainIsBounded(t *testing.T) {
+	virtual(t, pagedLegacy(20), "buyer: {paging: {style: page, param: page, total: total}}", func(t *testing.T, f *fixture) {
+		var c *Client
+		asked := ""
+		c = f.another(t, f.cfg, func(o *Options) {
+			o.Transport = func(network http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					asked += fmt.Sprintf("%s with %d permits; ", r.URL.RawQuery, c.bulkhead.count())
+					if strings.Contains(r.URL.RawQuery, "page=2") {
+						panic("a bug")
+					}
+					return network.RoundTrip(r)
+				})
+			}
+		})
+		x, err := c.Explain(t.Context(), acme, 1, true)
+		if err != nil || x.Problem != nil || len(x.Served) != 20 || !strings.Contains(fmt.Sprint(x.Doubts), "a bug") {
+			t.Errorf("%v %+v", err, x)
+		}
+		if want := "customer=acme&page=0 with 1 permits; customer=acme&page=1 with 1 permits; customer=acme&page=2 with 1 permits; "; asked != want {
+			t.Errorf("asked for %s", asked)
+		}
+	})
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
