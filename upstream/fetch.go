@@ -96,33 +96,19 @@ func (f *fetch) admit(ctx context.Context) (leave func(error), err error) {
 	}, nil
 }
 
-// list reads and maps all replies that make up the list. One that changed meanwhile is read
-// once more, as far as the budget of repeats and the time of the request allow it. No part of a list
-// is older than its AnsweredAt, when the first reply was there. The internal ids are removed at
-// the end, when all of them are known.
+// list reads and maps all replies that make up the list. No part of it is older than its
+// AnsweredAt, when the first reply was there. The internal ids are removed at the end, when all
+// of them are known.
 func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err error) {
 	s := f.src
 	defer s.opts.Panics.Catch(func(p any) { list, err = List{}, bug(p) })
 	var m *mapping.Builder
-	var all *pages
-	for start, changed := time.Now(), error(nil); ; {
+	all, err := f.whole(ctx, func() *pages {
+		f.allowed = newAllowance(s.cfg.MaxResponseBytes)
 		m = s.plan.NewBuilder(f.want.mapped())
 		m.Allow = f.allow
-		all = f.newPages(&s.plan.Replies, ask, m)
-		err = all.read(ctx)
-		if changed != nil && err != nil && ctx.Err() != nil {
-			err = changed // there was no time for the second reading
-		}
-		if err == nil || changed != nil || asError(err).Reason != mapping.ReasonChanged {
-			break
-		}
-		deadline, bounded := ctx.Deadline()
-		if bounded && time.Until(deadline) <= time.Since(start) || !s.guard.budget.withdraw(f.want.Account, all.end.Pages) {
-			break
-		}
-		changed, f.allowed = err, newAllowance(s.cfg.MaxResponseBytes)
-		s.metrics.retries[mapping.ReasonChanged].Inc()
-	}
+		return f.newPages(&s.plan.Replies, ask, m)
+	})
 	if err == nil {
 		err = f.attach(ctx, m)
 	}
@@ -136,6 +122,27 @@ func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err er
 		return List{}, asError(err)
 	}
 	return List{Inquiries: m.List, AnsweredAt: all.answered, Fingerprint: s.fingerprint}, nil
+}
+
+// whole reads all pages of what begin prepares. What changed meanwhile is read once more, as far
+// as the budget of repeats and the time of the request allow it.
+func (f *fetch) whole(ctx context.Context, begin func() *pages) (p *pages, err error) {
+	for start, changed := time.Now(), error(nil); ; {
+		p = begin()
+		err = p.read(ctx)
+		if changed != nil && err != nil && ctx.Err() != nil {
+			err = changed // there was no time for the second reading
+		}
+		if err == nil || changed != nil || asError(err).Reason != mapping.ReasonChanged {
+			return p, err
+		}
+		deadline, bounded := ctx.Deadline()
+		if bounded && time.Until(deadline) <= time.Since(start) || !f.src.guard.budget.withdraw(f.want.Account, p.end.Pages) {
+			return p, err
+		}
+		changed = err
+		f.src.metrics.retries[mapping.ReasonChanged].Inc()
+	}
 }
 
 // allow tells whether so many bytes more may be held.

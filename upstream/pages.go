@@ -25,7 +25,6 @@ type pages struct {
 	paging   paging
 	ask      mapping.Asking
 	into     taker
-	keep     bool     // the bodies
 	bodies   []string // of all replies
 	end      mapping.End
 	length   int             // of the whole list, as each page tells it
@@ -79,20 +78,20 @@ func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches []mappin
 	for i, batch := range batches {
 		group.Go(func() (err error) {
 			defer f.src.opts.Panics.Catch(func(p any) { err = bug(p) })
-			ask, a := s.Request(f.want.Account, batch)
-			a.Allow, replies[i] = f.allow, a
+			begin := func() *pages {
+				ask, a := s.Request(f.want.Account, batch)
+				a.Allow, replies[i] = f.allow, a
+				return f.newPages(&s.Replies, ask, a)
+			}
 			key, may := f.keyOf(s, batch)
 			if may {
 				if bodies, ok := f.src.kept.get(key, f.src.opts.Now().Add(-f.src.keepFor)); ok {
 					f.src.metrics.kept.Inc()
-					return f.again(a, bodies)
+					return begin().again(bodies)
 				}
 			}
-			p := f.newPages(&s.Replies, ask, a)
-			if p.keep = may; !may {
-				return p.read(ctx)
-			}
-			if err = p.read(ctx); err == nil {
+			p, err := f.whole(ctx, begin)
+			if err == nil && may {
 				f.src.kept.put(key, p.bodies, p.answered)
 			}
 			return err
@@ -102,12 +101,12 @@ func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches []mappin
 }
 
 // again takes replies that were whole when they came.
-func (f *fetch) again(a *mapping.Attachment, bodies []string) error {
+func (p *pages) again(bodies []string) error {
 	for _, body := range bodies {
-		if err := f.allowed.take(int64(len(body))); err != nil {
+		if err := p.fetch.allowed.take(int64(len(body))); err != nil {
 			return err
 		}
-		if _, err := a.Take(body); err != nil {
+		if _, err := p.into.Take(body); err != nil {
 			return err
 		}
 	}
@@ -170,9 +169,7 @@ func (p *pages) add(ctx context.Context, r *reply, address string) (records int,
 	_, step := p.fetch.src.tracer.Start(ctx, "upstream.map")
 	defer step.End()
 	records, err = p.into.Take(r.body)
-	if p.keep {
-		p.bodies = append(p.bodies, r.body)
-	}
+	p.bodies = append(p.bodies, r.body)
 	endStep(step, records, err)
 	r.json = p.into.Reply()
 	items := p.into.ItemsText()
