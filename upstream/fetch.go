@@ -173,8 +173,8 @@ func (f *fetch) countRecords(m *mapping.Builder) {
 	s, log, now := f.src, f.src.opts.Logger, f.src.opts.Now()
 	for field, n := range m.Skipped {
 		s.metrics.invalid[field].Add(float64(n))
-		if untold, tell := s.guard.invalid.add(n, now); tell {
-			log.Warn("legacy records refused", "kind", s.plan.Kind, "account", f.want.Account, "field", field, "records", n, "of", m.Seen, "not_told_before", untold)
+		if all := s.guard.invalid.add(f.want.Account, n, now); all != nil {
+			log.Warn("legacy records refused", append([]any{"kind", s.plan.Kind, "account", f.want.Account, "field", field, "records", n, "of", m.Seen}, all...)...)
 		}
 	}
 	m.EachDefaulted(func(field string, n int) { s.metrics.defaulted[field].Add(float64(n)) })
@@ -189,9 +189,9 @@ func (f *fetch) countRecords(m *mapping.Builder) {
 	if m.Foreign == 0 || s.plan.DropsForeign() {
 		return
 	}
-	if untold, tell := s.guard.foreign.add(m.Foreign, now); tell {
+	if all := s.guard.foreign.add(f.want.Account, m.Foreign, now); all != nil {
 		log.Error("the legacy sent a record of another account", slog.Group("security",
-			"event", "foreign_record", "kind", s.plan.Kind, "account", f.want.Account, "records", m.Foreign, "not_told_before", untold))
+			append([]any{"event", "foreign_record", "kind", s.plan.Kind, "account", f.want.Account, "records", m.Foreign}, all...)...))
 	}
 }
 

@@ -239,21 +239,30 @@ func toldToWait(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// seldom counts what the log is told of at most once a minute.
+// seldom counts what the log has a line of at most once a minute.
 type seldom struct {
-	mu     sync.Mutex
-	told   time.Time
-	untold int // since then
+	mu       sync.Mutex
+	line     time.Time       // the last
+	count    int             // since then
+	accounts map[string]bool // that these are of, maxAccounts at most
 }
 
-// add counts n more. Where they are to be told of it gives how many were not before.
-func (s *seldom) add(n int, now time.Time) (untold int, tell bool) {
+// add counts n more of an account. Where there is to be a line it gives what the line says of all
+// since the last one; nil: there is to be none.
+func (s *seldom) add(account string, n int, now time.Time) (line []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.told.IsZero() && now.Sub(s.told) < time.Minute {
-		s.untold += n
-		return 0, false
+	if s.accounts == nil {
+		s.accounts = map[string]bool{}
 	}
-	untold, s.untold, s.told = s.untold, 0, now
-	return untold, true
+	if len(s.accounts) < maxAccounts {
+		s.accounts[strings.Clone(account)] = true
+	}
+	if !s.line.IsZero() && now.Sub(s.line) < time.Minute {
+		s.count += n
+		return nil
+	}
+	line = []any{"accounts", len(s.accounts), "not_told_before", s.count}
+	s.line, s.count, s.accounts = now, 0, nil
+	return line
 }

@@ -231,8 +231,8 @@ func (o *outcomes) fail(log *slog.Logger, want Request, e *Error, own bool, now 
 		if o.told[whose] == nil {
 			o.told[whose] = &seldom{}
 		}
-		if untold, tell := o.told[whose].add(1, now); tell {
-			log.Warn("a list cannot be fetched from the legacy system", append(attrs(), "not_told_before", untold)...)
+		if all := o.told[whose].add(want.Account, 1, now); all != nil {
+			log.Warn("a list cannot be fetched from the legacy system", append(attrs(), all...)...)
 		}
 	}
 }
