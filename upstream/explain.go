@@ -204,8 +204,8 @@ func (e *explanation) count(ctx context.Context, asked address.Request) (n int, 
 		return 0, ""
 	}
 	scratch := e.fetch.src.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
-	n, _ = scratch.Take(r.body)
-	return n, scratch.ItemsText()
+	page, _ := scratch.Take(r.body)
+	return page.Records, page.Items
 }
 
 // records counts them for a person.

@@ -36,14 +36,9 @@ type pages struct {
 
 // taker maps the replies of a list; they come in order.
 type taker interface {
-	Take(body string) (records int, err error)
-	// ItemsText is what holds the items of the last reply, as it came. It is empty where
-	// nothing is at their path, which items_optional allows.
-	ItemsText() string
+	Take(body string) (mapping.Page, error)
 	// CheckEnd refuses a list that goes on after its last reply, or has a record twice.
 	CheckEnd(mapping.End) error
-	// Reply is the last reply.
-	Reply() jsonwalk.Value
 }
 
 func (f *fetch) newPages(replies *mapping.Replies, ask mapping.Asking, into taker) *pages {
@@ -168,12 +163,12 @@ func (p *pages) add(ctx context.Context, r *reply, address string) (records int,
 	}
 	_, step := p.fetch.src.tracer.Start(ctx, "upstream.map")
 	defer step.End()
-	records, err = p.into.Take(r.body)
+	page, err := p.into.Take(r.body)
 	p.bodies = append(p.bodies, r.body)
+	records = page.Records
+	items := page.Items
 	endStep(step, records, err)
-	r.json = p.into.Reply()
-	items := p.into.ItemsText()
-	r.none = items == ""
+	r.json, r.none = page.Reply, items == ""
 	p.end.Address, p.end.Header = address, r.header
 	p.end.Records += records
 	p.end.Pages++

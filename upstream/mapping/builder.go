@@ -42,17 +42,16 @@ func (p *Plan) NewBuilder(want Want) *Builder {
 	return b
 }
 
-// Take maps one reply, adds its records to the list, and returns how many it had.
-// The strings of the inquiries share memory with body. An error is an [*Error];
-// then the list is not to be used.
-func (b *Builder) Take(body string) (records int, err error) {
+// Take maps one reply, and adds its records to the list. The strings of the inquiries share
+// memory with body. An error is an [*Error]; then the list is not to be used.
+func (b *Builder) Take(body string) (page Page, err error) {
 	counts, kept := b.Counts, len(b.List)
 	counts.Skipped = maps.Clone(counts.Skipped)
 	before := b.Seen
-	if records, err = b.reader.Take(body); err != nil && b.Seen == before { // it is not UTF-8
+	if page, err = b.readPage(body); err != nil && b.Seen == before { // it is not UTF-8
 		b.Counts, b.List = counts, b.List[:kept]
 	}
-	return records, err
+	return page, err
 }
 
 // listed takes a record as the list tells of it.

@@ -138,15 +138,15 @@ func (p *Plan) Explainer(want Want, show int) *Explainer {
 	return x
 }
 
-// Take explains one reply, and returns how many records it has. An error is an
-// [*Error]: the reply is no list, and explained as far as it could be read.
-func (x *Explainer) Take(body string) (records int, err error) {
+// Take explains one reply. An error is an [*Error]: the reply is no list, and explained as far
+// as it could be read.
+func (x *Explainer) Take(body string) (page Page, err error) {
 	x.Bytes += len(body)
-	if records, err = x.Builder.Take(body); err == nil {
+	if page, err = x.Builder.Take(body); err == nil {
 		x.Replies++
-		x.look("replies", x.reply)
+		x.look("replies", page.Reply)
 	}
-	return records, err
+	return page, err
 }
 
 // maxOthers is how many other owners are shown: they are somebody else's names.

@@ -18,14 +18,14 @@ type End struct {
 	Pages   int         // read in all
 }
 
-// CheckEnd refuses a list whose last reply carries a mark of more: a part must
+// checkEnd refuses a list whose last reply carries a mark of more: a part must
 // never be shown as the whole; and a list with a record twice, see twice. Marks are looked
 // for where real systems put them: in the headers, in the top level of the reply and in the
 // objects on the way to the items, and beside these in objects that describe pages or hold
 // links, up to two of them in each other. marks.of knows them by the words in their names.
 // Within items only the object that holds a record's responses is looked at, see holder. A
 // mark that paging reads, or that ignore_marks names, is none. An error is an [*Error].
-func (r *reader) CheckEnd(end End) error {
+func (r *reader) checkEnd(end End) error {
 	if err := r.twice(); err != nil {
 		return err
 	}

@@ -118,19 +118,28 @@ func (r *reader) begin(replies *Replies, take func(element) *Error) {
 	r.walker = jsonwalk.NewWalker(r, &r.ids, &r.texts, replies.slots[:])
 }
 
-// Take reads one reply and returns how many elements it had. The strings of what is made of it
-// share memory with body. An error is an [*Error]; then the list is not to be used.
-func (r *reader) Take(body string) (elements int, err error) {
+// Page is what a reply had.
+type Page struct {
+	Records int            // or responses, or details
+	Reply   jsonwalk.Value // all of it
+	// Items is the array or object that has these, as it came; empty: nothing is there, which
+	// items_optional allows.
+	Items string
+}
+
+// readPage reads one reply. The strings of what is made of it share memory with body. An error is
+// an [*Error]; then the list is not to be used.
+func (r *reader) readPage(body string) (Page, error) {
 	before := r.Seen
 	body = strings.TrimPrefix(body, "\ufeff") // .NET writes a mark that RFC 8259 lets us ignore
 	switch failed := r.read(body); {
 	case failed == nil:
-		return r.Seen - before, nil
+		return Page{r.Seen - before, r.reply, r.held.Raw()}, nil
 	case utf8.ValidString(body):
-		return 0, failed
+		return Page{}, failed
 	}
 	r.Seen = before // whatever else is wrong with it: nothing of it has been seen
-	return 0, refusal("json", "the reply cannot be read: %w", jsonwalk.ErrNotUTF8)
+	return Page{}, refusal("json", "the reply cannot be read: %w", jsonwalk.ErrNotUTF8)
 }
 
 // read walks one reply. Conditions and tables come first, since records are mapped while the
@@ -199,13 +208,6 @@ func (r *reader) lookIn(tables []map[string]jsonwalk.Value) {
 		r.walker.Frame(i).Tables = tables
 	}
 }
-
-// Reply is the last reply that was read.
-func (r *reader) Reply() jsonwalk.Value { return r.reply }
-
-// ItemsText is what has the items of the last reply, as it came. It is empty where nothing
-// is at their path, which items_optional allows.
-func (r *reader) ItemsText() string { return r.held.Raw() }
 
 // walked gives the refusal for what a walk ended with.
 func (r *reader) walked(err error) *Error {

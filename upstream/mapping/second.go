@@ -124,6 +124,12 @@ type attached struct {
 	tables []map[string]jsonwalk.Value // that its fields are looked up in
 }
 
+// Take reads one reply. An error is an [*Error]; then the attachment is not to be used.
+func (a *Attachment) Take(body string) (Page, error) { return a.readPage(body) }
+
+// CheckEnd refuses what is not whole. An error is an [*Error].
+func (a *Attachment) CheckEnd(end End) error { return a.checkEnd(end) }
+
 // add keeps an element until it is put to its record.
 func (a *Attachment) add(e element) *Error {
 	a.parts = append(a.parts, attached{a.key.first(e.Frame).Plain(), e.Element, e.Tables})
@@ -223,10 +229,10 @@ func enterResponses(b *Builder, e element) (id string, state idState, fate fate,
 	return id, state, fate, bad
 }
 
-// CheckEnd refuses a list that is not whole, see [Attachment.CheckEnd], and takes the records
-// that wait for nothing else.
+// CheckEnd refuses a list that is not whole, and takes the records that wait for nothing else.
+// An error is an [*Error].
 func (b *Builder) CheckEnd(end End) error {
-	if err := b.reader.CheckEnd(end); err != nil {
+	if err := b.checkEnd(end); err != nil {
 		return err
 	}
 	return b.advance()
