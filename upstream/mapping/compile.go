@@ -53,10 +53,10 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	p.items.where = record.conditions(kind+".where", cfg.Where, hidesRecords)
 	record.fields(kind+".fields.", cfg.Fields)
 	p.items.ids = record.internalIDs(kind+".internal_ids", cfg.InternalIDs) // after the responses, in which some lie
-	if p.group != nil {                                                     // a row that becomes no response may have their ids, too
+	if p.grouped {                                                          // a row that becomes no response may have their ids, too
 		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
 	}
-	if p.group == nil { // the ids of rows are those of their record
+	if !p.grouped { // the ids of rows are those of their record
 		record.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
 	}
 	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
@@ -238,9 +238,9 @@ func (s scope) owner(cfg EndpointConfig) {
 
 // group compiles what tells which record a row is of.
 func (s scope) group(cfg EndpointConfig) {
-	if key := s.plan.Kind + ".group"; cfg.Group != "" {
-		s.plan.group = s.sources(key, key, Paths{cfg.Group})
-		s.plan.stages = append(s.plan.stages, stage{name: "rows", member: rowsMember, enter: enterRows})
+	if key := s.plan.Kind + ".group"; cfg.Group != "" && s.path(key, cfg.Group) {
+		rows := stage{name: stageRows, member: rowsMember, id: identity{{path: cfg.Group, at: s.source(cfg.Group)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
+		s.plan.stages, s.plan.grouped = append(s.plan.stages, rows), true
 		s.use(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 	}
@@ -291,8 +291,8 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	p.inner, p.responses = &items{}, r
 	var element scope
 	if fetched {
-		p.Responses, element = s.second("responses", at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
-		p.stages = append(p.stages, stage{name: "responses", member: fetchedMember, second: p.Responses, enter: enterResponses})
+		p.Responses, element = s.second(stageResponses, at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
+		p.stages = append(p.stages, p.Responses.stage(fetchedMember, false))
 		element.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
 		p.Responses.beside = append(p.Responses.beside, p.Responses.key...)
 		within = ItemsConfig{Items: fetchedMember}
@@ -310,7 +310,7 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
 	case looked: // the paths lead into the entry
 		response.outline = note(s.replies.Format.Outline, cfg.Lookup.In)
-	case p.group != nil && cfg.Items == rowsMember:
+	case p.grouped && cfg.Items == rowsMember:
 		response.outline = s.outline
 	}
 	p.inner.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
@@ -329,9 +329,9 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
-	d, detail := s.second("details", field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
+	d, detail := s.second(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
 	s.plan.Details, s.plan.detail = d, cfg.As
-	s.plan.stages = append(s.plan.stages, stage{name: "details", member: cfg.As, one: d.batch > 0 || d.items.one, second: d, enter: enterDetails})
+	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.one))
 	s.outline.Put(cfg.As, detail.outline)
 	s.xml = s.xml || d.Format.XML
 	return s
@@ -374,10 +374,9 @@ func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsCon
 		if path == "" {
 			s.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
 		} else if s.path(key, path) {
-			r.id = append(r.id, idValue{name, s.source(path)})
+			r.id = append(r.id, idValue{name, path, s.source(path)})
 			s.use(key, "", false, path)
 		}
-		r.idPath = strings.TrimPrefix(r.idPath+", "+path, ", ")
 	}
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
 	if f.Version != "" && s.path(field+".version", f.Version) {
@@ -388,12 +387,17 @@ func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsCon
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	// A detail that comes in pages is the array of the items on them.
-	r.items.one = name == "details" && f.Batch == 0 && r.Paging.Style == PageNone
+	r.items.one = name == stageDetails && f.Batch == 0 && r.Paging.Style == PageNone
 	element := reply.items(&r.items, at, cfg, frameRecord)
 	if f.Key != "" && s.path(field+".key", f.Key) {
 		r.key = sources{element.source(f.Key)}
 	}
 	return r, element
+}
+
+// stage is that of a second request, whose answers become a member of a record.
+func (r *Second) stage(member string, one bool) stage {
+	return stage{name: r.Name, member: member, one: one, id: r.id, noID: Violation{Field: r.Name, Problem: whyNoID + r.Name + " with"}, second: r}
 }
 
 // join is what stands between the ids of a batch.

@@ -245,7 +245,7 @@ func (x *Explainer) fields(e element) (list []ExplainedField) {
 		}
 		x.came++
 		id, _ := x.plan.Responses.id.of(e.Frame)
-		one.Path, one.Raw = x.plan.Responses.idPath+" = "+shownID(id), ""
+		one.Path, one.Raw = x.plan.Responses.id.paths()+" = "+shownID(id), ""
 	}
 	if bad := scratch.answers(e); bad.Problem != "" { // those of a record with other mistakes, too
 		one.Field, one.Problem = bad.Field, bad.Problem

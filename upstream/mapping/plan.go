@@ -52,10 +52,10 @@ type Plan struct {
 	dropForeign      bool
 	skipInvalid      bool
 	owner            sources
-	ownerKey         string  // paths of the owner, as they were written
-	told             bool    // the list tells the owner: without it no detail is asked for
-	group            sources // of what tells which record a row is of; nil: each is one
-	detail           string  // name of the detail in a record; empty: there is none
+	ownerKey         string // paths of the owner, as they were written
+	told             bool   // the list tells the owner: without it no detail is asked for
+	grouped          bool   // several rows may be one record
+	detail           string // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
 	uses             []use
 

@@ -11,77 +11,87 @@ import (
 // stage is something that all records of a list wait for before they are judged: the other rows
 // of each, details, or responses. What comes for a record becomes a member of it.
 type stage struct {
-	name   string  // rows, details or responses
-	member string  // its name
-	one    bool    // one thing comes for each record, and must; else an array does
-	second *Second // the requests for it; nil: it comes with the list
-	// enter says what becomes of a record that has what the stages before gave it: if nothing
-	// else is known against it, it waits, by its id.
-	enter func(*Builder, element) (id string, state idState, fate fate, bad Violation)
+	name   string    // one of the three
+	member string    // its name
+	one    bool      // one thing comes for each record, and must; else an array does
+	id     identity  // of a record: what comes is found by it
+	noID   Violation // of a record without one
+	second *Second   // the requests for it; nil: it comes with the list
 }
+
+// The stages.
+const (
+	stageRows      = "rows"
+	stageDetails   = "details"
+	stageResponses = "responses"
+)
 
 // Second is how the details of a list's records, or the responses to them, are asked for by
 // further requests. It is read-only and safe for concurrent use.
 type Second struct {
 	Replies
-	Name        string // details or responses
+	Name        string // of its stage
 	Concurrency int    // requests at a time
 
 	id         identity // of a record
-	idPath     string   // as it was written
 	version    sources  // of what came for a record; nil: it has none
 	idOptional bool     // a record without one is not asked for
 	batch      int      // records per request; 0: one
 	key        sources  // in a batch: where an element has the id of its record
 }
 
-// identity is what a further request is made with: values of a record by their
-// placeholders.
+// identity is what tells a record from others: values of it, by the placeholders of further requests.
 type identity []idValue
 
 type idValue struct {
 	placeholder string
+	path        string // as it was written
 	at          source
 }
 
 // idSeparator stands between several values in the one text that identifies a record.
 const idSeparator = "\x00"
 
-// idState tells whether an id is there.
-type idState uint8
+// bareID is the member that a record has which came as a bare id.
+const bareID = "id"
 
-const (
-	idThere   idState = iota
-	idMissing         // nothing, null or an empty text
-	idWrong           // no single value
-)
-
-// scalarID reads a value as an id.
-func scalarID(v jsonwalk.Value) (id string, state idState) {
-	switch id = v.Plain(); {
-	case id == "":
-		return "", idMissing
-	case !v.Scalar():
-		return "", idWrong
+// scalarID reads a value as an id: empty where nothing, null or an empty text is. single is false
+// for what cannot be one.
+func scalarID(v jsonwalk.Value) (id string, single bool) {
+	if id = v.Plain(); id != "" && !v.Scalar() {
+		return "", false
 	}
-	return id, idThere
+	return id, true
 }
 
-// of gives the text that identifies a record.
-func (all identity) of(f *jsonwalk.Frame) (id string, state idState) {
+// of gives the text that identifies a record: empty where a value of it is missing. single is false
+// where one cannot be an id.
+func (all identity) of(f *jsonwalk.Frame) (id string, single bool) {
+	if len(all) == 1 && all[0].path == bareID && f.Element.Kind != jsonwalk.Object {
+		return scalarID(f.Element) // as the record that it becomes has it
+	}
 	for i, one := range all {
-		text, state := scalarID(one.at.find(f))
+		text, single := scalarID(one.at.find(f))
 		switch {
-		case state != idThere:
-			return "", state
+		case text == "":
+			return "", single
 		case len(all) > 1 && strings.Contains(text, idSeparator):
-			return "", idWrong
+			return "", false
 		case i > 0:
 			id += idSeparator
 		}
 		id += text
 	}
-	return id, idThere
+	return id, true
+}
+
+// paths are where the values stand, for a person.
+func (all identity) paths() string {
+	paths := make([]string, len(all))
+	for i, one := range all {
+		paths[i] = one.path
+	}
+	return strings.Join(paths, ", ")
 }
 
 // shownID is the text for a person.
@@ -146,23 +156,24 @@ type waiting struct {
 	tables  []map[string]jsonwalk.Value
 }
 
-// enter takes a record that has what the stages before gave it.
+// enter takes a record that has what the stages before gave it: if nothing is known against it, it
+// waits for what belongs to it.
 func (b *Builder) enter(e element, nth int) *Error {
 	if nth == len(b.plan.stages) {
 		return b.whole(e)
 	}
 	s := &b.plan.stages[nth]
-	id, state, fate, bad := s.enter(b, e)
-	e.early = s.name != "responses" // whose records are judged before
+	fate, bad := b.judgeBefore(s, e)
+	id, single := s.id.of(e.Frame)
+	e.early = s.name != stageResponses // whose records are judged before
 	record := e.Element
 	if record.Kind != jsonwalk.Object { // a bare id becomes a record
 		record = jsonwalk.ObjectOf(bareID, record)
 	}
-	optional := s.second != nil && s.second.idOptional && state == idMissing
 	switch {
 	case fate != taken:
-	case state != idThere && !optional:
-		fate, bad = refused, Violation{Field: s.name, Problem: whyNoID + s.name + " with"}
+	case id == "" && !(single && s.second != nil && s.second.idOptional):
+		fate, bad = refused, s.noID
 	case record.At(s.member).Kind != jsonwalk.Missing:
 		fate, bad = refused, Violation{Field: "record", Problem: whyOwnMember}
 	default:
@@ -174,6 +185,23 @@ func (b *Builder) enter(e element, nth int) *Error {
 		b.wait(s, one)
 	}
 	return b.settle(e, fate, bad)
+}
+
+// judgeBefore says what becomes of a record by what it has before a stage: each row has to be the
+// account's, details are not asked for where the list shows that the record is not, and responses
+// only for one that is shown.
+func (b *Builder) judgeBefore(s *stage, e element) (fate, Violation) {
+	switch object := e.Element.Kind == jsonwalk.Object; {
+	case s.name == stageResponses:
+		return b.plan.scratch().judge(&Inquiry{}, e, &b.want)
+	case s.name == stageRows && !object:
+		return refused, Violation{Field: "record", Problem: whyObject}
+	case s.name == stageRows:
+		return b.plan.owned(e.Frame, b.want.Account)
+	case b.plan.told && object:
+		return b.plan.belongs(e.Frame, b.want.Account, true)
+	}
+	return taken, Violation{}
 }
 
 // wait keeps a record, or puts a row to the one that it belongs to.
@@ -189,44 +217,6 @@ func (b *Builder) wait(s *stage, one waiting) {
 		b.rows[one.id] = len(b.waiting)
 	}
 	b.waiting = append(b.waiting, one)
-}
-
-// enterRows wants each row to be the account's.
-func enterRows(b *Builder, e element) (id string, state idState, fate fate, bad Violation) {
-	if e.Element.Kind != jsonwalk.Object {
-		return "", 0, refused, Violation{Field: "record", Problem: whyObject}
-	}
-	if fate, bad = b.plan.owned(e.Frame, b.want.Account); fate != taken {
-		return "", 0, fate, bad
-	}
-	if id, state = scalarID(b.plan.group.first(e.Frame)); state != idThere {
-		fate, bad = refused, Violation{Field: "record", Problem: whyNoGroup}
-	}
-	return id, state, fate, bad
-}
-
-// bareID is the member that a record has which came as a bare id.
-const bareID = "id"
-
-// enterDetails judges a record by what the list tells of it.
-func enterDetails(b *Builder, e element) (id string, state idState, fate fate, bad Violation) {
-	d, object := b.plan.Details, e.Element.Kind == jsonwalk.Object
-	if id, state = d.id.of(e.Frame); d.idPath == bareID && !object {
-		id, state = scalarID(e.Element) // as the record that it becomes has it
-	}
-	if b.plan.told && object {
-		fate, bad = b.plan.belongs(e.Frame, b.want.Account, true)
-	}
-	return id, state, fate, bad
-}
-
-// enterResponses judges a record: nothing is asked for one that is not shown.
-func enterResponses(b *Builder, e element) (id string, state idState, fate fate, bad Violation) {
-	scratch := b.plan.scratch()
-	if fate, bad = scratch.judge(&Inquiry{}, e, &b.want); fate == taken {
-		id, state = b.plan.Responses.id.of(e.Frame)
-	}
-	return id, state, fate, bad
 }
 
 // CheckEnd refuses a list that is not whole, and takes the records that wait for nothing else.
@@ -332,7 +322,7 @@ func (b *Builder) complete() error {
 		default:
 			b.take = b.detailless
 		}
-		if s.name == "details" {
+		if s.name == stageDetails {
 			b.partTables = b.partTables[:0] // a detail is no response
 		}
 		b.number = one.number
