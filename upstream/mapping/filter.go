@@ -50,11 +50,11 @@ func (a Asking) TakesJSON() bool { return a.request.TakesJSON() }
 // public value is the wanted one: a legacy that ignores a parameter must not
 // make a wrong list.
 type filter struct {
-	*textField
+	field   *textField
 	sent    bool                // the request holds the placeholder, for what the legacy has
 	several bool                // it can name several legacy values
 	legacy  map[string][]string // by public value, in order: equal filters make equal requests
-	rest    map[string]bool     // public values that others have, too, for which there is no word
+	others  map[string]bool     // public values that more have, for which there is no legacy value
 }
 
 const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
@@ -84,7 +84,7 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	request.Join(placeholder, join)
 	// A text that is made of several, or of a part, is not what the legacy has.
 	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && t.html == 0 && !t.looked
-	f := filter{textField: t, sent: sent, several: join != "" || request.InLists(placeholder), legacy: map[string][]string{}, rest: map[string]bool{}}
+	f := filter{field: t, sent: sent, several: join != "" || request.InLists(placeholder), legacy: map[string][]string{}, others: map[string]bool{}}
 	for legacy, public := range t.values {
 		f.legacy[public] = append(f.legacy[public], legacy)
 	}
@@ -93,7 +93,7 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	}
 	for _, like := range append(slices.Clip(t.likes), like{public: t.rest}) {
 		if like.public.Set && !like.public.Null {
-			f.rest[like.public.Value] = true
+			f.others[like.public.Value] = true
 		}
 	}
 	return f
@@ -103,18 +103,19 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 // wanted value. Where the legacy cannot be told exactly, it is asked without the filter
 // and the gateway selects: more than needed is slow, less would be wrong.
 func (f *filter) ask(want string) (send []string, impossible bool) {
+	t := f.field
 	switch {
 	case want == "":
 		return nil, false
-	case f.fixed.Set:
-		return nil, f.fixed.Value != want
-	case f.def.Set && f.def.Value == want, f.rest[want]:
+	case t.fixed.Set:
+		return nil, t.fixed.Value != want
+	case t.def.Set && t.def.Value == want, f.others[want]:
 		// Records that get the value by default, or as all others do, have something else, or
 		// nothing, in the legacy: no filter of the legacy finds them.
 		return nil, false
 	}
 	list := f.legacy[want]
-	if _, translated := f.values[want]; f.values == nil || f.keep && !translated {
+	if _, translated := t.values[want]; t.values == nil || t.keep && !translated {
 		// Without an entry a value is kept, so it can be asked for by its own name,
 		// unless that name has an entry and never shows.
 		list = append(slices.Clip(list), want)
@@ -164,13 +165,13 @@ func (f *filter) asked(selectable bool) filters.Filter {
 		return filters.AskedFor
 	}
 	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
-	for legacy, public := range f.values {
+	for legacy, public := range f.field.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}
-	for public := range f.rest {
+	for public := range f.others {
 		all.Values[public] = of(public)
 	}
-	for _, d := range []Default{f.fixed, f.def} {
+	for _, d := range []Default{f.field.fixed, f.field.def} {
 		if d.Set {
 			all.Values[d.Value] = of(d.Value)
 		}
