@@ -452,7 +452,7 @@ func FuzzRetryAfter(f *testing.F) {
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string) {
-		wait := toldToWait(text, now)
+		wait := retryAfter(text, now)
 		n, err := strconv.Atoi(text)
 		if wait < 0 || err == nil && n >= 0 && n < 1<<31 && wait != time.Duration(n)*time.Second {
 			t.Errorf("%q: %v", text, wait)
@@ -575,10 +575,10 @@ func TestState(t *testing.T) {
 func TestFailuresOfManyAccounts(t *testing.T) {
 	o, at := newOutcomes(), time.Now()
 	for i := range maxAccounts + 10 {
-		o.work(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint("well", i)}, at)
+		o.noteList(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint("well", i)}, at)
 	}
 	for i := range maxAccounts + 10 {
-		o.fail(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint(i)}, failure(reason5xx, "status 500"), false, at.Add(time.Duration(i+1)))
+		o.noteFailure(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint(i)}, failure(reason5xx, "status 500"), false, at.Add(time.Duration(i+1)))
 	}
 	s := o.state(at.Add(time.Minute))
 	if f := s.Failing; len(o.accounts) != maxAccounts || len(f) != 1 || f[0].First != at.Add(1) || f[0].Fetches != maxAccounts+10 || f[0].Accounts != maxAccounts {

@@ -153,7 +153,7 @@ var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|
 // wait is a 429, which may not tell how long, or a 503 with Retry-After. One that no final reply
 // has counts as a 5xx (RFC 9110, 15).
 func statusError(resp *http.Response, now time.Time) *Error {
-	status, wait := resp.StatusCode, min(toldToWait(resp.Header.Get("Retry-After"), now), mostHold)
+	status, wait := resp.StatusCode, min(retryAfter(resp.Header.Get("Retry-After"), now), mostHold)
 	class := status / 100
 	if class < 2 || class > 5 {
 		class = 5
@@ -201,7 +201,7 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	} else {
 		kept := readBuffers.Get().(*[]byte)
 		defer func() {
-			if *kept = b; len(b) <= mostKept {
+			if *kept = b; len(b) <= maxReused {
 				readBuffers.Put(kept)
 			}
 		}()
@@ -240,4 +240,4 @@ var readBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-const mostKept = 1 << 20
+const maxReused = 1 << 20

@@ -39,7 +39,7 @@ func (r reply) empty() bool { return r.status != http.StatusOK }
 // in all, where that may help, and once more with a new credential where the reply refuses the
 // one that it had. The error is an *Error.
 func (f *fetch) request(ctx context.Context, asked address.Request, format *mapping.Format) (reply, error) {
-	s, account := f.src, f.want.Account
+	s, account := f.endpoint, f.want.Account
 	refused := token{}
 	for attempt := 1; ; {
 		used, err := f.prepare(ctx, refused)
@@ -47,18 +47,18 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 			return reply{}, err
 		}
 		r, err := f.sendAndPut(ctx, asked, format, used)
-		if attempt == 1 && refused.made == 0 && verdictOf(err) != unknown {
+		if attempt == 1 && refused.made == 0 && verdictOf(err) != saysNothing {
 			s.guard.budget.deposit()
 		}
-		if why, told := s.network.creds.refused(r, err); why != nil {
-			if refused.made == 0 && s.network.creds.renews(used, account, told) {
+		if why, told := s.network.creds.rejection(r, err); why != nil {
+			if refused.made == 0 && s.network.creds.mayRenew(used, account, told) {
 				refused = used
 				continue
 			}
 			return r, s.network.creds.denied(used, why)
 		}
 		if err == nil {
-			s.network.creds.works(used)
+			s.network.creds.noteGood(used)
 			return r, nil
 		}
 		e := asError(err)
@@ -106,7 +106,7 @@ func repeatable(r reply, e *Error) string {
 // be put back. Once a list is begun the rest of it waits for the ceiling as long as it may
 // take: to give up in between would waste what the legacy has done.
 func (f *fetch) prepare(ctx context.Context, refused token) (credential token, err error) {
-	s := f.src
+	s := f.endpoint
 	if err = f.permits.take(ctx); err != nil {
 		return token{}, err
 	}
@@ -144,7 +144,7 @@ func (f *fetch) sendAndPut(ctx context.Context, asked address.Request, format *m
 // send makes one attempt, which has upstream.timeout from here until its reply is read.
 // Its span goes to the legacy as traceparent.
 func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (r reply, err error) {
-	s := f.src
+	s := f.endpoint
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	out := s.network.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers)

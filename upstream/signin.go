@@ -68,7 +68,7 @@ type credentials struct {
 	limit    *rate.Limiter // of all sign-ins
 	renewal  *rate.Limiter // of those because a token was refused
 
-	ok, failed, held prometheus.Counter // sign-ins
+	ok, failed, limited prometheus.Counter // sign-ins
 
 	mu       sync.Mutex
 	token    token // made by none: there is none, or it is always the same
@@ -92,7 +92,7 @@ func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Opt
 	c := &credentials{
 		name: a.String(), opts: opts, timeout: cfg.Timeout, bulkhead: b, renewOn: []int{http.StatusUnauthorized}, renewed: map[string]time.Time{},
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
-		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), held: results.WithLabelValues("held"), // of every type, so that the series are there
+		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
 	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
 	switch _, secret := a.secret(); a.Type {
@@ -136,7 +136,7 @@ func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // header gives the credential, made after the refused one. It waits for a new one if need be,
 // but no longer than the context allows.
 func (c *credentials) header(ctx context.Context, refused token) (token, error) {
-	have, err := c.kept(refused)
+	have, err := c.current(refused)
 	if c.request == nil || have.made > 0 || err != nil {
 		return have, err
 	}
@@ -151,9 +151,9 @@ func (c *credentials) header(ctx context.Context, refused token) (token, error) 
 	}
 }
 
-// kept gives the token that is there, unless it is the refused one, or why there is
+// current gives the token that is there, unless it is the refused one, or why there is
 // none; neither where a new one is to be asked for.
-func (c *credentials) kept(refused token) (token, error) {
+func (c *credentials) current(refused token) (token, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.opts.Now()
@@ -171,11 +171,11 @@ func (c *credentials) kept(refused token) (token, error) {
 // renew gets a new token in the place of a refused one, or of none, and keeps it. It
 // belongs to nobody's request, and ends after the timeout at the latest.
 func (c *credentials) renew(ctx context.Context, refused token) (token, error) {
-	if kept, err := c.kept(refused); kept.made > 0 || err != nil { // another call has just ended
+	if kept, err := c.current(refused); kept.made > 0 || err != nil { // another call has just ended
 		return kept, err
 	}
 	if !c.limit.AllowN(c.opts.Now(), 1) {
-		c.held.Inc()
+		c.limited.Inc()
 		return token{}, errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
@@ -184,11 +184,11 @@ func (c *credentials) renew(ctx context.Context, refused token) (token, error) {
 	// holds; and it goes on when they have given up.
 	c.bulkhead.exceed()
 	fresh, err := c.signIn(ctx)
-	c.bulkhead.leave(holder{})
+	c.bulkhead.leave(asker{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil && asError(err).Failure() == FailureRefused { // by the ceiling: nothing has failed
-		c.held.Inc()
+		c.limited.Inc()
 		return token{}, err
 	}
 	if c.err = err; err == nil {
@@ -213,9 +213,9 @@ func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 	return fresh, err
 }
 
-// refused says why a reply, or the error in its place, says that the credential is not good
+// rejection says why a reply, or the error in its place, says that the credential is not good
 // enough; nil: it does not. told: the configuration says that such a reply ends a session.
-func (c *credentials) refused(r reply, err error) (why *Error, told bool) {
+func (c *credentials) rejection(r reply, err error) (why *Error, told bool) {
 	told = c.request != nil && r.status != http.StatusOK && slices.Contains(c.renewOn, r.status)
 	switch {
 	case err != nil && asError(err).Reason == reasonDenied:
@@ -228,13 +228,13 @@ func (c *credentials) refused(r reply, err error) (why *Error, told bool) {
 	return nil, false
 }
 
-// renews tells whether another credential may be had after this one was refused to a request
+// mayRenew tells whether another credential may be had after this one was refused to a request
 // for the account: where there is a later token already, or one is asked for, and for the first
 // refusal of one while so many sign-ins may be made. Otherwise the refusal is the answer to this
 // request alone. A refusal that the configuration does not tell of may end a token that has
 // worked, too, as when the legacy has changed its secret. As it may be meant for the account,
 // that gets one sign-in.
-func (c *credentials) renews(refused token, account string, told bool) bool {
+func (c *credentials) mayRenew(refused token, account string, told bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.request == nil || refused.made < c.token.made || refused.made <= c.renewing {
@@ -247,15 +247,15 @@ func (c *credentials) renews(refused token, account string, told bool) bool {
 		return false
 	}
 	if again && c.renewal.TokensAt(now) < 2 || !c.renewal.AllowN(now, 1) {
-		c.held.Inc()
+		c.limited.Inc()
 		return false
 	}
 	c.renewing, c.renewed[account] = refused.made, now
 	return true
 }
 
-// works notes that a reply was given to the credential.
-func (c *credentials) works(used token) {
+// noteGood notes that a reply was given to the credential.
+func (c *credentials) noteGood(used token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.good = max(c.good, used.made)

@@ -14,16 +14,16 @@ type Builder struct {
 	List    []Inquiry      // never nil; in the order of the legacy
 	Removed map[string]int // internal ids, by field
 
-	plan    *Plan
-	mapper  mapper
-	want    Want
-	number  int            // of the record that is judged
-	stage   int            // of the plan, that records wait in
-	waiting []waiting      // in the order of the legacy
-	rows    map[string]int // which of these rows are of
+	plan         *Plan
+	mapper       mapper
+	want         Want
+	recordNumber int             // of the record that is judged
+	stageIndex   int             // of the plan, that records wait in
+	waiting      []waitingRecord // in the order of the legacy
+	rowIndex     map[string]int  // which of these rows are of
 	// observe is told what became of each record, after it was judged. With it no record ends
 	// the list. Nil: nobody asks.
-	observe *Explainer
+	explainer *Explainer
 }
 
 // Counts are what a list had in it besides good records.
@@ -36,9 +36,9 @@ type Counts struct {
 // NewBuilder prepares the mapping of one list.
 func (p *Plan) NewBuilder(want Want) *Builder {
 	b := &Builder{plan: p, want: want, List: []Inquiry{}}
-	b.mapper = mapper{plan: p, allow: b.allow}
+	b.mapper = mapper{plan: p, allow: b.allowLookup}
 	b.ids.Patterns = p.idPatterns
-	b.begin(&p.Replies, b.listed)
+	b.begin(&p.Replies, b.addListed)
 	return b
 }
 
@@ -54,58 +54,58 @@ func (b *Builder) Take(body string) (page Page, err error) {
 	return page, err
 }
 
-// listed takes a record as the list tells of it.
-func (b *Builder) listed(e element) *Error {
-	if err := b.count(e); err != nil {
+// addListed takes a record as the list tells of it.
+func (b *Builder) addListed(e element) *Error {
+	if err := b.countElement(e); err != nil {
 		return err
 	}
-	b.number = b.Seen
-	return b.enter(e, 0)
+	b.recordNumber = b.Seen
+	return b.enterStage(e, 0)
 }
 
-// whole takes a record of which all is there, and puts it into the list if that is its place.
-func (b *Builder) whole(e element) *Error {
+// addWhole takes a record of which all is there, and puts it into the list if that is its place.
+func (b *Builder) addWhole(e element) *Error {
 	if len(b.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
 		b.List = slices.Grow(b.List, min(b.bytes/len(e.Element.Raw())+1, b.MaxRecords))
-		if b.inner != nil && b.mapper.made == nil {
-			b.mapper.made = make([]Response, 0, cap(b.List))
+		if b.responseItems != nil && b.mapper.responses == nil {
+			b.mapper.responses = make([]Response, 0, cap(b.List))
 		}
 	}
 	last := len(b.List)
 	b.List = append(b.List, Inquiry{}) // where it will stay: it is large
 	fate, bad := b.mapper.judge(&b.List[last], e, &b.want)
-	if fate != taken {
+	if fate != fateServed {
 		b.List = b.List[:last]
 	}
-	return b.settle(e, fate, bad)
+	return b.countFate(e, fate, bad)
 }
 
-// settle counts what became of a record. An error ends the list.
-func (b *Builder) settle(e element, fate fate, bad Violation) *Error {
-	bad.Record = b.number
-	if b.observe != nil && fate != waits {
-		b.observe.record(e, fate, bad)
+// countFate counts what became of a record. An error ends the list.
+func (b *Builder) countFate(e element, fate fate, bad Violation) *Error {
+	bad.Record = b.recordNumber
+	if b.explainer != nil && fate != fateWaiting {
+		b.explainer.explainRecord(e, fate, bad)
 	}
 	switch {
 	case b.err != nil:
 		return b.err
-	case fate == hidden:
+	case fate == fateHidden:
 		b.Hidden++
-	case fate == foreign:
+	case fate == fateForeign:
 		if b.Foreign++; !b.plan.dropForeign {
-			return b.ends(refusal("owner", "record %d: %s", bad.Record, bad.Problem))
+			return b.endWith(newError("owner", "record %d: %s", bad.Record, bad.Problem))
 		}
-	case fate == refused:
-		return b.refuse(bad, refusal("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
+	case fate == fateInvalid:
+		return b.countInvalid(bad, newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
 	}
 	return nil
 }
 
-// refuse counts a record that breaks the rules, and ends the list if the
+// countInvalid counts a record that breaks the rules, and ends the list if the
 // configuration does not say to skip it.
-func (b *Builder) refuse(bad Violation, why *Error) *Error {
+func (b *Builder) countInvalid(bad Violation, why *Error) *Error {
 	if b.Skipped == nil {
 		b.Skipped = make(map[string]int)
 	}
@@ -113,16 +113,16 @@ func (b *Builder) refuse(bad Violation, why *Error) *Error {
 	if b.plan.skipInvalid {
 		return nil
 	}
-	return b.ends(why)
+	return b.endWith(why)
 }
 
-// ends refuses the list. For an Explainer it goes on, and the first reason is what a caller's
+// endWith refuses the list. For an Explainer it goes on, and the first reason is what a caller's
 // list would have ended with.
-func (b *Builder) ends(why *Error) *Error {
-	if b.observe == nil {
+func (b *Builder) endWith(why *Error) *Error {
+	if b.explainer == nil {
 		return why
 	}
-	b.observe.Refusal = cmp.Or(b.observe.Refusal, why)
+	b.explainer.FirstError = cmp.Or(b.explainer.FirstError, why)
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (b *Builder) ends(why *Error) *Error {
 // often: the default was taken, or null.
 func (b *Builder) EachDefaulted(visit func(field string, n int)) {
 	for _, t := range b.plan.allTexts() {
-		if n := b.mapper.defaulted[t.nth]; n > 0 {
+		if n := b.mapper.defaulted[t.index]; n > 0 {
 			visit(t.name, n)
 		}
 	}
@@ -179,6 +179,6 @@ func (p *Plan) eachText(inq *Inquiry, visit func(*textField, *string)) {
 	one(p.company, &inq.CompanyName)
 	for j := range inq.Responses {
 		one(p.responses.content, &inq.Responses[j].Content)
-		one(p.responses.role, &inq.Responses[j].ResponderType.String)
+		one(p.responses.responderType, &inq.Responses[j].ResponderType.String)
 	}
 }

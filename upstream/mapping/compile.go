@@ -57,11 +57,11 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
 	}
 	if !p.grouped { // the ids of rows are those of their record
-		record.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
+		record.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
 	}
 	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg.Fields)
-	record.holder() // last: all fields are known
+	record.findWrapper() // last: all fields are known
 	return p
 }
 
@@ -90,12 +90,12 @@ func (c *compiler) path(field, path string) bool {
 	return err == nil
 }
 
-// use notes a path, or several. Those of second replies are not looked at as a whole.
-func (s scope) use(key, hides string, only bool, paths ...string) {
+// notePaths notes a path, or several. Those of second replies are not looked at as a whole.
+func (s scope) notePaths(key, hides string, only bool, paths ...string) {
 	for _, path := range paths {
 		if path != "" && path != keyPath && (s.frame != frameReply || s.replies == &s.plan.Replies) {
 			in := [frameCount]string{"replies", "records", "responses"}[s.frame]
-			s.plan.uses = append(s.plan.uses, use{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, hides, only})
+			s.plan.usedPaths = append(s.plan.usedPaths, usedPath{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, hides, only})
 		}
 	}
 }
@@ -107,26 +107,26 @@ func (s scope) slot(n *jsonwalk.Node) int {
 	return s.slots[n.Frame()] - 1
 }
 
-// source finds out how a path is evaluated: in a slot that the walker fills, or by
+// locate finds out how a path is evaluated: in a slot that the walker fills, or by
 // gjson where a path is more than keys, or there is no tree.
-func (s scope) source(path string) source {
-	note(s.outline, path)
-	from := source{path: path, xml: s.xml}
+func (s scope) locate(path string) locator {
+	markLists(s.outline, path)
+	from := locator{path: path, xml: s.xml}
 	if keys, ok := jsonwalk.SimplePath(path, false); ok && s.tree != nil {
 		from.path, from.slot = "", s.slot(s.tree.At(keys, s.frame))
 	}
 	return from
 }
 
-// sources compiles paths of which the first present one counts. Of several each is
+// locateAll compiles paths of which the first present one counts. Of several each is
 // called by its number in the list.
-func (s scope) sources(field, list string, paths Paths) (all sources) {
+func (s scope) locateAll(field, list string, paths Paths) (all locators) {
 	for i, path := range paths {
 		if len(paths) > 1 {
 			field = index(list, i)
 		}
 		if s.path(field, path) {
-			all = append(all, s.source(path))
+			all = append(all, s.locate(path))
 		}
 	}
 	return all
@@ -136,7 +136,7 @@ func (s scope) sources(field, list string, paths Paths) (all sources) {
 // into. Where their path is more than keys, or they only name entries of a table, they are
 // walked by themselves.
 func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope {
-	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, entry: it.entry, one: it.one}
+	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, lookup: it.lookup, one: it.one}
 	if cfg.Items != "" {
 		s.path(field+"items", cfg.Items)
 	}
@@ -147,7 +147,7 @@ func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope 
 		it.kind = jsonwalk.Object
 	}
 	inner := s
-	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), note(s.outline, cfg.Items)
+	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), markLists(s.outline, cfg.Items)
 	if it.one {
 		return inner
 	}
@@ -155,33 +155,33 @@ func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope 
 	it.way = wayTo(base, false)
 	keys, simple := jsonwalk.SimplePath(base, false)
 	switch {
-	case it.entry != nil:
-		it.at, it.alone = s.source(base), inner.tree
-		it.at.xml = false // its elements are wanted
+	case it.lookup != nil:
+		it.container, it.ownTree = s.locate(base), inner.tree
+		it.container.xml = false // its elements are wanted
 	case simple || base == "@this" && s.frame == frameReply:
 		n := s.tree.At(keys, s.frame)
 		inner.tree = n.SetItems(walked, inner.tree) // ids that lie deeper were met before
-		it.at = source{slot: s.slot(n)}
+		it.container = locator{slot: s.slot(n)}
 	default:
-		it.at, it.alone = s.source(base), jsonwalk.NewNode(s.frame)
-		it.at.xml = false
-		it.alone.SetItems(walked, inner.tree)
+		it.container, it.ownTree = s.locate(base), jsonwalk.NewNode(s.frame)
+		it.container.xml = false
+		it.ownTree.SetItems(walked, inner.tree)
 	}
 	return inner
 }
 
 // internalIDs puts the simple paths into the tree and gives the others back, which are
 // looked up in each item.
-func (s scope) internalIDs(field string, paths []string) (complex []source) {
+func (s scope) internalIDs(field string, paths []string) (complex []locator) {
 	for i, path := range paths {
 		if path == keyPath || !s.path(index(field, i), path) {
 			continue
 		}
-		note(s.outline, path)
-		s.use(index(field, i), hidesIDs, false, path)
-		id := source{path: path, xml: s.xml}
+		markLists(s.outline, path)
+		s.notePaths(index(field, i), hidesIDs, false, path)
+		id := locator{path: path, xml: s.xml}
 		if keys, ok := jsonwalk.SimplePath(path, true); ok {
-			s.tree.At(keys, s.frame).MarkID(id.noID())
+			s.tree.At(keys, s.frame).MarkID(id.nonIDPrefix())
 		} else {
 			complex = append(complex, id)
 		}
@@ -189,9 +189,9 @@ func (s scope) internalIDs(field string, paths []string) (complex []source) {
 	return complex
 }
 
-// apart compiles what tells the items of a list in pages from each other: their ids, with which
+// identifyItems compiles what tells the items of a list in pages from each other: their ids, with which
 // further requests are made, too, and when they were made. What stands in an array is not their own.
-func (s scope) apart(internalIDs, created Paths, further ...*Second) {
+func (s scope) identifyItems(internalIDs, created Paths, further ...*SecondRequest) {
 	r := s.replies
 	if r.Paging.Style == PageNone {
 		return
@@ -199,19 +199,19 @@ func (s scope) apart(internalIDs, created Paths, further ...*Second) {
 	for _, path := range internalIDs {
 		switch {
 		case path == keyPath:
-			r.identify = append(r.identify, source{path: keyPath})
+			r.itemIDs = append(r.itemIDs, locator{path: keyPath})
 		case !strings.Contains(path, jsonwalk.Each) && jsonwalk.CheckPath(path) == nil:
-			r.identify = append(r.identify, s.source(path))
+			r.itemIDs = append(r.itemIDs, s.locate(path))
 		}
 	}
 	for _, f := range further {
 		for i := 0; f != nil && i < len(f.id); i++ {
-			r.identify = append(r.identify, f.id[i].at)
+			r.itemIDs = append(r.itemIDs, f.id[i].at)
 		}
 	}
 	for _, path := range created {
 		if jsonwalk.CheckPath(path) == nil {
-			r.beside = append(r.beside, s.source(path))
+			r.itemTimes = append(r.itemTimes, s.locate(path))
 		}
 	}
 }
@@ -228,28 +228,28 @@ func (s scope) owner(cfg EndpointConfig) {
 	if p.ownerKey = strings.Join(paths, ", "); looked {
 		s.AddIf(len(cfg.Owner) == 0, key, "missing: the path, within the entry of owner_lookup, of the account")
 		p.ownerKey, paths = cfg.OwnerLookup.to(paths), cfg.OwnerLookup.By
-		p.owner = s.looked(key, cfg.Owner, key+"_lookup", cfg.OwnerLookup)
+		p.owner = s.locateByLookup(key, cfg.Owner, key+"_lookup", cfg.OwnerLookup)
 	} else {
-		p.owner = s.sources(key, key, paths)
+		p.owner = s.locateAll(key, key, paths)
 	}
-	s.use(key, "", looked, paths...)
-	p.told = !slices.ContainsFunc(paths, s.late)
+	s.notePaths(key, "", looked, paths...)
+	p.ownerInList = !slices.ContainsFunc(paths, s.inDetail)
 }
 
 // group compiles what tells which record a row is of.
 func (s scope) group(cfg EndpointConfig) {
 	if key := s.plan.Kind + ".group"; cfg.Group != "" && s.path(key, cfg.Group) {
-		rows := stage{name: stageRows, member: rowsMember, id: identity{{path: cfg.Group, at: s.source(cfg.Group)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
+		rows := stage{name: stageRows, member: rowsMember, id: identity{{path: cfg.Group, at: s.locate(cfg.Group)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
 		s.plan.stages, s.plan.grouped = append(s.plan.stages, rows), true
-		s.use(key, "", false, cfg.Group)
+		s.notePaths(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 	}
 }
 
-// late tells whether a path leads into the detail of a record.
-func (c *compiler) late(path string) bool {
+// inDetail tells whether a path leads into the detail of a record.
+func (c *compiler) inDetail(path string) bool {
 	first, _, _ := strings.Cut(path, ".")
-	return c.plan.detail != "" && (first == c.plan.detail || strings.ContainsAny(first, "@#({[|*?"))
+	return c.plan.detailMember != "" && (first == c.plan.detailMember || strings.ContainsAny(first, "@#({[|*?"))
 }
 
 // fields compiles what each kind's records consist of, and refuses the rest,
@@ -262,15 +262,15 @@ func (s scope) fields(at string, cfg FieldsConfig) {
 	p.created = s.time(at+"created_at", "created_at", cfg.CreatedAt)
 	if buyer {
 		p.content = s.text(at+"content", "content", cfg.Content, false)
-		s.AddIf(cfg.CompanyName.set(), at+"company_name", "a buyer's record has no company_name; remove the key")
+		s.AddIf(cfg.CompanyName.isSet(), at+"company_name", "a buyer's record has no company_name; remove the key")
 		s.responses(at+"responses.", cfg.Responses)
 	} else {
 		p.company = s.text(at+"company_name", "company_name", cfg.CompanyName, false)
-		s.AddIf(cfg.Content.set(), at+"content", "a seller's record has no content; remove the key")
+		s.AddIf(cfg.Content.isSet(), at+"content", "a seller's record has no content; remove the key")
 		s.AddIf(setting.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
 	}
 	for nth, t := range p.allTexts() {
-		t.nth = nth
+		t.index = nth
 	}
 }
 
@@ -288,35 +288,35 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
 	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items}
-	p.inner, p.responses = &items{}, r
+	p.responseItems, p.responses = &items{}, r
 	var element scope
 	if fetched {
-		p.Responses, element = s.second(stageResponses, at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
+		p.Responses, element = s.secondRequest(stageResponses, at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
 		p.stages = append(p.stages, p.Responses.stage(fetchedMember, false))
-		element.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
-		p.Responses.beside = append(p.Responses.beside, p.Responses.key...)
+		element.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
+		p.Responses.itemTimes = append(p.Responses.itemTimes, p.Responses.key...)
 		within = ItemsConfig{Items: fetchedMember}
 	} else {
-		s.use(at+"items", hidesResponses, false, cfg.Items)
+		s.notePaths(at+"items", hidesResponses, false, cfg.Items)
 	}
 	if looked {
 		named := s
-		named.tree, named.outline = nil, note(s.outline, cfg.Items)
-		p.inner.entry = named.entry(at+"lookup", cfg.Lookup)
+		named.tree, named.outline = nil, markLists(s.outline, cfg.Items)
+		p.responseItems.lookup = named.entry(at+"lookup", cfg.Lookup)
 	}
-	response := s.items(p.inner, at, within, frameResponse)
+	response := s.items(p.responseItems, at, within, frameResponse)
 	switch {
 	case fetched:
 		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
 	case looked: // the paths lead into the entry
-		response.outline = note(s.replies.Format.Outline, cfg.Lookup.In)
+		response.outline = markLists(s.replies.Format.Outline, cfg.Lookup.In)
 	case p.grouped && cfg.Items == rowsMember:
 		response.outline = s.outline
 	}
-	p.inner.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
-	p.inner.where = response.conditions(at+"where", cfg.Where, hidesResponses)
+	p.responseItems.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	p.responseItems.where = response.conditions(at+"where", cfg.Where, hidesResponses)
 	r.content = response.text(at+"fields.content", "responses.content", cfg.Fields.Content, false)
-	r.role = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
+	r.responderType = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
 	r.created = response.time(at+"fields.created_at", "responses.created_at", cfg.Fields.CreatedAt)
 }
 
@@ -329,8 +329,8 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
-	d, detail := s.second(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
-	s.plan.Details, s.plan.detail = d, cfg.As
+	d, detail := s.secondRequest(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
+	s.plan.Details, s.plan.detailMember = d, cfg.As
 	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.one))
 	s.outline.Put(cfg.As, detail.outline)
 	s.xml = s.xml || d.Format.XML
@@ -343,9 +343,9 @@ const defaultSecondConcurrency = 8
 // placeholderName is what fetch.ids may call a value, where it means nothing else.
 var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
-// second compiles a second request, and gives what paths in its items lead into.
-func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*Second, scope) {
-	r := &Second{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
+// secondRequest compiles a second request, and gives what paths in its items lead into.
+func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*SecondRequest, scope) {
+	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
 	}
@@ -374,15 +374,15 @@ func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsCon
 		if path == "" {
 			s.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
 		} else if s.path(key, path) {
-			r.id = append(r.id, idValue{name, path, s.source(path)})
-			s.use(key, "", false, path)
+			r.id = append(r.id, idValue{name, path, s.locate(path)})
+			s.notePaths(key, "", false, path)
 		}
 	}
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
 	if f.Version != "" && s.path(field+".version", f.Version) {
 		s.AddIf(f.Batch > 0, field+".version", "has no meaning with batch, whose replies are of many records; remove the one or the other")
-		r.version = sources{s.source(f.Version)}
-		s.use(field+".version", "", false, f.Version)
+		r.version = locators{s.locate(f.Version)}
+		s.notePaths(field+".version", "", false, f.Version)
 	}
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
@@ -390,13 +390,13 @@ func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsCon
 	r.items.one = name == stageDetails && f.Batch == 0 && r.Paging.Style == PageNone
 	element := reply.items(&r.items, at, cfg, frameRecord)
 	if f.Key != "" && s.path(field+".key", f.Key) {
-		r.key = sources{element.source(f.Key)}
+		r.key = locators{element.locate(f.Key)}
 	}
 	return r, element
 }
 
 // stage is that of a second request, whose answers become a member of a record.
-func (r *Second) stage(member string, one bool) stage {
+func (r *SecondRequest) stage(member string, one bool) stage {
 	return stage{name: r.Name, member: member, one: one, id: r.id, noID: Violation{Field: r.Name, Problem: whyNoID + r.Name + " with"}, second: r}
 }
 
@@ -456,9 +456,9 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	} {
 		if key.path != "" && s.path(field+"."+key.name, key.path) {
 			// No next page and a wrong path look the same; the marks of more tell them apart.
-			s.use(field+"."+key.name, "", false, key.path)
+			s.notePaths(field+"."+key.name, "", false, key.path)
 		}
-		note(s.outline, key.path)
+		markLists(s.outline, key.path)
 	}
 	for i, mark := range p.IgnoreMarks {
 		s.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")

@@ -76,7 +76,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// refusal makes an [Error]. Its arguments must hold nothing of the content.
-func refusal(reason, format string, args ...any) *Error {
+// newError makes an [Error]. Its arguments must hold nothing of the content.
+func newError(reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }

@@ -24,17 +24,17 @@ type Replies struct {
 	Paging     PagingConfig // with its defaults
 	MaxRecords int          // items of all replies to one request
 
-	request address.Template
-	what    string     // an item is called
-	expect  Conditions // that a reply must meet
-	tables  []table    // that fields are looked up in
-	tree    *jsonwalk.Node
-	slots   [frameCount]int
-	items   items  // records, responses or details
-	inner   *items // the responses in a record; nil: they are not there
+	request       address.Template
+	what          string     // an item is called
+	expect        Conditions // that a reply must meet
+	tables        []table    // that fields are looked up in
+	tree          *jsonwalk.Node
+	slots         [frameCount]int
+	items         items  // records, responses or details
+	responseItems *items // the responses in a record; nil: they are not there
 	// what tells the items of a list in pages apart: ids, and what counts besides where
 	// there are some.
-	identify, beside sources
+	itemIDs, itemTimes locators
 }
 
 // Plan is the compiled mapping of one endpoint: what is asked for a list, and how
@@ -42,40 +42,40 @@ type Replies struct {
 type Plan struct {
 	Replies
 	Kind      string
-	Details   *Second // nil: the list has all of a record
-	Responses *Second // nil: a record has its responses, or the kind has none
+	Details   *SecondRequest // nil: the list has all of a record
+	Responses *SecondRequest // nil: a record has its responses, or the kind has none
 
 	stages           []stage
 	record           *jsonwalk.Node // of each record
 	byStatus, byType filter
-	selects          bool // the gateway applies all filters: the whole list is read for each
+	filtersHere      bool // the gateway applies all filters: the whole list is read for each
 	dropForeign      bool
 	skipInvalid      bool
-	owner            sources
+	owner            locators
 	ownerKey         string // paths of the owner, as they were written
-	told             bool   // the list tells the owner: without it no detail is asked for
+	ownerInList      bool   // the list tells the owner: without it no detail is asked for
 	grouped          bool   // several rows may be one record
-	detail           string // name of the detail in a record; empty: there is none
+	detailMember     string // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
-	uses             []use
+	usedPaths        []usedPath
 
 	title, content, status, inquiryType, company *textField // nil: not in this kind's records
 	created                                      *timeField
 	responses                                    *responseFields // nil for sellers
-	compared                                     sources         // values of a record that others are compared with
+	compared                                     locators        // values of a record that others are compared with
 }
 
 // responseFields is the mapping of a response, wherever it comes from.
 type responseFields struct {
-	path          string  // of all, as it was written
-	skip          int     // so many come before them
-	holder        *holder // of the array of responses; nil: the record itself, or what has other fields, too
-	content, role *textField
-	created       *timeField
+	path                   string   // of all, as it was written
+	skip                   int      // so many come before them
+	wrapper                *wrapper // of the array of responses; nil: the record itself, or what has other fields, too
+	content, responderType *textField
+	created                *timeField
 }
 
-// use is a path of the configuration, for [Explainer].
-type use struct {
+// usedPath is a path of the configuration, for [Explainer].
+type usedPath struct {
 	key   string // below the endpoint
 	path  string
 	in    string // records, responses or replies
@@ -94,7 +94,7 @@ func (p *Plan) allTexts() []*textField {
 	if p.responses == nil {
 		return p.texts()
 	}
-	return append(p.texts(), p.responses.content, p.responses.role)
+	return append(p.texts(), p.responses.content, p.responses.responderType)
 }
 
 // DropsForeign tells whether records of other accounts are expected, and left out.

@@ -11,12 +11,12 @@ import (
 // stage is something that all records of a list wait for before they are judged: the other rows
 // of each, details, or responses. What comes for a record becomes a member of it.
 type stage struct {
-	name   string    // one of the three
-	member string    // its name
-	one    bool      // one thing comes for each record, and must; else an array does
-	id     identity  // of a record: what comes is found by it
-	noID   Violation // of a record without one
-	second *Second   // the requests for it; nil: it comes with the list
+	name   string         // one of the three
+	member string         // its name
+	one    bool           // one thing comes for each record, and must; else an array does
+	id     identity       // of a record: what comes is found by it
+	noID   Violation      // of a record without one
+	second *SecondRequest // the requests for it; nil: it comes with the list
 }
 
 // The stages.
@@ -28,16 +28,16 @@ const (
 
 // Second is how the details of a list's records, or the responses to them, are asked for by
 // further requests. It is read-only and safe for concurrent use.
-type Second struct {
+type SecondRequest struct {
 	Replies
 	Name        string // of its stage
 	Concurrency int    // requests at a time
 
 	id         identity // of a record
-	version    sources  // of what came for a record; nil: it has none
+	version    locators // of what came for a record; nil: it has none
 	idOptional bool     // a record without one is not asked for
 	batch      int      // records per request; 0: one
-	key        sources  // in a batch: where an element has the id of its record
+	key        locators // in a batch: where an element has the id of its record
 }
 
 // identity is what tells a record from others: values of it, by the placeholders of further requests.
@@ -46,7 +46,7 @@ type identity []idValue
 type idValue struct {
 	placeholder string
 	path        string // as it was written
-	at          source
+	at          locator
 }
 
 // idSeparator stands between several values in the one text that identifies a record.
@@ -94,8 +94,8 @@ func (all identity) paths() string {
 	return strings.Join(paths, ", ")
 }
 
-// shownID is the text for a person.
-func shownID(id string) string { return strings.ReplaceAll(id, idSeparator, ", ") }
+// displayID is the text for a person.
+func displayID(id string) string { return strings.ReplaceAll(id, idSeparator, ", ") }
 
 // Batch is what one request, or one for each page, is made for.
 type Batch struct {
@@ -106,7 +106,7 @@ type Batch struct {
 
 // Request gives the requests for what belongs to the records of a batch, and what takes the
 // replies.
-func (s *Second) Request(account string, batch Batch) (Asking, *Attachment) {
+func (s *SecondRequest) Request(account string, batch Batch) (PagedRequest, *Attachment) {
 	values := address.Values{address.Account: {account}}
 	if s.batch > 0 {
 		values[address.IDs] = batch.IDs
@@ -117,18 +117,18 @@ func (s *Second) Request(account string, batch Batch) (Asking, *Attachment) {
 	}
 	a := &Attachment{key: s.key}
 	a.begin(&s.Replies, a.add)
-	return Asking{&s.request, values, true}, a
+	return PagedRequest{&s.request, values, true}, a
 }
 
 // Attachment is what came for the records of one batch.
 type Attachment struct {
 	reader
-	key   sources
-	parts []attached
+	key   locators
+	parts []attachedPart
 }
 
-// attached is something that belongs to a record: a row, its detail or a response.
-type attached struct {
+// attachedPart is something that belongs to a record: a row, its detail or a response.
+type attachedPart struct {
 	key    string // the id of the record, where it came in a batch
 	value  jsonwalk.Value
 	tables []map[string]jsonwalk.Value // that its fields are looked up in
@@ -142,49 +142,49 @@ func (a *Attachment) CheckEnd(end End) error { return a.checkEnd(end) }
 
 // add keeps an element until it is put to its record.
 func (a *Attachment) add(e element) *Error {
-	a.parts = append(a.parts, attached{a.key.first(e.Frame).Plain(), e.Element, e.Tables})
-	return a.count(e)
+	a.parts = append(a.parts, attachedPart{a.key.first(e.Frame).Plain(), e.Element, e.Tables})
+	return a.countElement(e)
 }
 
-// waiting is a record before all that belongs to it is there.
-type waiting struct {
+// waitingRecord is a record before all that belongs to it is there.
+type waitingRecord struct {
 	id      string // empty: nothing can belong to it
 	version string
 	record  jsonwalk.Value
-	parts   []attached
+	parts   []attachedPart
 	number  int
 	tables  []map[string]jsonwalk.Value
 }
 
-// enter takes a record that has what the stages before gave it: if nothing is known against it, it
+// enterStage takes a record that has what the stages before gave it: if nothing is known against it, it
 // waits for what belongs to it.
-func (b *Builder) enter(e element, nth int) *Error {
+func (b *Builder) enterStage(e element, nth int) *Error {
 	if nth == len(b.plan.stages) {
-		return b.whole(e)
+		return b.addWhole(e)
 	}
 	s := &b.plan.stages[nth]
 	fate, bad := b.judgeBefore(s, e)
 	id, single := s.id.of(e.Frame)
-	e.early = s.name != stageResponses // whose records are judged before
+	e.beforeDetail = s.name != stageResponses // whose records are judged before
 	record := e.Element
 	if record.Kind != jsonwalk.Object { // a bare id becomes a record
 		record = jsonwalk.ObjectOf(bareID, record)
 	}
 	switch {
-	case fate != taken:
+	case fate != fateServed:
 	case id == "" && !(single && s.second != nil && s.second.idOptional):
-		fate, bad = refused, s.noID
+		fate, bad = fateInvalid, s.noID
 	case record.At(s.member).Kind != jsonwalk.Missing:
-		fate, bad = refused, Violation{Field: "record", Problem: whyOwnMember}
+		fate, bad = fateInvalid, Violation{Field: "record", Problem: whyOwnMember}
 	default:
-		fate = waits
-		one := waiting{id: id, record: record, number: b.number, tables: e.Tables}
+		fate = fateWaiting
+		one := waitingRecord{id: id, record: record, number: b.recordNumber, tables: e.Tables}
 		if s.second != nil {
 			one.version, _ = scalarID(s.second.version.first(e.Frame))
 		}
-		b.wait(s, one)
+		b.addWaiting(s, one)
 	}
-	return b.settle(e, fate, bad)
+	return b.countFate(e, fate, bad)
 }
 
 // judgeBefore says what becomes of a record by what it has before a stage: each row has to be the
@@ -193,28 +193,28 @@ func (b *Builder) enter(e element, nth int) *Error {
 func (b *Builder) judgeBefore(s *stage, e element) (fate, Violation) {
 	switch object := e.Element.Kind == jsonwalk.Object; {
 	case s.name == stageResponses:
-		return b.plan.scratch().judge(&Inquiry{}, e, &b.want)
+		return b.plan.scratchMapper().judge(&Inquiry{}, e, &b.want)
 	case s.name == stageRows && !object:
-		return refused, Violation{Field: "record", Problem: whyObject}
+		return fateInvalid, Violation{Field: "record", Problem: whyObject}
 	case s.name == stageRows:
-		return b.plan.owned(e.Frame, b.want.Account)
-	case b.plan.told && object:
-		return b.plan.belongs(e.Frame, b.want.Account, true)
+		return b.plan.judgeOwner(e.Frame, b.want.Account)
+	case b.plan.ownerInList && object:
+		return b.plan.judgeShown(e.Frame, b.want.Account, true)
 	}
-	return taken, Violation{}
+	return fateServed, Violation{}
 }
 
-// wait keeps a record, or puts a row to the one that it belongs to.
-func (b *Builder) wait(s *stage, one waiting) {
+// addWaiting keeps a record, or puts a row to the one that it belongs to.
+func (b *Builder) addWaiting(s *stage, one waitingRecord) {
 	if s.second == nil {
-		if at, known := b.rows[one.id]; known {
-			b.waiting[at].parts = append(b.waiting[at].parts, attached{value: one.record, tables: one.tables})
+		if at, known := b.rowIndex[one.id]; known {
+			b.waiting[at].parts = append(b.waiting[at].parts, attachedPart{value: one.record, tables: one.tables})
 			return
 		}
-		if b.rows == nil {
-			b.rows = map[string]int{}
+		if b.rowIndex == nil {
+			b.rowIndex = map[string]int{}
 		}
-		b.rows[one.id] = len(b.waiting)
+		b.rowIndex[one.id] = len(b.waiting)
 	}
 	b.waiting = append(b.waiting, one)
 }
@@ -230,18 +230,18 @@ func (b *Builder) CheckEnd(end End) error {
 
 // advance goes on to the next stage that requests are made for.
 func (b *Builder) advance() error {
-	for b.stage < len(b.plan.stages) && len(b.asked()) == 0 {
-		if err := b.complete(); err != nil {
+	for b.stageIndex < len(b.plan.stages) && len(b.toAskFor()) == 0 {
+		if err := b.completeStage(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// asked are the records that requests are to be made for.
-func (b *Builder) asked() (all []*waiting) {
+// toAskFor are the records that requests are to be made for.
+func (b *Builder) toAskFor() (all []*waitingRecord) {
 	for i := range b.waiting {
-		if b.waiting[i].id != "" && b.plan.stages[b.stage].second != nil {
+		if b.waiting[i].id != "" && b.plan.stages[b.stageIndex].second != nil {
 			all = append(all, &b.waiting[i])
 		}
 	}
@@ -250,12 +250,12 @@ func (b *Builder) asked() (all []*waiting) {
 
 // Next gives the requests that are to be made next; nil: there is nothing to ask for.
 // [Builder.Attach] takes the replies.
-func (b *Builder) Next() (s *Second, batches []Batch) {
-	if b.stage == len(b.plan.stages) || len(b.asked()) == 0 {
+func (b *Builder) Next() (s *SecondRequest, batches []Batch) {
+	if b.stageIndex == len(b.plan.stages) || len(b.toAskFor()) == 0 {
 		return nil, nil
 	}
-	s = b.plan.stages[b.stage].second
-	for some := range slices.Chunk(b.asked(), max(s.batch, 1)) {
+	s = b.plan.stages[b.stageIndex].second
+	for some := range slices.Chunk(b.toAskFor(), max(s.batch, 1)) {
 		batch := Batch{Version: some[0].version}
 		for _, one := range some {
 			batch.IDs = append(batch.IDs, one.id)
@@ -269,7 +269,7 @@ func (b *Builder) Next() (s *Second, batches []Batch) {
 // may stand for several records: each of them gets all. An error is an [*Error].
 func (b *Builder) Attach(list []*Attachment) error {
 	s, batches := b.Next()
-	records, at := map[string][]*waiting{}, 0
+	records, at := map[string][]*waitingRecord{}, 0
 	for i, a := range list {
 		clear(records)
 		for n := len(batches[i].IDs); n > 0; at++ {
@@ -285,30 +285,30 @@ func (b *Builder) Attach(list []*Attachment) error {
 				p.key = batches[i].IDs[0]
 			}
 			if len(records[p.key]) == 0 { // it could be somebody else's
-				return refusal("record", "%s came for a record that was not asked for, or without its id", s.Name)
+				return newError("record", "%s came for a record that was not asked for, or without its id", s.Name)
 			}
 			for _, one := range records[p.key] {
 				one.parts = append(one.parts, p)
 			}
 		}
 	}
-	if err := b.complete(); err != nil {
+	if err := b.completeStage(); err != nil {
 		return err
 	}
 	return b.advance()
 }
 
-// complete gives all records that wait what belongs to them, and takes them into the next stage.
-func (b *Builder) complete() error {
-	s, list, next := &b.plan.stages[b.stage], b.waiting, b.stage+1
-	b.waiting, b.stage = nil, next
+// completeStage gives all records that wait what belongs to them, and takes them into the next stage.
+func (b *Builder) completeStage() error {
+	s, list, next := &b.plan.stages[b.stageIndex], b.waiting, b.stageIndex+1
+	b.waiting, b.stageIndex = nil, next
 	for _, one := range list {
-		b.take = func(e element) *Error { return b.enter(e, next) }
+		b.deliver = func(e element) *Error { return b.enterStage(e, next) }
 		values := make([]jsonwalk.Value, len(one.parts))
-		b.partTables = b.partTables[:0]
+		b.responseTables = b.responseTables[:0]
 		for i, p := range one.parts {
 			values[i] = p.value
-			b.partTables = append(b.partTables, p.tables)
+			b.responseTables = append(b.responseTables, p.tables)
 		}
 		record := one.record
 		switch {
@@ -318,25 +318,25 @@ func (b *Builder) complete() error {
 		case len(values) == 1:
 			record = record.With(s.member, values[0])
 		case len(values) > 1:
-			return refusal("record", "two details of one record came")
+			return newError("record", "two details of one record came")
 		default:
-			b.take = b.detailless
+			b.deliver = b.addWithoutDetail
 		}
 		if s.name == stageDetails {
-			b.partTables = b.partTables[:0] // a detail is no response
+			b.responseTables = b.responseTables[:0] // a detail is no response
 		}
-		b.number = one.number
-		b.lookIn(one.tables)
+		b.recordNumber = one.number
+		b.setTables(one.tables)
 		_, err := b.walker.WalkItem(record.Raw(), b.plan.record)
-		if refused := b.walked(err); refused != nil {
+		if refused := b.walkError(err); refused != nil {
 			return refused
 		}
 	}
-	b.partTables = nil
+	b.responseTables = nil
 	return nil
 }
 
-// detailless takes a record for which no detail came.
-func (b *Builder) detailless(e element) *Error {
-	return b.settle(e, refused, Violation{Field: "details", Problem: whyNoDetail})
+// addWithoutDetail takes a record for which no detail came.
+func (b *Builder) addWithoutDetail(e element) *Error {
+	return b.countFate(e, fateInvalid, Violation{Field: "details", Problem: whyNoDetail})
 }

@@ -4,22 +4,22 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// met is an item of a list in pages. One that comes on two pages tells that the list changed
+// pageItem is an item of a list in pages. One that comes on two pages tells that the list changed
 // while it was read, or that its order lets items change places: another one is lost then.
-type met struct {
+type pageItem struct {
 	page int
 	key  string // of the member that it is
 	text string // as it came
 	ids  string // what it is told by: internal ids, and when it was written; empty: it has no id
 }
 
-// meet notes an item of a list in pages.
-func (r *reader) meet(f *jsonwalk.Frame) {
+// notePageItem notes an item of a list in pages.
+func (r *reader) notePageItem(f *jsonwalk.Frame) {
 	if r.Paging.Style == PageNone {
 		return
 	}
-	one, found := met{page: r.pages, key: f.Key, text: f.Element.Raw()}, false
-	for _, id := range r.identify {
+	one, found := pageItem{page: r.pages, key: f.Key, text: f.Element.Raw()}, false
+	for _, id := range r.itemIDs {
 		text := f.Key
 		if id.path != keyPath {
 			text = id.find(f).Raw()
@@ -27,38 +27,38 @@ func (r *reader) meet(f *jsonwalk.Frame) {
 		found = found || text != "" && text != "null"
 		one.ids += text + "\x00"
 	}
-	for _, beside := range r.beside {
+	for _, beside := range r.itemTimes {
 		one.ids += beside.find(f).Raw()
 	}
 	if !found {
 		one.ids = ""
 	}
-	r.met = append(r.met, one)
+	r.pageItems = append(r.pageItems, one)
 }
 
-// twice refuses a list with an item that came on two pages. Ids count where they tell the
+// checkRepeated refuses a list with an item that came on two pages. Ids count where they tell the
 // items of each page apart: else they may be those of something that items share. Without
 // them the whole text counts. Equal items on one page are the legacy's own: nothing is lost by
 // them.
-func (r *reader) twice() *Error {
-	items := r.met
-	r.met = nil
+func (r *reader) checkRepeated() *Error {
+	items := r.pageItems
+	r.pageItems = nil
 	if len(items) == 0 || items[0].page == items[len(items)-1].page {
 		return nil
 	}
 	const why = "%s %d came before as number %d, on another page: the list changed while it was read, or its order lets records change places; " +
 		"let it be sorted by what no two of them share, such as an id"
-	if first, again := repeated(items, func(m met) string { return m.ids }); again > 0 && toldApart(items) {
-		return refusal(ReasonChanged, why, r.what, again+1, first+1)
+	if first, again := firstRepeated(items, func(m pageItem) string { return m.ids }); again > 0 && idsDiffer(items) {
+		return newError(ReasonChanged, why, r.what, again+1, first+1)
 	}
-	if first, again := repeated(items, func(m met) string { return m.key + m.text }); again > 0 {
-		return refusal(ReasonChanged, why+"; two that are alike to the byte need an id in internal_ids, or one page that has both (paging.size)", r.what, again+1, first+1)
+	if first, again := firstRepeated(items, func(m pageItem) string { return m.key + m.text }); again > 0 {
+		return newError(ReasonChanged, why+"; two that are alike to the byte need an id in internal_ids, or one page that has both (paging.size)", r.what, again+1, first+1)
 	}
 	return nil
 }
 
-// repeated finds the first item that came on a page before; 0: none.
-func repeated(items []met, by func(met) string) (first, again int) {
+// firstRepeated finds the first item that came on a page before; 0: none.
+func firstRepeated(items []pageItem, by func(pageItem) string) (first, again int) {
 	firsts := make(map[string]int, len(items))
 	for i, one := range items {
 		text := by(one)
@@ -71,8 +71,8 @@ func repeated(items []met, by func(met) string) (first, again int) {
 	return 0, 0
 }
 
-// toldApart tells whether all items have ids, none of a page the same, and a page several.
-func toldApart(items []met) bool {
+// idsDiffer tells whether all items have ids, none of a page the same, and a page several.
+func idsDiffer(items []pageItem) bool {
 	several := false
 	for from := 0; from < len(items); {
 		to := from + 1
