@@ -129,8 +129,8 @@ func (b *breaker) isOpenFor(account string) bool {
 	return b.state != gobreaker.StateClosed && (!b.single || b.stopped == account)
 }
 
-// stateFor is the state for an account, or of the breaker if that is empty: half-open as soon
-// as a probe may be made.
+// stateFor is the state that an account meets, half-open as soon as a probe may be made. With an
+// empty account it is that of the breaker.
 func (b *breaker) stateFor(account string, now time.Time) gobreaker.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -108,7 +108,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Client has the sources of both lists of one configuration. It is safe for concurrent
+// Client has the endpoints of one configuration. It is safe for concurrent
 // use.
 type Client struct {
 	cfg       Config
@@ -119,7 +119,7 @@ type Client struct {
 	endpoints map[string]*endpoint // by kind
 }
 
-// network is what both sources share, and what a reload keeps that leaves address,
+// network is what both endpoints share, and what a reload keeps that leaves address,
 // credentials and certificates as they are.
 type network struct {
 	connections *http.Transport
@@ -127,7 +127,7 @@ type network struct {
 	creds       *credentials
 }
 
-// endpoint is one of the two lists, as the configuration says. It is safe for concurrent use.
+// endpoint is one of the two lists, as its section of the configuration says. It is safe for concurrent use.
 type endpoint struct {
 	cfg         Config
 	opts        Options
@@ -235,9 +235,9 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// BreakerState is closed, half-open or open; empty for a list that there is not. It is that of
-// one account: a breaker that one account's failures opened is closed for all others. With an
-// empty account it is that of those whom it holds.
+// BreakerState is closed, half-open or open; empty for a list that there is not. It is what one
+// account meets: a breaker that is open for another account alone is closed. With an empty account
+// it is that of the breaker.
 func (c *Client) BreakerState(kind, account string) string {
 	if s, ok := c.endpoints[kind]; ok {
 		return s.guard.breaker.stateFor(account, s.opts.Now()).String()

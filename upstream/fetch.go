@@ -60,7 +60,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 }
 
 // admit lets the list through, or says why not. In turn it asks the bulkhead, which bounds all
-// lists and those of the account; the hold that the legacy has told; the breaker; and, for a probe,
+// lists and those of the account; the hold, after a reply that tells us to wait; the breaker; and, for a probe,
 // the fleet. Without an error, leave must be called with what came of the list.
 func (f *fetch) admit(ctx context.Context) (leave func(error), err error) {
 	s, account := f.endpoint, f.want.Account
@@ -145,7 +145,7 @@ func (f *fetch) whole(ctx context.Context, begin func() *pages) (p *pages, err e
 	}
 }
 
-// allow tells whether so many bytes more may be held.
+// allow tells whether so many bytes more may be in memory.
 func (f *fetch) allow(bytes int64) bool { return f.allowed.take(bytes) == nil }
 
 // count tells metrics and log what came of a fetch. What it returns is nil or an *Error.

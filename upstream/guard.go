@@ -19,7 +19,7 @@ type guard struct {
 	budget   budget
 	outcomes *outcomes
 	foreign  minuteLog // records of other accounts, in the log
-	invalid  minuteLog // records that the mapping refused, in the log
+	invalid  minuteLog // records that break a rule of the mapping, in the log
 }
 
 // newGuard knows nothing yet.
@@ -177,21 +177,21 @@ func (b *budget) withdraw(account string, requests int) bool {
 // Bounds of what the legacy may tell us to wait.
 const (
 	leastHold = time.Second // after a 429 that does not tell
-	mostHold  = time.Minute // told more, the legacy is asked again after this
-	// holdAccounts that are told to wait at a time show that all are meant.
+	mostHold  = time.Minute // where it says more, the legacy is asked again after this
+	// holdAccounts that wait at a time show that all are meant.
 	holdAccounts = 3
 )
 
-// hold keeps the gateway from asking until a moment that the legacy has told: for the
-// account whose request it answered, as a quota may be that account's own, and for
-// everybody once holdAccounts are told at a time.
+// hold keeps the gateway from asking after a reply that tells it to wait. It is for the account
+// that the reply was for, as a quota may be that account's own; and for everybody once holdAccounts
+// wait at a time.
 type hold struct {
 	mu       sync.Mutex
 	all      time.Time
-	accounts map[string]time.Time // no more than were under way when everybody was held
+	accounts map[string]time.Time // no more than were under way when everybody began to wait
 }
 
-// obey holds the account if the reply told us to wait. It never ends a hold sooner.
+// obey begins a hold if the reply tells us to wait. It never ends one sooner.
 func (h *hold) obey(account string, e *Error, now time.Time) {
 	if e.Reason != reasonThrottled && e.Reason != reasonOverloaded {
 		return
@@ -226,8 +226,7 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
 
-// retryAfter reads Retry-After: seconds, or a date (RFC 9110, 10.2.3). Zero: it tells
-// nothing.
+// retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3). Zero: it has neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {

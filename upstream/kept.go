@@ -8,22 +8,22 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// maxStoredBytes bounds what is kept of all accounts together.
+// maxStoredBytes bounds the replies of all accounts together.
 const maxStoredBytes = 16 << 20
 
-// replyStore has the replies to second requests for records whose version says when they change. It
-// is of this process alone. It is safe for concurrent use.
+// replyStore has the replies to second requests for records that have a version. While a record's
+// version is the same they are used again. It is of this process alone, and safe for concurrent use.
 type replyStore struct {
 	mu    sync.Mutex
 	by    map[storeKey]*list.Element
-	order *list.List // of *keptReplies, the last used first
+	order *list.List // of *storedReplies, the last used first
 	bytes int
 }
 
 // storeKey is everything that decides on what came for a record.
 type storeKey struct {
 	fingerprint string // of the mapping, and of its kind
-	of          string // details or responses
+	name        string // details or responses
 	account     string
 	id, version string
 	changes     string // see Request.Changes: a purge or hint leaves all of before behind
@@ -41,7 +41,7 @@ func newReplyStore() *replyStore {
 	return &replyStore{by: map[storeKey]*list.Element{}, order: list.New()}
 }
 
-// storeKey is that of a batch; false: what comes for it is not kept.
+// storeKey is where the replies for a batch are stored; false: they are not.
 func (f *fetch) storeKey(s *mapping.SecondRequest, b mapping.Batch) (k storeKey, may bool) {
 	k = storeKey{f.endpoint.fingerprint, s.Name, f.want.Account, b.IDs[0], b.Version, f.want.Changes}
 	return k, b.Version != "" && f.want.Changes != "" && f.endpoint.keepFor > 0
@@ -64,7 +64,7 @@ func (c *replyStore) get(k storeKey, since time.Time) (bodies []string, ok bool)
 	return one.bodies, true
 }
 
-// put keeps replies, in the place of those that were used the longest ago.
+// put stores replies, in the place of those that were used the longest ago.
 func (c *replyStore) put(k storeKey, bodies []string, came time.Time) {
 	const each = 200 // bytes besides
 	one := &storedReplies{k, bodies, came, each + len(k.account) + len(k.id) + len(k.version)}

@@ -132,7 +132,7 @@ func (o *outcomes) addFailure(account string, e *Error, now time.Time) {
 	o.episode(cause{whose, mine.some}, mine.first, now).add(account, e, now)
 }
 
-// account is what is known of one. Where there are too many it is not kept.
+// account is what is known of one. Where there are too many it is not remembered.
 func (o *outcomes) account(name string) *outcome {
 	one := o.accounts[name]
 	if one == nil {
@@ -170,7 +170,7 @@ func (o *outcomes) episode(c cause, first, now time.Time) *episode {
 	return e
 }
 
-// keepOver keeps an episode that another one may take the place of.
+// keepOver remembers an episode whose place another one takes.
 func (o *outcomes) keepOver(e *episode) {
 	o.over = append(o.over[max(0, len(o.over)-maxOver+1):], e.Failing)
 }

@@ -149,7 +149,7 @@ func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Reque
 	if err == nil {
 		return asked, nil
 	}
-	if _, refused := errors.AsType[*mapping.Error](err); refused {
+	if _, ofRecord := errors.AsType[*mapping.Error](err); ofRecord {
 		return asked, asError(err)
 	}
 	return asked, &Error{Reason: "account", Err: err}
@@ -181,11 +181,11 @@ func (p *pages) addPage(ctx context.Context, r *reply, address string) (records 
 		p.items[items] = true
 	}
 	if p.paging.tellsLength() {
-		told, err := p.paging.lengthIn(*r)
+		length, err := p.paging.lengthIn(*r)
 		if p.end.Pages == 1 {
-			p.length = told
+			p.length = length
 		}
-		if err == nil && told != p.length {
+		if err == nil && length != p.length {
 			// Records may have moved from one page to another unseen.
 			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", p.end.Pages)
 		}
@@ -221,8 +221,8 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 	}
 }
 
-// endsWith says what it means that a page after the first has a status of an empty list. It is
-// the end where nobody has named the page, or all records are there. A page that the legacy
+// endsWith says what it means that a page after the first has a status of an empty list. The list
+// ends there if the gateway has computed the page, or all records are there. A page that the legacy
 // itself has named may be lost.
 func (p *pages) endsWith(r reply, page int) error {
 	guessed := p.paging.numbers() || p.replies.OwnCursor()
@@ -233,8 +233,8 @@ func (p *pages) endsWith(r reply, page int) error {
 		"let paging.more or paging.last tell the end, or paging.total that all records are there", page, r.status)
 }
 
-// nextPage gives the request for the page with a number, after the current one, which is r with n
-// records; without a URL after the last.
+// nextPage gives the request for a page by its number. current is the page before, whose reply is r
+// with n records. After the last page the request has no URL.
 func (p *pages) nextPage(r reply, n, number int, current address.Request) (address.Request, error) {
 	if !p.paging.numbers() {
 		return p.paging.next(r, p.ask, current)
@@ -339,7 +339,7 @@ func (p paging) tellsLength() bool {
 // countsRecords tells whether that length counts records, not pages.
 func (p paging) countsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
-// lengthIn gives what a page says of the length: records, or pages if only those are told.
+// lengthIn reads the length of the list on one of its pages: in records, or in pages if there is no number of records.
 func (p paging) lengthIn(r reply) (int, error) {
 	text := r.header.Get(p.TotalHeader)
 	switch {

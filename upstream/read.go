@@ -38,7 +38,7 @@ func newAllowance(max int64) *allowance {
 	return a
 }
 
-// take counts n more bytes; negative: they are not held any more.
+// take counts n more bytes; negative: they are given back.
 func (a *allowance) take(n int64) error {
 	if a.left.Add(-n) < 0 {
 		return failure("too_large", "the replies have more than %d bytes together", a.max)
@@ -199,13 +199,13 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	if size >= 0 {
 		b = make([]byte, size+1) // not full before the end is seen
 	} else {
-		kept := readBuffers.Get().(*[]byte)
+		buffer := readBuffers.Get().(*[]byte)
 		defer func() {
-			if *kept = b; len(b) <= maxReused {
-				readBuffers.Put(kept)
+			if *buffer = b; len(b) <= maxReused {
+				readBuffers.Put(buffer)
 			}
 		}()
-		b = *kept
+		b = *buffer
 	}
 	n := 0
 	var err error

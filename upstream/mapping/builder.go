@@ -17,18 +17,18 @@ type Builder struct {
 	plan         *Plan
 	mapper       mapper
 	want         Want
-	recordNumber int             // of the record that is judged
-	stageIndex   int             // of the plan, that records wait in
+	recordNumber int             // of the record that is judged, from 1
+	stageIndex   int             // of the plan's stage that records wait in
 	waiting      []waitingRecord // in the order of the legacy
-	rowIndex     map[string]int  // which of these rows are of
-	// observe is told what became of each record, after it was judged. With it no record ends
-	// the list. Nil: nobody asks.
+	rowIndex     map[string]int  // of the record in waiting, by what its rows have in common
+	// explainer is told what became of each record. With it no record ends the list. Nil: a list
+	// is made for a caller.
 	explainer *Explainer
 }
 
 // Counts are what a list had in it besides good records.
 type Counts struct {
-	Skipped map[string]int // records that were refused, by field
+	Skipped map[string]int // invalid records, by field
 	Foreign int            // records of another account
 	Hidden  int            // records that where does not show
 }
@@ -54,7 +54,7 @@ func (b *Builder) Take(body string) (page Page, err error) {
 	return page, err
 }
 
-// addListed takes a record as the list tells of it.
+// addListed takes a record as it stands in the list.
 func (b *Builder) addListed(e element) *Error {
 	if err := b.countElement(e); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (b *Builder) addListed(e element) *Error {
 	return b.enterStage(e, 0)
 }
 
-// addWhole takes a record of which all is there, and puts it into the list if that is its place.
+// addWhole takes a record that waits for nothing more, and puts it into the list if it belongs there.
 func (b *Builder) addWhole(e element) *Error {
 	if len(b.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
@@ -82,7 +82,7 @@ func (b *Builder) addWhole(e element) *Error {
 	return b.countFate(e, fate, bad)
 }
 
-// countFate counts what became of a record. An error ends the list.
+// countFate counts what becomes of a record. An error ends the list.
 func (b *Builder) countFate(e element, fate fate, bad Violation) *Error {
 	bad.Record = b.recordNumber
 	if b.explainer != nil && fate != fateWaiting {
@@ -98,26 +98,18 @@ func (b *Builder) countFate(e element, fate fate, bad Violation) *Error {
 			return b.endWith(newError("owner", "record %d: %s", bad.Record, bad.Problem))
 		}
 	case fate == fateInvalid:
-		return b.countInvalid(bad, newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
+		if b.Skipped == nil {
+			b.Skipped = make(map[string]int)
+		}
+		if b.Skipped[bad.Field]++; !b.plan.skipInvalid {
+			return b.endWith(newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
+		}
 	}
 	return nil
 }
 
-// countInvalid counts a record that breaks the rules, and ends the list if the
-// configuration does not say to skip it.
-func (b *Builder) countInvalid(bad Violation, why *Error) *Error {
-	if b.Skipped == nil {
-		b.Skipped = make(map[string]int)
-	}
-	b.Skipped[bad.Field]++
-	if b.plan.skipInvalid {
-		return nil
-	}
-	return b.endWith(why)
-}
-
-// endWith refuses the list. For an Explainer it goes on, and the first reason is what a caller's
-// list would have ended with.
+// endWith ends the list with an error. For an Explainer it goes on, and the first error is what a
+// caller's list would have ended with.
 func (b *Builder) endWith(why *Error) *Error {
 	if b.explainer == nil {
 		return why
@@ -126,8 +118,8 @@ func (b *Builder) endWith(why *Error) *Error {
 	return nil
 }
 
-// EachDefaulted visits the texts that had nothing, or null, at their paths, with how
-// often: the default was taken, or null.
+// EachDefaulted visits the fields that had nothing, or null, at their paths, so that they got their
+// default, or null. n is how often.
 func (b *Builder) EachDefaulted(visit func(field string, n int)) {
 	for _, t := range b.plan.allTexts() {
 		if n := b.mapper.defaulted[t.index]; n > 0 {
@@ -136,10 +128,9 @@ func (b *Builder) EachDefaulted(visit func(field string, n int)) {
 	}
 }
 
-// RemoveIDs removes the internal ids of the whole list from every text of it, and
-// counts them by field in Removed. Call it after the last reply, because one
-// record may quote another's id. Texts that come from the configuration, such as
-// mapped status values, are left.
+// RemoveIDs removes the internal ids of all records from the texts of the list, and counts them by
+// field in Removed. Call it after the last reply, because one record may quote another's id. It
+// leaves the fields alone that can only have values of the configuration, such as a status with values.
 func (b *Builder) RemoveIDs() {
 	if b.ids.Empty() {
 		return
@@ -164,8 +155,8 @@ func (b *Builder) RemoveIDs() {
 	}
 }
 
-// eachText visits the texts of an inquiry that the legacy decides on. Only those may
-// hold an internal id. It may change them. Empty texts are left out.
+// eachText visits the texts of an inquiry that may have an internal id in them, see
+// [textField.guarded]. visit may change them. Empty texts are left out.
 func (p *Plan) eachText(inq *Inquiry, visit func(*textField, *string)) {
 	one := func(t *textField, s *string) {
 		if t != nil && *s != "" && t.guarded() {

@@ -57,11 +57,11 @@ func (s scope) conditions(field string, list []Condition, hides string) (all Con
 	return all
 }
 
-// firstUnmet gives the first condition that an element does not meet; nil: it meets all, but for
-// those that are late where its detail is not there yet.
-func (all Conditions) firstUnmet(f *jsonwalk.Frame, early bool) *condition {
+// firstUnmet gives the first condition that an element does not meet; nil: it meets all.
+// beforeDetail: those on its detail, which is not there yet, are left out.
+func (all Conditions) firstUnmet(f *jsonwalk.Frame, beforeDetail bool) *condition {
 	for i := range all {
-		if c := &all[i]; !(early && c.ofDetail) && !c.holds(f) {
+		if c := &all[i]; !(beforeDetail && c.ofDetail) && !c.holds(f) {
 			return c
 		}
 	}
@@ -123,8 +123,8 @@ func (c *condition) describe() string {
 	return "must be " + strings.Join(c.values, " or ")
 }
 
-// checkReply refuses a reply that does not meet a condition on it. The value that was found is
-// for the operator's screen only.
+// checkReply is the error of a reply that does not meet a condition; nil: it meets all. The value
+// that was found is for the operator's screen only.
 func (all Conditions) checkReply(reply jsonwalk.Value) *Error {
 	f := &jsonwalk.Frame{Element: reply}
 	c := all.firstUnmet(f, false)

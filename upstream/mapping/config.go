@@ -124,13 +124,13 @@ type ResponsesConfig struct {
 	Fields ResponseFieldsConfig `yaml:"fields"`
 }
 
-// FetchedConfig is what comes by a second request.
+// FetchSection is what comes by a second request.
 type FetchSection struct {
 	// Fetch is the request: one for each record, or one for a batch of them. Responses without it are within the record.
 	Fetch FetchConfig `yaml:"fetch"`
 }
 
-// LookedConfig is what may stand in a table of the reply.
+// LookupSection is what may stand in a table of the reply.
 type LookupSection struct {
 	// Lookup finds the entry of a table of the reply, such as the included objects of
 	// JSON:API, that the paths beside it lead into.
@@ -285,7 +285,7 @@ type PagingConfig struct {
 	AtATime  `yaml:",inline" with:"style=page,offset"`
 }
 
-// Source says where a public field comes from. In YAML it is a GJSON path alone
+// FieldPath says where a public field comes from. In YAML it is a GJSON path alone
 // (`title: subject`) or a mapping with any of the keys of its field.
 type FieldPath struct {
 	// Path is the GJSON path of the value, within the record or response; of several the first present one counts.

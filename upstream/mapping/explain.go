@@ -169,7 +169,7 @@ func (x *Explainer) explainRecord(e element, fate fate, bad Violation) {
 	case x.plan.owner == nil:
 	case why == whyNoOwner:
 		x.Owner.Missing = append(x.Owner.Missing, bad.Record)
-	case why == whyStranger:
+	case why == whyForeign:
 		x.Owner.Foreign = append(x.Owner.Foreign, bad.Record)
 		owner := x.plan.owner.first(e.Frame)
 		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {

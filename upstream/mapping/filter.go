@@ -9,9 +9,9 @@ import (
 	"inquiry-gateway/upstream/address"
 )
 
-// Ask gives the requests for a list. impossible: no record can have the wanted values,
-// so there is nothing to ask for. What is asked for may be more than what is wanted:
-// [Builder.Take] keeps the wanted records only.
+// Request gives the request for a list. impossible: no record can have the wanted values, so there
+// is nothing to ask for. The reply may have more records than the wanted ones: [Builder.Take]
+// leaves the others out.
 func (p *Plan) Request(want Want) (ask PagedRequest, impossible bool) {
 	status, noStatus := p.byStatus.values(want.Status)
 	inquiryType, noType := p.byType.values(want.InquiryType)
@@ -19,11 +19,11 @@ func (p *Plan) Request(want Want) (ask PagedRequest, impossible bool) {
 	return PagedRequest{request: &p.request, values: values}, noStatus || noType
 }
 
-// Asking makes the requests for the pages of one list. It is safe for concurrent use.
+// PagedRequest is one request, for each of its pages. It is safe for concurrent use.
 type PagedRequest struct {
 	request *address.Template
 	values  address.Values
-	second  bool // for the responses to one record or more
+	second  bool // for the responses or the details of records
 }
 
 // Page gives the request for a page, which has these values besides those of the
@@ -99,9 +99,9 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	return f
 }
 
-// values gives the values to send, none for no filter. impossible: no record can have the
-// wanted value. Where the legacy cannot be told exactly, it is asked without the filter
-// and the gateway selects: more than needed is slow, less would be wrong.
+// values gives the legacy's values for a public one, none for no filter. impossible: no record can
+// have the wanted value. Where the request cannot say exactly what is wanted, the filter is left
+// out and the gateway selects: more than needed is slow, less would be wrong.
 func (f *filter) values(want string) (send []string, impossible bool) {
 	t := f.field
 	switch {
@@ -129,15 +129,16 @@ func (f *filter) values(want string) (send []string, impossible bool) {
 	return list, false
 }
 
-// Filters tell what becomes of the values of status and inquiry_type. A list is a
-// selection from that without the values that are SelectedHere. Where responses are
-// fetched by further requests none is: those are made for the records that are kept.
+// Filters tell, for each value of status and inquiry_type, how its list is made. SelectedHere: of
+// the list without the filter, from which its records can be selected. Where responses come by
+// second requests that list would cost one for each of its records: such a value is AskedFor then,
+// and only its own records' responses are. Where no filter is ever sent, the whole list is read anyway.
 func (p *Plan) Filters() (status, inquiryType filters.Filter) {
 	selectable := p.Responses == nil || p.filtersHere
 	return p.byStatus.describe(selectable), p.byType.describe(selectable)
 }
 
-// Words are the public values, by the name of their filter, that the legacy is asked for.
+// FilterValues are the public values, by the name of their filter, of which the legacy is sent one of its own.
 func (p *Plan) FilterValues() map[string][]string {
 	all := map[string][]string{}
 	for name, f := range map[string]*filter{"status": &p.byStatus, "inquiry_type": &p.byType} {
@@ -151,8 +152,8 @@ func (p *Plan) FilterValues() map[string][]string {
 	return all
 }
 
-// describe is what ask says of all values that a configuration names. selectable: the gateway
-// may select from a whole list.
+// describe is what becomes of all values that a configuration names. selectable: the gateway may
+// select from the list without the filter.
 func (f *filter) describe(selectable bool) filters.Filter {
 	of := func(value string) filters.Asked {
 		send, impossible := f.values(value)

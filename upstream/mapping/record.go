@@ -21,13 +21,14 @@ const (
 	whyNoID      = "no id to ask for the "
 	whyNoDetail  = "no detail came for the record"
 	whyNoEntry   = "one of them has no entry in the table of lookup"
-	whyStranger  = "another owner than the account"
+	whyForeign   = "another owner than the account"
 	whyNoGroup   = "no value at the path of group"
 	whyOwnMember = "a member of its own of the name that what belongs to it is to have (rows, or details.as)"
 	whyTooMuch   = "more than max_response_bytes"
 )
 
-// fate is what becomes of a record.
+// fate is what becomes of a record. Its words are those of metrics and configuration: a hidden
+// record does not meet where, an invalid one breaks a rule.
 type fate uint8
 
 const (
@@ -43,19 +44,19 @@ const (
 type mapper struct {
 	plan      *Plan
 	defaulted [maxTexts]int        // records, or responses, without a value of each text
-	responses []Response           // of all records; each record has a part of it
+	responses []Response           // of all records: those of each are a part of it
 	compared  []string             // of the current record: what values are compared with
 	allow     func(bytes int) bool // what look-ups give
 }
 
-// scratchMapper maps what is not put into a list.
+// scratchMapper is for records that are judged only, and not put into a list.
 func (p *Plan) scratchMapper() *mapper {
 	return &mapper{plan: p, allow: func(int) bool { return true }}
 }
 
-// ownerMismatch compares a record's owner, or each of several, with the account, byte by byte: accounts
-// that differ in case are two accounts. Blanks around an owner are those of a column of fixed
-// width. It says why the record is not the account's; empty: it is.
+// ownerMismatch says why a record is not the account's; empty: it is. The owner, or one of several,
+// must be the account byte by byte: accounts that differ in case are two accounts. Blanks around an
+// owner are those of a column of fixed width.
 func (p *Plan) ownerMismatch(f *jsonwalk.Frame, account string) (why string) {
 	if p.owner == nil {
 		return ""
@@ -82,11 +83,11 @@ func mismatch(owner jsonwalk.Value, account string) (why string) {
 	if text := owner.String(); text == account || strings.TrimSpace(text) == account {
 		return ""
 	}
-	return whyStranger
+	return whyForeign
 }
 
-// judgeOwner says what becomes of a record by its owner, who comes before all else: a stranger's record
-// is refused as that, whatever it holds.
+// judgeOwner says what becomes of a record by its owner. That comes before all else: another
+// account's record is foreign, whatever else is wrong with it.
 func (p *Plan) judgeOwner(f *jsonwalk.Frame, account string) (fate, Violation) {
 	switch why := p.ownerMismatch(f, account); {
 	case why == "":
@@ -98,11 +99,11 @@ func (p *Plan) judgeOwner(f *jsonwalk.Frame, account string) (fate, Violation) {
 	}
 }
 
-// judgeShown says what becomes of a record before its fields are read, so that one that is not shown
-// may be incomplete. early: its detail is not there yet.
-func (p *Plan) judgeShown(f *jsonwalk.Frame, account string, early bool) (fate, Violation) {
+// judgeShown says what becomes of a record by its owner and by where. It comes before its fields,
+// as one that is not shown may lack some. beforeDetail: its detail is not there yet.
+func (p *Plan) judgeShown(f *jsonwalk.Frame, account string, beforeDetail bool) (fate, Violation) {
 	fate, bad := p.judgeOwner(f, account)
-	if fate == fateServed && p.items.where.firstUnmet(f, early) != nil {
+	if fate == fateServed && p.items.where.firstUnmet(f, beforeDetail) != nil {
 		fate = fateHidden
 	}
 	return fate, bad
@@ -135,8 +136,7 @@ func (w *Want) matches(inq *Inquiry) bool {
 		(w.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == w.InquiryType)
 }
 
-// mapRecord maps all fields of a record. The first mistake is told, and what follows it
-// is not read.
+// mapRecord maps all fields of a record up to the first mistake, which it gives.
 func (m *mapper) mapRecord(inq *Inquiry, e element) (bad Violation) {
 	m.noteCompared(e.Frame)
 	inq.Title = m.mapText(m.plan.title, e.Frame, &bad).String
@@ -180,7 +180,7 @@ func (m *mapper) mapResponses(e element) (bad Violation) {
 	return bad
 }
 
-// mapResponse maps a response and puts it to those that were made, if it is shown.
+// mapResponse maps a response, and adds it if it is shown.
 func (m *mapper) mapResponse(f *jsonwalk.Frame) (bad Violation) {
 	r := m.plan.responses
 	switch {
@@ -202,8 +202,8 @@ func (m *mapper) mapResponse(f *jsonwalk.Frame) (bad Violation) {
 	return bad
 }
 
-// mapText maps a text from where a mistake before makes all others none. A field that the
-// kind has not is null. What was missing is counted.
+// mapText maps a text, and puts a mistake into bad. After another mistake it does nothing. A field
+// that the kind lacks is null. A missing value is counted.
 func (m *mapper) mapText(t *textField, f *jsonwalk.Frame, bad *Violation) (s NullString) {
 	if t == nil || bad.Problem != "" {
 		return s

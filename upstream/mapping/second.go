@@ -26,7 +26,7 @@ const (
 	stageResponses = "responses"
 )
 
-// Second is how the details of a list's records, or the responses to them, are asked for by
+// SecondRequest is how the details of a list's records, or the responses to them, are asked for by
 // further requests. It is read-only and safe for concurrent use.
 type SecondRequest struct {
 	Replies
