@@ -90,7 +90,8 @@ func (c *compiler) path(field, path string) bool {
 	return err == nil
 }
 
-// notePaths notes a path, or several. Those of second replies are not looked at as a whole.
+// notePaths notes paths for [Explainer]. Those in the replies to second requests are left out, as
+// they are not looked at there.
 func (s scope) notePaths(key, hides string, only bool, paths ...string) {
 	for _, path := range paths {
 		if path != "" && path != keyPath && (s.frame != frameReply || s.replies == &s.plan.Replies) {
@@ -107,8 +108,8 @@ func (s scope) slot(n *jsonwalk.Node) int {
 	return s.slots[n.Frame()] - 1
 }
 
-// locate finds out how a path is evaluated: in a slot that the walker fills, or by
-// gjson where a path is more than keys, or there is no tree.
+// locate finds out how a path is read: from a slot that the walker fills, or by gjson where the path
+// is more than keys, or there is no tree.
 func (s scope) locate(path string) locator {
 	markLists(s.outline, path)
 	from := locator{path: path, xml: s.xml}
@@ -189,8 +190,8 @@ func (s scope) internalIDs(field string, paths []string) (complex []locator) {
 	return complex
 }
 
-// identifyItems compiles what tells the items of a list in pages from each other: their ids, with which
-// further requests are made, too, and when they were made. What stands in an array is not their own.
+// identifyItems compiles what tells the items of a list in pages apart: their internal ids, those
+// that second requests are made with, and their times. Ids in an array are not the item's own.
 func (s scope) identifyItems(internalIDs, created Paths, further ...*SecondRequest) {
 	r := s.replies
 	if r.Paging.Style == PageNone {
@@ -236,7 +237,7 @@ func (s scope) owner(cfg EndpointConfig) {
 	p.ownerInList = !slices.ContainsFunc(paths, s.inDetail)
 }
 
-// group compiles what tells which record a row is of.
+// group compiles what the rows of one record have in common.
 func (s scope) group(cfg EndpointConfig) {
 	if key := s.plan.Kind + ".group"; cfg.Group != "" && s.path(key, cfg.Group) {
 		rows := stage{name: stageRows, member: rowsMember, id: identity{{path: cfg.Group, at: s.locate(cfg.Group)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
@@ -246,7 +247,7 @@ func (s scope) group(cfg EndpointConfig) {
 	}
 }
 
-// inDetail tells whether a path leads into the detail of a record.
+// inDetail tells whether a path may lead into the detail of a record.
 func (c *compiler) inDetail(path string) bool {
 	first, _, _ := strings.Cut(path, ".")
 	return c.plan.detailMember != "" && (first == c.plan.detailMember || strings.ContainsAny(first, "@#({[|*?"))
@@ -343,7 +344,7 @@ const defaultSecondConcurrency = 8
 // placeholderName is what fetch.ids may call a value, where it means nothing else.
 var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
-// secondRequest compiles a second request, and gives what paths in its items lead into.
+// secondRequest compiles one, and gives what paths in its items lead into.
 func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*SecondRequest, scope) {
 	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {

@@ -146,8 +146,8 @@ func below(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent) && path[len(parent)] == '.'
 }
 
-// usedPrefixes gives the start of every path of the mapping up to the first part
-// that is more than a name: what lies below it cannot be told, so all of it counts as used.
+// usedPrefixes gives, of each path of the mapping, the names before the first part that is more than
+// a name. What that part selects is not known, so that all below these names counts as used.
 func (p *Plan) usedPrefixes() (used []string) {
 	responses := "" // the path of their items, if all on the way is plain
 	if in := p.responseItems; in != nil && in.lookup == nil && strings.Join(wayTo(in.path, false), ".") == in.path {

@@ -152,7 +152,7 @@ func (x *Explainer) Take(body string) (page Page, err error) {
 // maxOthers is how many other owners are shown: they are somebody else's names.
 const maxOthers = 3
 
-// explainRecord is told of each record that was judged.
+// explainRecord takes each record when it was judged.
 func (x *Explainer) explainRecord(e element, fate fate, bad Violation) {
 	x.Items++
 	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, whyNoID) {
@@ -297,8 +297,8 @@ func shorten(s string) string {
 	return s[:n] + "..."
 }
 
-// countPaths counts what is in one record, response or reply. Of a path with a # in it only
-// elements count that there are: an empty array could not have had it.
+// countPaths counts which paths lead somewhere in a record, response or reply. A path with a # in it
+// does not count where its array is empty.
 func (x *Explainer) countPaths(in string, v jsonwalk.Value) {
 	for i := range x.Paths {
 		p := &x.Paths[i]
@@ -378,7 +378,7 @@ func (x *Explainer) Finish() {
 	}
 }
 
-// completeStages takes the records that still wait: nothing comes for them.
+// completeStages takes the records that still wait, without what does not come for them.
 func (x *Explainer) completeStages() {
 	for x.stageIndex < len(x.plan.stages) {
 		s := x.plan.stages[x.stageIndex]

@@ -174,7 +174,7 @@ const (
 	maxPatternBytes = 200
 )
 
-// idPatterns are patterns of which only the groups are removed, if they have some.
+// idPatterns compiles patterns of which the groups are removed, or all where there are none.
 func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
 	for i, text := range list {
 		tree, err := syntax.Parse(text, syntax.Perl)
@@ -183,7 +183,7 @@ func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
 	return c.patterns(field, list)
 }
 
-// cut are patterns in the same sense. A repeated group only holds the pattern together.
+// cut compiles patterns in the same sense, but a group that is repeated counts as none.
 func (c *compiler) cut(field string, list []string) []*regexp.Regexp {
 	list = slices.Clone(list)
 	for i, text := range list {
@@ -272,7 +272,7 @@ func (all locators) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	return v
 }
 
-// isNull tells whether a value is one that means nothing.
+// isNull tells whether the configuration takes a value for a missing one.
 func (o *origin) isNull(v jsonwalk.Value) (null bool) {
 	if len(o.nulls) > 0 && v.Scalar() {
 		_, null = o.trimmed(v.String())
@@ -308,8 +308,8 @@ func (o *origin) value(f *jsonwalk.Frame) (s string, found bool, why string) {
 	return "", false, ""
 }
 
-// joinedValue puts the values of all paths together. Of a text, missing ones are left out and
-// those of arrays stand in their order; of a time all are needed.
+// joinedValue joins the values of all paths, and those in an array. A text leaves out missing ones;
+// a time needs all.
 func (o *origin) joinedValue(f *jsonwalk.Frame) (s string, found bool, why string) {
 	var parts []string
 	add := func(v jsonwalk.Value) bool {
@@ -388,8 +388,7 @@ func (t *textField) public(legacy string, compared []string) Default {
 	return t.others
 }
 
-// guarded tells whether the legacy decides on the text. Only then can an
-// internal id be in it.
+// guarded tells whether an internal id can be in the text: not where the configuration has all its values.
 func (t *textField) guarded() bool { return !t.fixed.Set && (t.values == nil || t.keep) }
 
 // of maps the time of one record. why is empty when it can be accepted.

@@ -18,13 +18,12 @@ type End struct {
 	Pages   int         // read in all
 }
 
-// checkEnd refuses a list whose last reply carries a mark of more: a part must
-// never be shown as the whole; and a list with a record twice, see twice. Marks are looked
-// for where real systems put them: in the headers, in the top level of the reply and in the
-// objects on the way to the items, and beside these in objects that describe pages or hold
-// links, up to two of them in each other. marks.of knows them by the words in their names.
-// Within items only the object that holds a record's responses is looked at, see holder. A
-// mark that paging reads, or that ignore_marks names, is none. An error is an [*Error].
+// checkEnd is the error of a list with a record twice, see checkRepeated, or whose last reply has a
+// mark of more: a part must never be shown as the whole. Marks are where real systems put them: in
+// the headers; in the reply itself and in the objects on the way to the items; beside these in
+// objects that describe pages or have links, up to two of them in each other. [marks.kindOf] knows
+// them by the words in their names. Within a record only what wraps its responses is looked at, see
+// wrapper. What paging reads, or ignore_marks names, is no mark. An error is an [*Error].
 func (r *reader) checkEnd(end End) error {
 	if err := r.checkRepeated(); err != nil {
 		return err
@@ -66,9 +65,9 @@ func (r *reader) checkEnd(end End) error {
 	return newError("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else", end.Pages, found)
 }
 
-// reads tells whether what is at a path, or in a header, is read, or ignored as configured.
-// What only holds the cursor is read where something else tells the end: a cursor that is
-// not found there may have a wrong path.
+// reads tells whether paging reads what is at a path, or in a header, or is to ignore it. An object
+// with the cursor in it counts only where more or last tells the end: else nothing would show that
+// the path of the cursor is wrong.
 func (c *PagingConfig) reads(path string) bool {
 	switch path {
 	case c.Cursor, c.Next, c.Total, c.TotalPages, c.More, c.Last:
@@ -81,7 +80,7 @@ func (c *PagingConfig) reads(path string) bool {
 	return same(c.TotalHeader) || slices.ContainsFunc(c.IgnoreMarks, same)
 }
 
-// wrapper is the object within a record that has the array of its responses.
+// wrapper is the object within a record that has the array of its responses, and no field.
 type wrapper struct {
 	slot     int
 	prefix   string   // of the paths of its members
@@ -89,8 +88,8 @@ type wrapper struct {
 	listName string   // the letters of their key
 }
 
-// findWrapper finds the object that holds the responses, if no field of the record is in it: marks
-// of more in it can be about them only. All other fields are compiled before.
+// findWrapper finds that object: marks of more in it can only be about the responses. All fields are
+// compiled before.
 func (s scope) findWrapper() {
 	if s.plan.responseItems == nil || len(s.plan.responseItems.way) < 2 {
 		return
@@ -106,8 +105,7 @@ func (s scope) findWrapper() {
 	s.plan.responses.wrapper = &wrapper{s.slot(s.tree.At(way, frameRecord)), strings.Join(way, ".") + ".", []string{key}, lettersOf(key)}
 }
 
-// check looks for marks beside the responses of a record: a part of them must not be shown as
-// the whole either.
+// check looks for marks of more beside the responses of a record.
 func (h *wrapper) check(e element, paging *PagingConfig) Violation {
 	all := e.Value(h.slot)
 	if all.Kind != jsonwalk.Object {
@@ -120,8 +118,8 @@ func (h *wrapper) check(e element, paging *PagingConfig) Violation {
 	return Violation{}
 }
 
-// marks are what the surroundings of a list say of its end. What they say for a person
-// holds nothing of the content but names that are known, and numbers.
+// marks are what stands around a list and says whether it goes on. Their text for a person has names
+// that are known, and numbers, and nothing else of the content.
 type marks struct {
 	end      End
 	what     string // comes
@@ -181,7 +179,7 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 	}
 }
 
-// noteNext notes what names a next page.
+// noteNext notes the first mark that names a next page.
 func (m *marks) noteNext(path, how string) {
 	if m.next == "" && !m.paging.reads(path) {
 		m.next = path + " " + how

@@ -97,7 +97,7 @@ func letters(lower *[40]byte, name string) []byte {
 	return lower[:n]
 }
 
-// lettersOf gives the letters of the key that a list has.
+// lettersOf gives the letters of a list's name.
 func lettersOf(key string) string {
 	var lower [40]byte
 	return string(letters(&lower, key))

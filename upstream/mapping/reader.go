@@ -12,8 +12,8 @@ import (
 	"inquiry-gateway/upstream/leakguard"
 )
 
-// items is where the items of a list are: the records or details of a reply, or the responses
-// of a record or of a reply of their own.
+// items is where the items of a list are: the records, details or responses in a reply, or the
+// responses in a record.
 type items struct {
 	path      string         // as it was written
 	frame     int            // of each
@@ -45,8 +45,8 @@ func itemsIn(path string) (base string, keyed bool) {
 	return base[:len(base)-1], true
 }
 
-// wayTo are the names that a path begins with, up to the first part that is more than a name; #
-// is one if hashes are allowed.
+// wayTo are the names that a path begins with, up to the first part that is more than a name. With
+// hashes, # counts as a name.
 func wayTo(path string, hashes bool) (names []string) {
 	for _, part := range jsonwalk.Segments(path) {
 		name, simple := jsonwalk.SimplePath(part, hashes)
@@ -58,8 +58,8 @@ func wayTo(path string, hashes bool) (names []string) {
 	return names
 }
 
-// nonIDPrefix begins the names of members that are no ids: of XML the attributes of an element, such
-// as its type. A path may name one.
+// nonIDPrefix begins the names of members whose values are no ids: the attributes of an element of
+// XML, such as its type. A path may name one of them all the same.
 func (s locator) nonIDPrefix() string {
 	if s.xml {
 		return decode.Attribute
@@ -81,15 +81,15 @@ type element struct {
 	beforeDetail bool             // the detail of the record is not there yet
 }
 
-// reader reads the replies to one request, one after the other. It checks each text, holds it
-// against what is expected, and walks it once. Whatever becomes of an element, the ids in it and
-// in the responses of a record are collected before it is taken. It is not safe for concurrent
-// use.
+// reader reads the replies to one request, one after the other. It checks each text and what is
+// expected of it, and walks it once. The internal ids in an element, and in the responses of a
+// record, are collected before the element is delivered, whatever becomes of it then. It is not
+// safe for concurrent use.
 type reader struct {
-	Seen int // elements that were read, those that are not taken included
+	Seen int // elements that were read, whatever became of them
 
-	// Allow is asked for more bytes where look-ups give more than what came, since an entry
-	// may be named often; false refuses the list. Nil: there is no bound.
+	// Allow is asked before look-ups give more bytes than came, as an entry may be named often;
+	// false ends the list. Nil: there is no bound.
 	Allow func(bytes int64) bool
 
 	*Replies
@@ -142,8 +142,8 @@ func (r *reader) readPage(body string) (Page, error) {
 	return Page{}, newError("json", "the reply cannot be read: %w", jsonwalk.ErrNotUTF8)
 }
 
-// read walks one reply. Conditions and tables come first, since records are mapped while the
-// text is walked.
+// read walks one reply. Records are mapped while it is walked, so that conditions on the reply and
+// its tables come first.
 func (r *reader) read(body string) *Error {
 	r.container = jsonwalk.Value{}
 	r.pages++
@@ -186,7 +186,7 @@ func (r *reader) read(body string) *Error {
 	return newError("items", "the value at the path of items is no %s", it.kind)
 }
 
-// indexTables makes the tables of a reply known to all its elements.
+// indexTables indexes the tables of a reply for all its elements.
 func (r *reader) indexTables(reply jsonwalk.Value) *Error {
 	if len(r.tables) == 0 || reply.Kind == jsonwalk.Missing {
 		return nil
@@ -202,14 +202,14 @@ func (r *reader) indexTables(reply jsonwalk.Value) *Error {
 	return nil
 }
 
-// setTables says in which tables the elements to come are looked up.
+// setTables gives the elements to come the tables for their look-ups.
 func (r *reader) setTables(tables []map[string]jsonwalk.Value) {
 	for i := range frameCount {
 		r.walker.Frame(i).Tables = tables
 	}
 }
 
-// walkError gives the refusal for what a walk ended with.
+// walkError is the error for what a walk ended with.
 func (r *reader) walkError(err error) *Error {
 	switch {
 	case err == nil:
@@ -220,8 +220,8 @@ func (r *reader) walkError(err error) *Error {
 	return newError("json", "%w", err)
 }
 
-// walkItems walks items that the walker does not meet on its way, and gives what has the items. ok
-// is false where it is something else, or nothing.
+// walkItems gives the array or object that has the items, and walks them if the walker does not
+// meet them on its way. ok is false where something else is there, or nothing.
 func (r *reader) walkItems(it *items, f *jsonwalk.Frame) (held jsonwalk.Value, ok bool, err *Error) {
 	held = it.container.find(f)
 	// PHP writes an object without members as an empty array.
@@ -251,8 +251,8 @@ func (r *reader) walkItems(it *items, f *jsonwalk.Frame) (held jsonwalk.Value, o
 	return held, ok, err
 }
 
-// allowLookup counts what a look-up gives and tells whether it may be held. Where it may not, the list
-// is refused.
+// allowLookup counts the bytes that a look-up gives. Where they are too many it ends the list, and
+// is false.
 func (r *reader) allowLookup(bytes int) bool {
 	before := max(r.lookupBytes, r.bytes)
 	r.lookupBytes += bytes
@@ -290,8 +290,8 @@ func (r *reader) End(frame int, f *jsonwalk.Frame) bool {
 	return r.err == nil
 }
 
-// keepResponse keeps a response of the record that is being read, which is judged at its own end:
-// what says whose it is, and whether it is shown, may stand behind.
+// keepResponse keeps a response until the end of its record, when that is judged: what says whose
+// the record is, and whether it is shown, may stand behind its responses.
 func (r *reader) keepResponse(f *jsonwalk.Frame) {
 	for _, id := range r.responseItems.ids {
 		id.eachID(f.Element, r.ids.Add)
@@ -307,7 +307,7 @@ func (r *reader) keepResponse(f *jsonwalk.Frame) {
 	r.responses = append(r.responses, kept)
 }
 
-// countElement refuses the list that has too many elements.
+// countElement counts an element. Too many end the list.
 func (r *reader) countElement(e element) *Error {
 	r.Seen++
 	r.notePageItem(e.Frame)

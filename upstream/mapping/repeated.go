@@ -4,8 +4,8 @@ import (
 	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// pageItem is an item of a list in pages. One that comes on two pages tells that the list changed
-// while it was read, or that its order lets items change places: another one is lost then.
+// pageItem is an item of a list in pages. Where one comes on two pages the list has changed while it
+// was read, or its order lets items change places: another one may be lost then.
 type pageItem struct {
 	page int
 	key  string // of the member that it is
@@ -36,10 +36,10 @@ func (r *reader) notePageItem(f *jsonwalk.Frame) {
 	r.pageItems = append(r.pageItems, one)
 }
 
-// checkRepeated refuses a list with an item that came on two pages. Ids count where they tell the
-// items of each page apart: else they may be those of something that items share. Without
-// them the whole text counts. Equal items on one page are the legacy's own: nothing is lost by
-// them.
+// checkRepeated is the error of a list with an item that came on two pages. Items are the same by
+// their ids, if no two items of a page share them: else these may be ids of something else. By
+// their whole text they are the same in any case. Equal items on one page are the legacy's own, by
+// which nothing is lost.
 func (r *reader) checkRepeated() *Error {
 	items := r.pageItems
 	r.pageItems = nil
@@ -71,7 +71,8 @@ func firstRepeated(items []pageItem, by func(pageItem) string) (first, again int
 	return 0, 0
 }
 
-// idsDiffer tells whether all items have ids, none of a page the same, and a page several.
+// idsDiffer tells whether every item has ids, no two of a page have the same, and there is a page
+// with several items.
 func idsDiffer(items []pageItem) bool {
 	several := false
 	for from := 0; from < len(items); {

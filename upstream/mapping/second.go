@@ -26,8 +26,7 @@ const (
 	stageResponses = "responses"
 )
 
-// SecondRequest is how the details of a list's records, or the responses to them, are asked for by
-// further requests. It is read-only and safe for concurrent use.
+// SecondRequest is how the details of a list's records, or the responses to them, are asked for. It is read-only and safe for concurrent use.
 type SecondRequest struct {
 	Replies
 	Name        string // of its stage
@@ -104,8 +103,8 @@ type Batch struct {
 	Version string
 }
 
-// Request gives the requests for what belongs to the records of a batch, and what takes the
-// replies.
+// Request gives the request for what belongs to the records of a batch, and what takes the
+// replies to it.
 func (s *SecondRequest) Request(account string, batch Batch) (PagedRequest, *Attachment) {
 	values := address.Values{address.Account: {account}}
 	if s.batch > 0 {
@@ -127,7 +126,7 @@ type Attachment struct {
 	parts []attachedPart
 }
 
-// attachedPart is something that belongs to a record: a row, its detail or a response.
+// attachedPart is a row, detail or response that belongs to a record.
 type attachedPart struct {
 	key    string // the id of the record, where it came in a batch
 	value  jsonwalk.Value
@@ -146,7 +145,7 @@ func (a *Attachment) add(e element) *Error {
 	return a.countElement(e)
 }
 
-// waitingRecord is a record before all that belongs to it is there.
+// waitingRecord is a record in a stage.
 type waitingRecord struct {
 	id      string // empty: nothing can belong to it
 	version string
@@ -156,8 +155,8 @@ type waitingRecord struct {
 	tables  []map[string]jsonwalk.Value
 }
 
-// enterStage takes a record that has what the stages before gave it: if nothing is known against it, it
-// waits for what belongs to it.
+// enterStage takes a record into a stage, with what the stages before have given it: unless it is
+// known by that not to be shown, it waits.
 func (b *Builder) enterStage(e element, nth int) *Error {
 	if nth == len(b.plan.stages) {
 		return b.addWhole(e)
@@ -204,7 +203,7 @@ func (b *Builder) judgeBefore(s *stage, e element) (fate, Violation) {
 	return fateServed, Violation{}
 }
 
-// addWaiting keeps a record, or puts a row to the one that it belongs to.
+// addWaiting adds a record to those that wait. A further row is added to its record.
 func (b *Builder) addWaiting(s *stage, one waitingRecord) {
 	if s.second == nil {
 		if at, known := b.rowIndex[one.id]; known {
@@ -228,7 +227,7 @@ func (b *Builder) CheckEnd(end End) error {
 	return b.advance()
 }
 
-// advance goes on to the next stage that requests are made for.
+// advance completes stages up to the next one that requests are to be made for.
 func (b *Builder) advance() error {
 	for b.stageIndex < len(b.plan.stages) && len(b.toAskFor()) == 0 {
 		if err := b.completeStage(); err != nil {
@@ -238,7 +237,7 @@ func (b *Builder) advance() error {
 	return nil
 }
 
-// toAskFor are the records that requests are to be made for.
+// toAskFor are the waiting records that requests are to be made for.
 func (b *Builder) toAskFor() (all []*waitingRecord) {
 	for i := range b.waiting {
 		if b.waiting[i].id != "" && b.plan.stages[b.stageIndex].second != nil {
@@ -298,7 +297,7 @@ func (b *Builder) Attach(list []*Attachment) error {
 	return b.advance()
 }
 
-// completeStage gives all records that wait what belongs to them, and takes them into the next stage.
+// completeStage gives each waiting record what has come for it, and takes it into the next stage.
 func (b *Builder) completeStage() error {
 	s, list, next := &b.plan.stages[b.stageIndex], b.waiting, b.stageIndex+1
 	b.waiting, b.stageIndex = nil, next
