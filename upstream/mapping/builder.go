@@ -45,11 +45,11 @@ func (p *Plan) NewBuilder(want Want) *Builder {
 // Take maps one reply, and adds its records to the list. The strings of the inquiries share
 // memory with body. An error is an [*Error]; then the list is not to be used.
 func (b *Builder) Take(body string) (page Page, err error) {
-	counts, kept := b.Counts, len(b.List)
+	counts, listed := b.Counts, len(b.List)
 	counts.Skipped = maps.Clone(counts.Skipped)
 	before := b.Seen
 	if page, err = b.readPage(body); err != nil && b.Seen == before { // it is not UTF-8
-		b.Counts, b.List = counts, b.List[:kept]
+		b.Counts, b.List = counts, b.List[:listed]
 	}
 	return page, err
 }

@@ -443,7 +443,7 @@ func (c PagingConfig) placeholders() []string {
 
 // paging adds contradictions to the problems, completes the request by the parameters of
 // pages, and returns the section with its defaults. Keys that the style needs and lacks, or
-// would ignore, are told by their tags.
+// would ignore, are found by their tags.
 func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	request := &s.replies.request
 	p.Style = cmp.Or(p.Style, PageNone)

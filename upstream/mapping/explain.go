@@ -102,7 +102,7 @@ func (p PathFound) Share() string {
 }
 
 // Explainer observes the mapping of a list, which goes on where it would end, because a person
-// wants to see every mistake at once. What a caller would get, where the list is not refused, is
+// wants to see every mistake at once. What a caller would get, where the list does not end with an error, is
 // its List after Finish. It is not safe for concurrent use.
 type Explainer struct {
 	*Builder
@@ -191,17 +191,17 @@ func (x *Explainer) explainRecord(e element, fate fate, bad Violation) {
 	if bad.Problem == whyNoDetail {
 		x.Violations = append(x.Violations, bad)
 	}
-	fields, told := x.explainFields(e), bad.Problem == whyNoDetail
+	fields, shown := x.explainFields(e), bad.Problem == whyNoDetail
 	if x.Items <= x.showRecords {
 		x.Records = append(x.Records, ExplainedRecord{bad.Record, fields})
 	}
 	for _, one := range fields {
 		if one.Problem != "" {
-			told = true
+			shown = true
 			x.Violations = append(x.Violations, Violation{bad.Record, one.Field, one.Problem})
 		}
 	}
-	if fate == fateInvalid && !told {
+	if fate == fateInvalid && !shown {
 		x.Violations = append(x.Violations, bad)
 	}
 	if fate == fateServed {
@@ -256,8 +256,8 @@ func (x *Explainer) explainFields(e element) (list []ExplainedField) {
 // explained shows where a field comes from.
 func (o *origin) explained(f *jsonwalk.Frame) ExplainedField {
 	one := ExplainedField{Field: o.name}
-	for i, source := range o.locators {
-		v := source.find(f)
+	for i, at := range o.locators {
+		v := at.find(f)
 		if o.join.Set { // of all
 			one.Raw = strings.TrimPrefix(one.Raw+" "+v.Raw(), " ")
 			one.Path = strings.Join(o.paths, ", ")

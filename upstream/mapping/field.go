@@ -18,12 +18,12 @@ import (
 
 // origin is where a public field comes from.
 type origin struct {
-	name      string   // as refused records and removed ids are counted
+	name      string   // under which invalid records and removed ids are counted
 	paths     []string // as they were written, for Explainer
 	locators  locators
 	plain     bool    // a string in slot is the legacy's value: what most fields are
-	slot      int     // the only source
-	join      Default // between the values of all sources; not set: the first present one counts
+	slot      int     // of the only locator
+	join      Default // between the values of all locators; not set: the first present one counts
 	all       bool    // none of these may be missing
 	viaLookup bool    // found by a look-up
 	cut       []*regexp.Regexp
@@ -99,7 +99,7 @@ func (s scope) origin(key, name string, f FieldPath, fixed bool, hides string) o
 }
 
 // text compiles a field that holds a string, and null only if nullable. Keys that
-// contradict each other are refused.
+// contradict each other are mistakes.
 func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	t := &textField{
 		def: f.Default, fixed: f.Const, nullable: nullable, keep: f.UnknownValues == "keep",
@@ -206,7 +206,7 @@ func withoutGroups(re *syntax.Regexp) *syntax.Regexp {
 }
 
 // patterns compiles what is removed from texts wherever it stands. Patterns past the
-// bound, and those that match nothing visible, are refused.
+// bound, and those that match nothing visible, are mistakes.
 func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Regexp) {
 	c.AddIf(len(list) > maxPatterns, field, "%d patterns; at most %d, join some with |", len(list), maxPatterns)
 	for i, text := range list[:min(len(list), maxPatterns)] {
@@ -217,7 +217,7 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 		}
 		p, err := regexp.Compile(text)
 		if err != nil {
-			continue // the tag form has told it
+			continue // its tag, form, says so
 		}
 		// \b matches nothing in an empty text, but between characters.
 		c.AddIf(p.MatchString("") || p.FindString("a 0-") == "" && p.MatchString("a 0-"), at, "matches the empty text; name at least one character that must be there")
@@ -295,8 +295,8 @@ func (o *origin) value(f *jsonwalk.Frame) (s string, found bool, why string) {
 	if o.join.Set {
 		return o.joinedValue(f)
 	}
-	for _, source := range o.locators {
-		switch v := source.find(f); {
+	for _, at := range o.locators {
+		switch v := at.find(f); {
 		case v.Scalar():
 			if text, null := o.trimmed(v.In(f.Texts)); !null {
 				return text, true, ""
@@ -323,8 +323,8 @@ func (o *origin) joinedValue(f *jsonwalk.Frame) (s string, found bool, why strin
 		}
 		return true
 	}
-	for _, source := range o.locators {
-		if v := source.find(f); v.Kind == jsonwalk.Array && !o.all {
+	for _, at := range o.locators {
+		if v := at.find(f); v.Kind == jsonwalk.Array && !o.all {
 			v.Each(add)
 		} else {
 			add(v)

@@ -75,7 +75,7 @@ func markLists(at *decode.Outline, path string) *decode.Outline {
 		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
 			at.List = true
 		case strings.ContainsAny(part, "@({[*?!"):
-			return &decode.Outline{} // what is there cannot be told
+			return &decode.Outline{} // what is there is not known
 		default:
 			at = at.Below(strings.ReplaceAll(part, `\`, ""))
 		}

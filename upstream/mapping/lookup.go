@@ -97,7 +97,7 @@ func keyOf(parts int, part func(int) jsonwalk.Value) (key string, ok bool) {
 	return key, true
 }
 
-// index finds all entries of a table. Two different ones with the same key are refused:
+// index finds all entries of a table. Two different ones with the same key are an error:
 // either could be the wrong one. Entries without a key are nobody's and left out; no
 // table at all is one without entries.
 func (t *table) index(reply jsonwalk.Value, most int) (index map[string]jsonwalk.Value, err *Error) {

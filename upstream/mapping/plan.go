@@ -32,8 +32,8 @@ type Replies struct {
 	slots         [frameCount]int
 	items         items  // records, responses or details
 	responseItems *items // the responses in a record; nil: they are not there
-	// what tells the items of a list in pages apart: ids, and what counts besides where
-	// there are some.
+	// What tells the items of a list in pages apart: their ids, and, of those that have some, their
+	// times.
 	itemIDs, itemTimes locators
 }
 
@@ -53,7 +53,7 @@ type Plan struct {
 	skipInvalid      bool
 	owner            locators
 	ownerKey         string // paths of the owner, as they were written
-	ownerInList      bool   // the list tells the owner: without it no detail is asked for
+	ownerInList      bool   // the list shows the owner, and details are asked for the account's own records only
 	grouped          bool   // several rows may be one record
 	detailMember     string // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
@@ -79,8 +79,8 @@ type usedPath struct {
 	key   string // below the endpoint
 	path  string
 	in    string // records, responses or replies
-	hides string // what a path without a value does silently; empty: that shows elsewhere
-	only  bool   // it is no field that may be missing by mistake: it is used and not counted
+	hides string // the silent harm where nothing is at the path; empty: it shows elsewhere
+	only  bool   // it counts as used, but it is no mistake where nothing is there
 }
 
 // texts are the texts that the kind's records have.
@@ -100,7 +100,7 @@ func (p *Plan) allTexts() []*textField {
 // DropsForeign tells whether records of other accounts are expected, and left out.
 func (p *Plan) DropsForeign() bool { return p.dropForeign }
 
-// FieldNames are the names under which refused records and removed ids are
+// FieldNames are the names under which invalid records and removed ids are
 // counted.
 func (p *Plan) FieldNames() []string {
 	names := []string{"record", "owner", p.created.name}

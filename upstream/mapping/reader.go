@@ -150,14 +150,14 @@ func (r *reader) read(body string) *Error {
 	r.bytes += len(body)
 	if len(r.expect)+len(r.tables) > 0 {
 		reply, err := r.walker.Parse(body)
-		if refused := cmp.Or(r.walkError(err), r.expect.checkReply(reply), r.indexTables(reply)); refused != nil {
-			return refused
+		if failed := cmp.Or(r.walkError(err), r.expect.checkReply(reply), r.indexTables(reply)); failed != nil {
+			return failed
 		}
 	}
 	r.walker.Clear(frameReply)
 	reply, err := r.walker.Walk(body, r.tree, frameReply)
-	if refused := r.walkError(err); refused != nil {
-		return refused
+	if failed := r.walkError(err); failed != nil {
+		return failed
 	}
 	r.reply = reply
 	f, it := r.walker.Frame(frameReply), &r.items
@@ -172,15 +172,15 @@ func (r *reader) read(body string) *Error {
 		}
 		return r.err
 	}
-	held, ok, refused := r.walkItems(it, f)
-	r.container = held
+	container, ok, failed := r.walkItems(it, f)
+	r.container = container
 	// An empty list is one thing, a reply that is no list another.
 	switch {
-	case refused != nil:
-		return refused
-	case ok || held.Kind == jsonwalk.Missing && it.optional:
+	case failed != nil:
+		return failed
+	case ok || container.Kind == jsonwalk.Missing && it.optional:
 		return nil
-	case held.Kind == jsonwalk.Missing:
+	case container.Kind == jsonwalk.Missing:
 		return newError("items", "the reply has nothing at the path of items")
 	}
 	return newError("items", "the value at the path of items is no %s", it.kind)
@@ -222,21 +222,21 @@ func (r *reader) walkError(err error) *Error {
 
 // walkItems gives the array or object that has the items, and walks them if the walker does not
 // meet them on its way. ok is false where something else is there, or nothing.
-func (r *reader) walkItems(it *items, f *jsonwalk.Frame) (held jsonwalk.Value, ok bool, err *Error) {
-	held = it.container.find(f)
+func (r *reader) walkItems(it *items, f *jsonwalk.Frame) (container jsonwalk.Value, ok bool, err *Error) {
+	container = it.container.find(f)
 	// PHP writes an object without members as an empty array.
-	empty := it.kind == jsonwalk.Object && held.Kind == jsonwalk.Array && strings.Trim(held.Raw(), "[] \t\r\n") == ""
-	ok = held.Kind == it.kind || empty
+	empty := it.kind == jsonwalk.Object && container.Kind == jsonwalk.Array && strings.Trim(container.Raw(), "[] \t\r\n") == ""
+	ok = container.Kind == it.kind || empty
 	switch {
 	case !ok || it.ownTree == nil:
 	case it.lookup == nil:
-		_, failed := r.walker.Walk(held.Raw(), it.ownTree, it.frame)
+		_, failed := r.walker.Walk(container.Raw(), it.ownTree, it.frame)
 		err = r.walkError(failed)
 	default:
 		if it.keyIDs {
-			held.Members(func(name string, _ jsonwalk.Value) { r.ids.Add(name) })
+			container.Members(func(name string, _ jsonwalk.Value) { r.ids.Add(name) })
 		}
-		held.Each(func(named jsonwalk.Value) bool {
+		container.Each(func(named jsonwalk.Value) bool {
 			entry, found := it.lookup.find(&jsonwalk.Frame{Element: named, Tables: f.Tables})
 			switch {
 			case !found:
@@ -248,7 +248,7 @@ func (r *reader) walkItems(it *items, f *jsonwalk.Frame) (held jsonwalk.Value, o
 			return r.err == nil
 		})
 	}
-	return held, ok, err
+	return container, ok, err
 }
 
 // allowLookup counts the bytes that a look-up gives. Where they are too many it ends the list, and
@@ -273,14 +273,14 @@ func (r *reader) End(frame int, f *jsonwalk.Frame) bool {
 	}
 	e := element{Frame: f}
 	if r.responseItems != nil {
-		held, ok, err := r.walkItems(r.responseItems, f)
+		container, ok, err := r.walkItems(r.responseItems, f)
 		switch {
-		case held.Present() && !ok:
+		case container.Present() && !ok:
 			r.problem = whyList
 		case err != nil:
 			r.problem = err.Error()
 		}
-		e.container, e.responses, e.problem = held, r.responses, r.problem
+		e.container, e.responses, e.problem = container, r.responses, r.problem
 	}
 	if err := r.deliver(e); r.err == nil {
 		r.err = err

@@ -10,7 +10,7 @@ type pageItem struct {
 	page int
 	key  string // of the member that it is
 	text string // as it came
-	ids  string // what it is told by: internal ids, and when it was written; empty: it has no id
+	ids  string // what tells it apart: internal ids and times; empty: it has no id
 }
 
 // notePageItem notes an item of a list in pages.

@@ -327,8 +327,8 @@ func (b *Builder) completeStage() error {
 		b.recordNumber = one.number
 		b.setTables(one.tables)
 		_, err := b.walker.WalkItem(record.Raw(), b.plan.record)
-		if refused := b.walkError(err); refused != nil {
-			return refused
+		if failed := b.walkError(err); failed != nil {
+			return failed
 		}
 	}
 	b.responseTables = nil
