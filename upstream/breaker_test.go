@@ -373,93 +373,88 @@ func TestTheProbeDoesNotWaitForRedis(t *testing.T) {
 	})
 }
 
-// leaseInRedis is a Redis that has the one key of a lease.
-type leaseInRedis struct {
+// lockInRedis is a Redis that has the one key of a probe.
+type lockInRedis struct {
 	redis.Cmdable
-	mu    sync.Mutex
-	owner string
-	end   time.Time
+	mu  sync.Mutex
+	end time.Time
 }
 
-func (r *leaseInRedis) SetNX(ctx context.Context, _ string, owner any, life time.Duration) *redis.BoolCmd {
+func (r *lockInRedis) SetNX(_ context.Context, _ string, _ any, life time.Duration) *redis.BoolCmd {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	free := !time.Now().Before(r.end)
 	if free {
-		r.owner, r.end = owner.(string), time.Now().Add(life)
+		r.end = time.Now().Add(life)
 	}
 	return redis.NewBoolResult(free, nil)
 }
 
-func (r *leaseInRedis) EvalSha(ctx context.Context, _ string, _ []string, args ...any) *redis.Cmd {
+func (r *lockInRedis) EvalSha(_ context.Context, _ string, _ []string, args ...any) *redis.Cmd {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.owner == args[0] {
-		r.end = time.Now().Add(time.Duration(args[1].(int64)) * time.Millisecond)
-	}
+	r.end = time.Now().Add(time.Duration(args[1].(int64)) * time.Millisecond)
 	return redis.NewCmdResult(int64(1), nil)
 }
 
 // While a node probes with a list that takes longer than one request may, and for a while after
-// a probe that has opened the breaker for all, no other node does.
+// a probe that has stopped all accounts, no other node probes.
 func TestOneNodeProbes(t *testing.T) {
 	for works, seconds := range map[bool]int{true: 5, false: 7} { // of a probe of 6 s, and a rest of 2 s
-		var down atomic.Bool
+		down := true
 		virtual(t, func(w http.ResponseWriter, r *http.Request) {
-			if down.Load() {
+			page := r.URL.Query().Get("p")
+			if !down {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			if down || page == "3" && !works {
 				status(500)(w, r)
 				return
 			}
-			time.Sleep(1500 * time.Millisecond)
-			if page := r.URL.Query().Get("p"); page == "3" && !works {
-				status(500)(w, r)
-			} else {
-				serveJSON(rows(`,"pages":4`, "page "+page))(w, r)
-			}
+			serveJSON(rows(`,"pages":4`, "page "+page))(w, r)
 		}, "{attempts: 1, breaker: {min_requests: 2, open_for: 5s}, buyer: {paging: {style: page, param: p, total_pages: pages, concurrency: 1}}}", func(t *testing.T, f *fixture) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			shared := &leaseInRedis{}
-			probe := func(node *Client, account string) string {
-				if _, err := node.Fetch(ctx, Request{Kind: "buyer", Account: account}); err != nil {
+			var nodes [2]*Client
+			fetch := func(node int, account string) string {
+				if _, err := nodes[node].Fetch(ctx, Request{Kind: "buyer", Account: account}); err != nil {
 					return asError(err).Reason
 				}
 				return "ok"
 			}
-			var nodes [2]*Client
-			down.Store(true)
+			lock := &lockInRedis{}
 			for i := range nodes {
-				nodes[i] = f.another(t, f.cfg, func(o *Options) { o.Redis = shared })
-				_, _ = probe(nodes[i], "acme"), probe(nodes[i], "other")
+				nodes[i] = f.another(t, f.cfg, func(o *Options) { o.Redis = lock })
+				_, _ = fetch(i, "acme"), fetch(i, "other")
 			}
 			time.Sleep(5 * time.Second)
 			if !works {
-				_ = probe(nodes[0], "acme") // the first that fails holds its account alone
+				_ = fetch(0, "acme") // the first probe that fails stops its own account alone
 			}
-			down.Store(false)
+			down = false
 			var first sync.WaitGroup
 			first.Go(func() {
-				if got := probe(nodes[0], "other"); (got == "ok") != works {
+				if got := fetch(0, "other"); (got == "ok") != works {
 					t.Errorf("works %t: the first node's probe: %s", works, got)
 				}
 			})
 			for range seconds {
 				time.Sleep(time.Second)
-				if got := probe(nodes[1], "acme"); got != "breaker_open" {
+				if got := fetch(1, "acme"); got != "breaker_open" {
 					t.Errorf("works %t: the second node is let through: %s", works, got)
 				}
 			}
 			first.Wait()
 			time.Sleep(2 * time.Second)
-			if got := probe(nodes[1], "acme"); got == "breaker_open" {
+			if got := fetch(1, "acme"); got == "breaker_open" {
 				t.Errorf("works %t: after that the second node is not let through", works)
 			}
 		})
 	}
 }
 
-// A probe ends its own lease, and not one that is another node's by then.
-func TestAProbeEndsItsOwnLeaseAlone(t *testing.T) {
+// A probe releases its own lock, and not one that is another node's by then.
+func TestAProbeReleasesItsOwnLockAlone(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	const key = "iq:probe:{buyer}"
 	for _, other := range []string{"", "another node's"} {
@@ -473,7 +468,7 @@ func TestAProbeEndsItsOwnLeaseAlone(t *testing.T) {
 			case other != "":
 				rdb.Set(r.Context(), key, other, time.Minute)
 			case rdb.Exists(r.Context(), key).Val() == 0:
-				t.Error("the probe has no lease")
+				t.Error("the probe has no lock")
 			}
 			serveJSON(rows(""))(w, r)
 		}, configFrom(t, section, "{attempts: 1, breaker: {min_requests: 1, open_for: 1ns}}"))
@@ -484,7 +479,7 @@ func TestAProbeEndsItsOwnLeaseAlone(t *testing.T) {
 			t.Errorf("the probe: %s", got)
 		}
 		if got := rdb.Get(t.Context(), key).Val(); got != other {
-			t.Errorf("after the probe the lease is %q, want %q", got, other)
+			t.Errorf("after the probe the lock is %q, want %q", got, other)
 		}
 	}
 }

@@ -59,7 +59,7 @@ const (
 // verdict is what a call says of the legacy system.
 type verdict int
 
-// The verdicts. unknown is for a call that was not made, or that nobody waited for.
+// The verdicts. saysNothing is for a call that was not made, or that nobody waited for.
 const (
 	saysNothing verdict = iota
 	saysWell
