@@ -69,7 +69,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 // body may hold besides those of pages, and what each reply must be. It gives what paths in a
 // reply lead into.
 func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, paging PagingConfig, inPath, inQuery []string) scope {
-	r.Format.Outline, r.tree, r.what = &decode.Outline{}, jsonwalk.NewNode(frameReply), what
+	r.Format.Outline, r.tree, r.itemName = &decode.Outline{}, jsonwalk.NewNode(frameReply), what
 	reply := scope{compiler: c, replies: r, slots: &r.slots, frame: frameReply, outline: r.Format.Outline, xml: r.Format.XML}
 	r.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
@@ -137,7 +137,7 @@ func (s scope) locateAll(field, list string, paths Paths) (all locators) {
 // into. Where their path is more than keys, or they only name entries of a table, they are
 // walked by themselves.
 func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope {
-	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, lookup: it.lookup, one: it.one}
+	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, lookup: it.lookup, single: it.single}
 	if cfg.Items != "" {
 		s.path(field+"items", cfg.Items)
 	}
@@ -149,7 +149,7 @@ func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope 
 	}
 	inner := s
 	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), markLists(s.outline, cfg.Items)
-	if it.one {
+	if it.single {
 		return inner
 	}
 	inner.outline.List = true
@@ -332,7 +332,7 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
 	d, detail := s.secondRequest(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
 	s.plan.Details, s.plan.detailMember = d, cfg.As
-	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.one))
+	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.single))
 	s.outline.Put(cfg.As, detail.outline)
 	s.xml = s.xml || d.Format.XML
 	return s
@@ -388,7 +388,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	// A detail that comes in pages is the array of the items on them.
-	r.items.one = name == stageDetails && f.Batch == 0 && r.Paging.Style == PageNone
+	r.items.single = name == stageDetails && f.Batch == 0 && r.Paging.Style == PageNone
 	element := reply.items(&r.items, at, cfg, frameRecord)
 	if f.Key != "" && s.path(field+".key", f.Key) {
 		r.key = locators{element.locate(f.Key)}
@@ -398,7 +398,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 
 // stage is that of a second request, whose answers become a member of a record.
 func (r *SecondRequest) stage(member string, one bool) stage {
-	return stage{name: r.Name, member: member, one: one, id: r.id, noID: Violation{Field: r.Name, Problem: whyNoID + r.Name + " with"}, second: r}
+	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: whyNoID + r.Name + " with"}, second: r}
 }
 
 // join is what stands between the ids of a batch.

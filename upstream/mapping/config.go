@@ -154,7 +154,7 @@ type FetchConfig struct {
 	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
 	IDs map[string]string `yaml:"ids"`
 	// Version is the GJSON path, within a record, of what changes with all that this request tells of it, such as updated_on. While it is
-	// the same, and for ttl + stale_if_error at most, a record is not asked for again. Not with batch.
+	// the same, and for ttl + stale_if_error at most, a record is not asked for again. One in whole seconds does not show a second change within its second. Not with batch.
 	Version string `yaml:"version" form:"gjson"`
 	// IDOptional takes a record without an id for one without responses, or one that the list tells all of.
 	IDOptional bool `yaml:"id_optional"`

@@ -219,7 +219,7 @@ func (x *Explainer) explainFields(e element) (list []ExplainedField) {
 	scratch.noteCompared(e.Frame)
 	for _, t := range x.plan.texts() {
 		one := t.explained(e.Frame)
-		if one.guarded = t.guarded(); t.fixed.Set {
+		if one.guarded = t.guarded(); t.constant.Set {
 			one.Path = "(const)"
 		}
 		s, _, why := t.of(e.Frame, scratch.compared)
@@ -384,13 +384,13 @@ func (x *Explainer) completeStages() {
 		s := x.plan.stages[x.stageIndex]
 		if x.Failed != nil && len(x.waiting) > 0 {
 			x.Violations = append(x.Violations, Violation{x.waiting[0].number, s.name, x.Failed.Error()})
-			if s.one { // and no record can be shown
+			if s.single { // and no record can be shown
 				return
 			}
 			x.Failed = nil
 		}
 		for i := range x.waiting {
-			if s.second != nil && !s.one {
+			if s.second != nil && !s.single {
 				x.waiting[i].id = "" // no responses are none that were asked for
 			}
 		}

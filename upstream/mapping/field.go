@@ -24,7 +24,7 @@ type origin struct {
 	plain     bool    // a string in slot is the legacy's value: what most fields are
 	slot      int     // of the only locator
 	join      Default // between the values of all locators; not set: the first present one counts
-	all       bool    // none of these may be missing
+	needsAll  bool    // none of these may be missing
 	viaLookup bool    // found by a look-up
 	cut       []*regexp.Regexp
 	html      int      // how many layers of HTML there are
@@ -38,9 +38,9 @@ type textField struct {
 	values      map[string]string // nil: all are served as they are
 	comparisons []comparison      // public values by what stands elsewhere in the record
 	others      Default           // the public value of all that are not known; not set: there is none
-	keep        bool              // those are served as they are
+	keepUnknown bool              // those are served as they are
 	def         Default
-	fixed       Default // const
+	constant    Default // const
 	nullable    bool
 }
 
@@ -102,10 +102,10 @@ func (s scope) origin(key, name string, f FieldPath, fixed bool, hides string) o
 // contradict each other are mistakes.
 func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	t := &textField{
-		def: f.Default, fixed: f.Const, nullable: nullable, keep: f.UnknownValues == "keep",
+		def: f.Default, constant: f.Const, nullable: nullable, keepUnknown: f.UnknownValues == "keep",
 	}
 	nulls := t.translate(s, key+".values.", f.Values)
-	s.AddIf(t.others.Set && t.keep, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
+	s.AddIf(t.others.Set && t.keepUnknown, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
 	s.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), key+".const",
 		"a constant needs no path, values or default; remove the one or the others")
 	s.AddIf(f.Values != nil && len(f.Values) == 0, key+".values", "empty: no value would be accepted")
@@ -122,7 +122,7 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	}
 	t.origin = s.origin(key, name, f.FieldPath, f.Const.Set, hides)
 	t.cut, t.html, t.nulls = s.cut(key+".cut", f.Cut), map[string]int{"true": 1, "twice": 2}[f.TrimHTML], nulls
-	t.plain = t.plain && !t.fixed.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.comparisons == nil && !t.others.Set
+	t.plain = t.plain && !t.constant.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.comparisons == nil && !t.others.Set
 	return t
 }
 
@@ -164,7 +164,7 @@ func (s scope) time(key, name string, f TimeField) *timeField {
 	s.AddIf(formatErr != nil, key+".format", "%v", formatErr)
 	s.AddIf(zoneErr != nil, key+".zone", "%v", zoneErr)
 	t := &timeField{origin: s.origin(key, name, f.FieldPath, false, ""), parse: parse, format: cmp.Or(f.Format, "rfc3339")}
-	t.all = true
+	t.needsAll = true
 	return t
 }
 
@@ -238,25 +238,25 @@ func repeatsGroup(re *syntax.Regexp, repeated bool) bool {
 // locator is where a value stands: in a slot of the frame that the walker fills, or behind a
 // path that only gjson understands, in the element or in the entry of a table that it names.
 type locator struct {
-	slot  int
-	path  string // "": the slot
-	entry *lookup
-	xml   bool // of an element with attributes the text is meant
+	slot   int
+	path   string // "": the slot
+	lookup *lookup
+	xml    bool // of an element with attributes the text is meant
 }
 
 // find gets the value out of a frame, or out of the record that it belongs to.
-func (s locator) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
+func (l locator) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	switch {
-	case s.path == "":
-		v = f.Value(s.slot)
-	case s.entry == nil:
-		v = f.Element.At(s.path)
+	case l.path == "":
+		v = f.Value(l.slot)
+	case l.lookup == nil:
+		v = f.Element.At(l.path)
 	default:
-		if entry, found := s.entry.find(f); found {
-			v = entry.At(s.path)
+		if entry, found := l.lookup.find(f); found {
+			v = entry.At(l.path)
 		}
 	}
-	return plainText(v, s.xml)
+	return plainText(v, l.xml)
 }
 
 // locators are where a value may stand.
@@ -318,13 +318,13 @@ func (o *origin) joinedValue(f *jsonwalk.Frame) (s string, found bool, why strin
 			parts = append(parts, v.String())
 		case v.Present() && !v.Scalar():
 			why = whyShape
-		case o.all:
+		case o.needsAll:
 			why = whyMissing
 		}
 		return true
 	}
 	for _, at := range o.locators {
-		if v := at.find(f); v.Kind == jsonwalk.Array && !o.all {
+		if v := at.find(f); v.Kind == jsonwalk.Array && !o.needsAll {
 			v.Each(add)
 		} else {
 			add(v)
@@ -347,8 +347,8 @@ func (t *textField) of(f *jsonwalk.Frame, compared []string) (s NullString, foun
 			return NullString{public.Value, true}, true, ""
 		}
 	}
-	if t.fixed.Set {
-		return NullString{t.fixed.Value, !t.fixed.Null}, true, ""
+	if t.constant.Set {
+		return NullString{t.constant.Value, !t.constant.Null}, true, ""
 	}
 	legacy, found, why := t.value(f)
 	public := t.def
@@ -382,14 +382,14 @@ func (t *textField) public(legacy string, compared []string) Default {
 			return like.public
 		}
 	}
-	if t.keep {
+	if t.keepUnknown {
 		return Default{Set: true, Value: legacy}
 	}
 	return t.others
 }
 
 // guarded tells whether an internal id can be in the text: not where the configuration has all its values.
-func (t *textField) guarded() bool { return !t.fixed.Set && (t.values == nil || t.keep) }
+func (t *textField) guarded() bool { return !t.constant.Set && (t.values == nil || t.keepUnknown) }
 
 // of maps the time of one record. why is empty when it can be accepted.
 func (t *timeField) of(f *jsonwalk.Frame) (at time.Time, why string) {

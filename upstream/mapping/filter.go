@@ -107,15 +107,15 @@ func (f *filter) values(want string) (send []string, impossible bool) {
 	switch {
 	case want == "":
 		return nil, false
-	case t.fixed.Set:
-		return nil, t.fixed.Value != want
+	case t.constant.Set:
+		return nil, t.constant.Value != want
 	case t.def.Set && t.def.Value == want, f.others[want]:
 		// Records that get the value by default, or as all others do, have something else, or
 		// nothing, in the legacy: no filter of the legacy finds them.
 		return nil, false
 	}
 	list := f.legacy[want]
-	if _, translated := t.values[want]; t.values == nil || t.keep && !translated {
+	if _, translated := t.values[want]; t.values == nil || t.keepUnknown && !translated {
 		// Without an entry a value is kept, so it can be asked for by its own name,
 		// unless that name has an entry and never shows.
 		list = append(slices.Clip(list), want)
@@ -172,7 +172,7 @@ func (f *filter) describe(selectable bool) filters.Filter {
 	for public := range f.others {
 		all.Values[public] = of(public)
 	}
-	for _, d := range []Default{f.field.fixed, f.field.def} {
+	for _, d := range []Default{f.field.constant, f.field.def} {
 		if d.Set {
 			all.Values[d.Value] = of(d.Value)
 		}

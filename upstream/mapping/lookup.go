@@ -57,7 +57,7 @@ func (s scope) locateByLookup(field string, paths Paths, at string, cfg LookupCo
 	for _, path := range paths {
 		if s.path(field, path) {
 			markLists(entry, path)
-			all = append(all, locator{path: path, entry: l, xml: s.replies.Format.XML})
+			all = append(all, locator{path: path, lookup: l, xml: s.replies.Format.XML})
 		}
 	}
 	return all

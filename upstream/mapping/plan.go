@@ -25,7 +25,7 @@ type Replies struct {
 	MaxRecords int          // items of all replies to one request
 
 	request       address.Template
-	what          string     // an item is called
+	itemName      string     // an item is called
 	expect        Conditions // that a reply must meet
 	tables        []table    // that fields are looked up in
 	tree          *jsonwalk.Node

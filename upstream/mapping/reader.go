@@ -19,7 +19,7 @@ type items struct {
 	frame     int            // of each
 	container locator        // of what holds them
 	kind      jsonwalk.Kind  // of that: an array, or an object
-	one       bool           // what is there is the only item
+	single    bool           // what is there is the only item
 	optional  bool           // nothing there means an empty list
 	way       []string       // the names that lead to them, as far as they are plain
 	ownTree   *jsonwalk.Node // of what holds them, or of each entry, if the walker does not meet them on its way
@@ -60,16 +60,16 @@ func wayTo(path string, hashes bool) (names []string) {
 
 // nonIDPrefix begins the names of members whose values are no ids: the attributes of an element of
 // XML, such as its type. A path may name one of them all the same.
-func (s locator) nonIDPrefix() string {
-	if s.xml {
+func (l locator) nonIDPrefix() string {
+	if l.xml {
 		return decode.Attribute
 	}
 	return ""
 }
 
 // eachID visits the ids in a value.
-func (s locator) eachID(in jsonwalk.Value, visit func(string)) {
-	in.At(s.path).Scalars(s.nonIDPrefix(), visit)
+func (l locator) eachID(in jsonwalk.Value, visit func(string)) {
+	in.At(l.path).Scalars(l.nonIDPrefix(), visit)
 }
 
 // element is a record, a response or a detail as it was read.
@@ -162,7 +162,7 @@ func (r *reader) read(body string) *Error {
 	r.reply = reply
 	f, it := r.walker.Frame(frameReply), &r.items
 	f.Element = reply
-	if it.one {
+	if it.single {
 		r.container = reply.At(it.path)
 		switch {
 		case r.container.Kind == jsonwalk.Object:
@@ -312,7 +312,7 @@ func (r *reader) countElement(e element) *Error {
 	r.Seen++
 	r.notePageItem(e.Frame)
 	if r.Seen > r.MaxRecords {
-		return newError("too_many", "more than %d %ss", r.MaxRecords, r.what)
+		return newError("too_many", "more than %d %ss", r.MaxRecords, r.itemName)
 	}
 	return nil
 }

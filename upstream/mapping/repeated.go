@@ -49,10 +49,10 @@ func (r *reader) checkRepeated() *Error {
 	const why = "%s %d came before as number %d, on another page: the list changed while it was read, or its order lets records change places; " +
 		"let it be sorted by what no two of them share, such as an id"
 	if first, again := firstRepeated(items, func(m pageItem) string { return m.ids }); again > 0 && idsDiffer(items) {
-		return newError(ReasonChanged, why, r.what, again+1, first+1)
+		return newError(ReasonChanged, why, r.itemName, again+1, first+1)
 	}
 	if first, again := firstRepeated(items, func(m pageItem) string { return m.key + m.text }); again > 0 {
-		return newError(ReasonChanged, why+"; two that are alike to the byte need an id in internal_ids, or one page that has both (paging.size)", r.what, again+1, first+1)
+		return newError(ReasonChanged, why+"; two that are alike to the byte need an id in internal_ids, or one page that has both (paging.size)", r.itemName, again+1, first+1)
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 type stage struct {
 	name   string         // one of the three
 	member string         // its name
-	one    bool           // one thing comes for each record, and must; else an array does
+	single bool           // one thing comes for each record, and must; else an array does
 	id     identity       // of a record: what comes is found by it
 	noID   Violation      // of a record without one
 	second *SecondRequest // the requests for it; nil: it comes with the list
@@ -192,7 +192,7 @@ func (b *Builder) completeStage() error {
 		record := one.record
 		switch {
 		case one.id == "":
-		case !s.one:
+		case !s.single:
 			record = record.With(s.member, jsonwalk.ArrayOf(values...))
 		case len(values) == 1:
 			record = record.With(s.member, values[0])
