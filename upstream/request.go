@@ -46,7 +46,7 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		if err != nil {
 			return reply{}, err
 		}
-		r, err := f.sendAndPut(ctx, asked, format, used)
+		r, err := f.send(ctx, asked, format, used)
 		if attempt == 1 && rejected.made == 0 && verdictOf(err) != saysNothing {
 			s.guard.budget.deposit()
 		}
@@ -135,16 +135,11 @@ func (f *fetch) prepare(ctx context.Context, rejected token) (credential token, 
 	return credential, nil
 }
 
-// sendAndPut is send, after which the permit is put back, also where it panics.
-func (f *fetch) sendAndPut(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (reply, error) {
-	defer f.permits.put()
-	return f.send(ctx, asked, format, credential)
-}
-
-// send makes one attempt, which has upstream.timeout from here until its reply is read.
-// Its span goes to the legacy as traceparent.
+// send makes one attempt, which has upstream.timeout from here until its reply is read, and puts
+// the permit back, also after a panic. Its span goes to the legacy as traceparent.
 func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (r reply, err error) {
 	s := f.endpoint
+	defer f.permits.put()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	out := s.network.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers)
