@@ -11,132 +11,131 @@ import (
 	"github.com/sony/gobreaker/v2"
 )
 
-// breaker stops asking for the lists of one kind that the legacy fails to give. It weighs
-// accounts: a failure says something of its own account first (see [evidence.failing]).
+// breaker stops asking for the lists of one kind when the legacy fails to give them. A failure is
+// evidence about its own account first: [evidence.failing] says how many accounts fail.
 //
-// Opened by one account it holds that account alone. The others are asked for as if it was
-// closed, and the first of their lists that works closes it. Opened by several it holds all.
-// After open_for one list at a time is a probe, of the whole fleet where there is Redis. One
-// that works closes it. One that fails holds its account for open_for again, and all
-// accounts if that of another one has failed before.
+// Closed, it lets every fetch through. When several accounts fail, it opens for all. When only one
+// does, and no other shows that the legacy works, it opens for that account alone: the others are
+// asked for as if it was closed, and the first list that comes for one of them closes it.
 //
-// It is safe for concurrent use. It outlives reloads: its terms come with each call.
+// Open, it lets no fetch through for open_for, and then one at a time, the probe; where there is
+// Redis, one of the whole fleet. A list that comes closes it. A probe that fails stops its account
+// for open_for again. If another account's probe has failed before, it stops all accounts.
+//
+// It is safe for concurrent use. It outlives reloads, so its rules come with each call.
 type breaker struct {
-	mu      sync.Mutex
-	state   gobreaker.State
-	round   int // grows when what is under way says nothing any more
-	seen    evidence
-	alone   bool   // opened by one account
-	held    string // the account that is held; empty: all are
-	until   time.Time
-	probing bool
+	mu       sync.Mutex
+	state    gobreaker.State
+	round    int // of openings and closings; a fetch that began in another round is no evidence
+	evidence evidence
+	single   bool      // it is open for one account alone
+	stopped  string    // the account that is not asked for until then; empty: all
+	until    time.Time // a probe may be made
+	probing  bool
 }
 
-// terms are when a breaker opens, and who is told of its changes. It is called under
-// the breaker's lock; accounts is how many fail where it opens.
-type terms struct {
-	BreakerConfig
+// breakerRules are when a breaker opens, and who is told of its changes: changed runs under the
+// breaker's lock, and accounts is how many fail where it opens.
+type breakerRules struct {
+	cfg     BreakerConfig
 	changed func(from, to gobreaker.State, accounts int)
 }
 
-// pass is what a fetch was let through with.
-type pass struct {
+// ticket is what a fetch was let through with.
+type ticket struct {
 	account string
 	round   int
 	probe   bool
 }
 
 // admit lets a fetch through, or says why not. Without an error done must be called.
-func (b *breaker) admit(account string, t terms, now time.Time) (pass, error) {
+func (b *breaker) admit(account string, rules breakerRules, now time.Time) (ticket, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p := pass{account: account, round: b.round}
+	t := ticket{account: account, round: b.round}
 	switch left := b.until.Sub(now); {
-	case !b.concerns(account):
-		return p, nil
-	case left > 0 && (b.held == "" || b.held == account):
-		return p, notAsked(reasonBreaker, left, "the circuit breaker is open")
+	case !b.isOpenFor(account):
+		return t, nil
+	case left > 0 && (b.stopped == "" || b.stopped == account):
+		return t, notAsked(reasonBreaker, left, "the circuit breaker is open")
 	case b.probing:
-		return p, notAsked(reasonBreaker, time.Second, "another fetch finds out whether the legacy is well")
+		return t, notAsked(reasonBreaker, time.Second, "another fetch finds out whether the legacy is well")
 	}
-	b.probing, p.probe = true, true
-	b.become(gobreaker.StateHalfOpen, t, 0)
-	return p, nil
+	b.probing, t.probe = true, true
+	b.setState(gobreaker.StateHalfOpen, rules, 0)
+	return t, nil
 }
 
-// done notes what came of a fetch. It is true for a probe that has opened the breaker for all.
-func (b *breaker) done(p pass, v verdict, t terms, now time.Time) (opened bool) {
+// done notes what came of a fetch. It is true for a probe that has stopped all accounts.
+func (b *breaker) done(t ticket, v verdict, rules breakerRules, now time.Time) (stoppedAll bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if p.round != b.round {
+	if t.round != b.round {
 		return false
 	}
-	if p.probe {
+	if t.probe {
 		b.probing = false
 	}
 	switch {
-	case v == unknown:
+	case v == saysNothing:
 		return false
-	case v == well && b.state != gobreaker.StateClosed:
-		b.next()
-		b.become(gobreaker.StateClosed, t, 0)
-		b.seen = evidence{}
-		b.seen.add(p.account, false, now)
+	case v == saysWell && b.state != gobreaker.StateClosed:
+		b.nextRound()
+		b.setState(gobreaker.StateClosed, rules, 0)
+		b.evidence = evidence{}
+		b.evidence.add(t.account, false, now)
 		return false
-	case p.probe:
-		opened = !b.alone && b.held != "" && b.held != p.account
-		b.open(p.account, !opened, t, now, 1)
-		return opened
+	case t.probe:
+		stoppedAll = !b.single && b.stopped != "" && b.stopped != t.account
+		b.open(t.account, !stoppedAll, rules, now, 1)
+		return stoppedAll
 	}
-	b.seen.add(p.account, v == atFault, now)
-	if v == well {
+	b.evidence.add(t.account, v == saysFault, now)
+	if v == saysWell {
 		return false
 	}
-	failing := b.seen.failing(t.BreakerConfig)
-	if b.state != gobreaker.StateClosed && p.account != b.held && failing == 1 {
-		failing = 2 // with the one that is held
+	failing := b.evidence.failing(rules.cfg)
+	if b.state != gobreaker.StateClosed && t.account != b.stopped && failing == 1 {
+		failing = 2 // with the one that is stopped
 	}
-	switch {
-	case failing > 1:
-		b.next()
-		b.alone = false
-		b.open(p.account, false, t, now, failing)
-	case failing == 1 && b.state == gobreaker.StateClosed:
-		b.alone = true
-		b.open(p.account, true, t, now, failing)
+	if failing > 1 || failing == 1 && b.state == gobreaker.StateClosed {
+		b.nextRound()
+		b.single = failing == 1
+		b.open(t.account, b.single, rules, now, failing)
 	}
 	return false
 }
 
-// open holds the account, or all.
-func (b *breaker) open(account string, one bool, t terms, now time.Time, failing int) {
-	if b.held = ""; one {
-		b.held = account
+// open stops the account, or all.
+func (b *breaker) open(account string, single bool, rules breakerRules, now time.Time, failing int) {
+	if b.stopped = ""; single {
+		b.stopped = account
 	}
-	b.until = now.Add(t.OpenFor)
-	b.become(gobreaker.StateOpen, t, failing)
+	b.until = now.Add(rules.cfg.OpenFor)
+	b.setState(gobreaker.StateOpen, rules, failing)
 }
 
-func (b *breaker) become(to gobreaker.State, t terms, accounts int) {
+func (b *breaker) setState(to gobreaker.State, rules breakerRules, accounts int) {
 	if from := b.state; from != to {
 		b.state = to
-		t.changed(from, to, accounts)
+		rules.changed(from, to, accounts)
 	}
 }
 
-func (b *breaker) next() { b.round, b.probing = b.round+1, false }
+func (b *breaker) nextRound() { b.round, b.probing = b.round+1, false }
 
-func (b *breaker) concerns(account string) bool {
-	return b.state != gobreaker.StateClosed && (!b.alone || b.held == account)
+// isOpenFor tells whether an account is asked for by probes only.
+func (b *breaker) isOpenFor(account string) bool {
+	return b.state != gobreaker.StateClosed && (!b.single || b.stopped == account)
 }
 
-// current is the state for an account, or of the breaker if that is empty: half-open as soon
-// as a probe may be made.
-func (b *breaker) current(account string, now time.Time) gobreaker.State {
+// stateFor is the state that an account meets, half-open as soon as a probe may be made. With an
+// empty account it is that of the breaker.
+func (b *breaker) stateFor(account string, now time.Time) gobreaker.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
-	case account != "" && !b.concerns(account):
+	case account != "" && !b.isOpenFor(account):
 		return gobreaker.StateClosed
 	case b.state == gobreaker.StateOpen && !now.Before(b.until):
 		return gobreaker.StateHalfOpen
@@ -148,8 +147,8 @@ func (b *breaker) current(account string, now time.Time) gobreaker.State {
 func (b *breaker) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next()
-	b.state, b.seen = gobreaker.StateClosed, evidence{}
+	b.nextRound()
+	b.state, b.evidence = gobreaker.StateClosed, evidence{}
 }
 
 // ownFailure tells whether a failure is the account's own: other accounts were asked for
@@ -157,22 +156,22 @@ func (b *breaker) forget() {
 func (b *breaker) ownFailure(account string, c BreakerConfig) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for other, t := range b.seen.accounts {
+	for other, t := range b.evidence.accounts {
 		if other != account && t.fails(c) {
 			return false
 		}
 	}
-	_, own := b.seen.accounts[account]
-	return own && len(b.seen.accounts) > 1
+	_, own := b.evidence.accounts[account]
+	return own && len(b.evidence.accounts) > 1
 }
 
 // evidence is how the fetches of the last [BreakerWindow] ended.
 type evidence struct {
-	fetches  []ended
+	fetches  []fetched // the oldest first
 	accounts map[string]tally
 }
 
-type ended struct {
+type fetched struct {
 	account string
 	failed  bool
 	at      time.Time
@@ -187,7 +186,7 @@ func (e *evidence) add(account string, failed bool, now time.Time) {
 	if e.accounts == nil {
 		e.accounts = map[string]tally{}
 	}
-	e.fetches = append(e.fetches, ended{account, failed, now})
+	e.fetches = append(e.fetches, fetched{account, failed, now})
 	e.count(account, failed, 1)
 	for now.Sub(e.fetches[0].at) >= BreakerWindow {
 		e.count(e.fetches[0].account, e.fetches[0].failed, -1)
@@ -205,10 +204,11 @@ func (e *evidence) count(account string, failed bool, n int) {
 	}
 }
 
-// failing is how many accounts fail, where that opens the breaker; else 0. An account fails
-// when failure_ratio of its fetches did. All accounts have to, of min_requests fetches
-// together; or failure_ratio of them, and without the one that fails most they still do, of
-// as many fetches: its list alone may be what is wrong.
+// failing is how many accounts fail, where these are enough to open the breaker; else 0. An account
+// fails when failure_ratio of its fetches did. Enough are
+//   - all accounts, with min_requests fetches together, or
+//   - failure_ratio of the accounts, if that is so without the loudest of them, too, and the others
+//     have made min_requests fetches: the loudest account's list alone may be what is wrong.
 func (e *evidence) failing(c BreakerConfig) int {
 	failing, loudest := 0, 0
 	for _, t := range e.accounts {
@@ -226,41 +226,50 @@ func (e *evidence) failing(c BreakerConfig) int {
 	return 0
 }
 
-// lease is the fleet's one probe of a kind at a time: a key in Redis that its owner's text
-// stands in.
-type lease struct {
+// probeLock lets one node of the fleet probe the lists of a kind at a time. It is a key in Redis,
+// whose value is the probe that has it.
+type probeLock struct {
 	redis   redis.Cmdable // nil: each node probes by itself
 	key     string
-	life    time.Duration
+	rest    time.Duration // it is kept after a probe that has stopped all accounts
 	timeout time.Duration // of a call of Redis
 }
 
-func newLease(kind string, cfg Config, opts Options) lease {
-	return lease{opts.Redis, cmp.Or(opts.Prefix, "iq") + ":probe:{" + kind + "}", cfg.Timeout, cmp.Or(opts.RedisTimeout, 100*time.Millisecond)}
+func newProbeLock(kind string, cfg Config, opts Options) probeLock {
+	return probeLock{opts.Redis, cmp.Or(opts.Prefix, "iq") + ":probe:{" + kind + "}", cfg.Timeout, cmp.Or(opts.RedisTimeout, 100*time.Millisecond)}
 }
 
-// endLease deletes a lease that is still its owner's: after a long probe it may be another node's.
-var endLease = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
-
-// take is false where another node's probe is under way. Without an answer of Redis this
-// node probes by itself.
-func (l lease) take(ctx context.Context) (owner string, taken bool) {
+// acquire gets the lock for a probe, until the deadline of ctx. It is false where another node
+// probes. Without an answer of Redis this node probes by itself.
+func (l probeLock) acquire(ctx context.Context) (probe string, ok bool) {
 	if l.redis == nil {
 		return "", true
 	}
+	life := l.rest
+	if deadline, bounded := ctx.Deadline(); bounded {
+		life = max(life, time.Until(deadline))
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
-	owner = rand.Text()
-	won, err := l.redis.SetNX(ctx, l.key, owner, l.life).Result()
-	return owner, won || err != nil
+	probe = rand.Text()
+	won, err := l.redis.SetNX(ctx, l.key, probe, life).Result()
+	return probe, won || err != nil
 }
 
-// end lets the next probe be made before the lease ends by itself.
-func (l lease) end(ctx context.Context, owner string) {
+// releaseProbeLock lets a lock end after so many milliseconds, 0: now, unless another probe has it.
+var releaseProbeLock = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`)
+
+// release gives the lock back after a probe: at once, or after a rest where that has stopped all
+// accounts. Where Redis does not take it, the lock ends by itself.
+func (l probeLock) release(ctx context.Context, probe string, stoppedAll bool) {
 	if l.redis == nil {
 		return
 	}
+	rest := int64(0)
+	if stoppedAll {
+		rest = l.rest.Milliseconds()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 	defer cancel()
-	_ = endLease.Run(ctx, l.redis, []string{l.key}, owner).Err() // else it ends by itself
+	_ = releaseProbeLock.Run(ctx, l.redis, []string{l.key}, probe, rest).Err()
 }

@@ -225,6 +225,41 @@ func TestAFailingProbeHoldsItsAccountAlone(t *testing.T) {
 	})
 }
 
+// A list that began before the breaker opened says nothing any more, whether it comes before or
+// after a probe that failed.
+func TestALateListClosesNothing(t *testing.T) {
+	for _, late := range []string{"acme", "other"} {
+		for _, takes := range []time.Duration{time.Second, 6 * time.Second} {
+			down := false
+			virtual(t, func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case !down:
+					time.Sleep(takes)
+					serveJSON(rows(""))(w, r)
+				default:
+					status(500)(w, r)
+				}
+			}, "{timeout: 10s, attempts: 1, breaker: {min_requests: 1, open_for: 5s}}", func(t *testing.T, f *fixture) {
+				var under sync.WaitGroup
+				under.Go(func() {
+					if got := buyer(t, f.Client, late); got != "ok" {
+						t.Errorf("the late list: %s", got)
+					}
+				})
+				synctest.Wait()
+				down = true
+				_ = buyer(t, f.Client, "acme")
+				time.Sleep(5 * time.Second)
+				_ = buyer(t, f.Client, "acme") // the probe
+				under.Wait()
+				if strings.Contains(f.log.String(), `"to":"closed"`) {
+					t.Errorf("a late list of %s, which took %v, closed the breaker: %s", late, takes, f.log.String())
+				}
+			})
+		}
+	}
+}
+
 // Lists of one account that hang leave places to the others, of either kind and of the same name.
 func TestHangingListsLeavePlaces(t *testing.T) {
 	virtual(t, func(w http.ResponseWriter, r *http.Request) {
@@ -338,8 +373,88 @@ func TestTheProbeDoesNotWaitForRedis(t *testing.T) {
 	})
 }
 
-// A probe ends its own lease, and not one that is another node's by then.
-func TestAProbeEndsItsOwnLeaseAlone(t *testing.T) {
+// lockInRedis is a Redis that has the one key of a probe.
+type lockInRedis struct {
+	redis.Cmdable
+	mu  sync.Mutex
+	end time.Time
+}
+
+func (r *lockInRedis) SetNX(_ context.Context, _ string, _ any, life time.Duration) *redis.BoolCmd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	free := !time.Now().Before(r.end)
+	if free {
+		r.end = time.Now().Add(life)
+	}
+	return redis.NewBoolResult(free, nil)
+}
+
+func (r *lockInRedis) EvalSha(_ context.Context, _ string, _ []string, args ...any) *redis.Cmd {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end = time.Now().Add(time.Duration(args[1].(int64)) * time.Millisecond)
+	return redis.NewCmdResult(int64(1), nil)
+}
+
+// While a node probes with a list that takes longer than one request may, and for a while after
+// a probe that has stopped all accounts, no other node probes.
+func TestOneNodeProbes(t *testing.T) {
+	for works, seconds := range map[bool]int{true: 5, false: 7} { // of a probe of 6 s, and a rest of 2 s
+		down := true
+		virtual(t, func(w http.ResponseWriter, r *http.Request) {
+			page := r.URL.Query().Get("p")
+			if !down {
+				time.Sleep(1500 * time.Millisecond)
+			}
+			if down || page == "3" && !works {
+				status(500)(w, r)
+				return
+			}
+			serveJSON(rows(`,"pages":4`, "page "+page))(w, r)
+		}, "{attempts: 1, breaker: {min_requests: 2, open_for: 5s}, buyer: {paging: {style: page, param: p, total_pages: pages, concurrency: 1}}}", func(t *testing.T, f *fixture) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var nodes [2]*Client
+			fetch := func(node int, account string) string {
+				if _, err := nodes[node].Fetch(ctx, Request{Kind: "buyer", Account: account}); err != nil {
+					return asError(err).Reason
+				}
+				return "ok"
+			}
+			lock := &lockInRedis{}
+			for i := range nodes {
+				nodes[i] = f.another(t, f.cfg, func(o *Options) { o.Redis = lock })
+				_, _ = fetch(i, "acme"), fetch(i, "other")
+			}
+			time.Sleep(5 * time.Second)
+			if !works {
+				_ = fetch(0, "acme") // the first probe that fails stops its own account alone
+			}
+			down = false
+			var first sync.WaitGroup
+			first.Go(func() {
+				if got := fetch(0, "other"); (got == "ok") != works {
+					t.Errorf("works %t: the first node's probe: %s", works, got)
+				}
+			})
+			for range seconds {
+				time.Sleep(time.Second)
+				if got := fetch(1, "acme"); got != "breaker_open" {
+					t.Errorf("works %t: the second node is let through: %s", works, got)
+				}
+			}
+			first.Wait()
+			time.Sleep(2 * time.Second)
+			if got := fetch(1, "acme"); got == "breaker_open" {
+				t.Errorf("works %t: after that the second node is not let through", works)
+			}
+		})
+	}
+}
+
+// A probe releases its own lock, and not one that is another node's by then.
+func TestAProbeReleasesItsOwnLockAlone(t *testing.T) {
 	rdb := redistest.Start(t).Client()
 	const key = "iq:probe:{buyer}"
 	for _, other := range []string{"", "another node's"} {
@@ -353,7 +468,7 @@ func TestAProbeEndsItsOwnLeaseAlone(t *testing.T) {
 			case other != "":
 				rdb.Set(r.Context(), key, other, time.Minute)
 			case rdb.Exists(r.Context(), key).Val() == 0:
-				t.Error("the probe has no lease")
+				t.Error("the probe has no lock")
 			}
 			serveJSON(rows(""))(w, r)
 		}, configFrom(t, section, "{attempts: 1, breaker: {min_requests: 1, open_for: 1ns}}"))
@@ -364,7 +479,7 @@ func TestAProbeEndsItsOwnLeaseAlone(t *testing.T) {
 			t.Errorf("the probe: %s", got)
 		}
 		if got := rdb.Get(t.Context(), key).Val(); got != other {
-			t.Errorf("after the probe the lease is %q, want %q", got, other)
+			t.Errorf("after the probe the lock is %q, want %q", got, other)
 		}
 	}
 }

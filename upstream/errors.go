@@ -59,11 +59,11 @@ const (
 // verdict is what a call says of the legacy system.
 type verdict int
 
-// The verdicts. unknown is for a call that was not made, or that nobody waited for.
+// The verdicts. saysNothing is for a call that was not made, or that nobody waited for.
 const (
-	unknown verdict = iota
-	well
-	atFault // evidence for the breaker
+	saysNothing verdict = iota
+	saysWell
+	saysFault // evidence for the breaker
 )
 
 // meaning is what a reason stands for.
@@ -77,19 +77,19 @@ type meaning struct {
 // no evidence: one account's bad record must not shut out all the others, and the cache rests
 // for that list alone.
 var reasons = meaningsOf(map[meaning]string{
-	{FailureSystem, ResultFailed, atFault}:       "connect tls truncated read status_5xx",
-	{FailureSystem, ResultTimeout, atFault}:      "timeout",
-	{FailureSystem, ResultUnavailable, atFault}:  "overloaded",                                  // a 503 that tells us to wait
-	{FailureSystem, ResultFailed, well}:          "fault",                                       // of SOAP, which says itself that the call failed
-	{FailureSystem, ResultInvalid, well}:         "media_type encoding charset json xml expect", // what no mapping could read, or says itself that it failed
-	{FailureSignIn, ResultFailed, well}:          "denied",                                      // a 401 or 403, a page that asks for a password, a session that has ended
-	{FailureSignIn, ResultFailed, unknown}:       "auth",                                        // there is no sign-in, so that the list was not asked for
-	{FailureMapping, ResultInvalid, well}:        "status_2xx status_3xx status_4xx items record owner paging changed too_many too_large",
-	{FailureAccount, ResultFailed, unknown}:      "account",
-	{FailureRefused, ResultUnavailable, unknown}: "breaker_open bulkhead_full account_bulkhead_full held_back ceiling",
-	{FailureRefused, ResultUnavailable, well}:    "throttled", // a 429
-	{FailureCanceled, ResultCanceled, unknown}:   "canceled",
-	{FailureBug, ResultFailed, unknown}:          "internal",
+	{FailureSystem, ResultFailed, saysFault}:         "connect tls truncated read status_5xx",
+	{FailureSystem, ResultTimeout, saysFault}:        "timeout",
+	{FailureSystem, ResultUnavailable, saysFault}:    "overloaded",                                  // a 503 that tells us to wait
+	{FailureSystem, ResultFailed, saysWell}:          "fault",                                       // of SOAP, which says itself that the call failed
+	{FailureSystem, ResultInvalid, saysWell}:         "media_type encoding charset json xml expect", // what no mapping could read, or says itself that it failed
+	{FailureSignIn, ResultFailed, saysWell}:          "denied",                                      // a 401 or 403, a page that asks for a password, a session that has ended
+	{FailureSignIn, ResultFailed, saysNothing}:       "auth",                                        // there is no sign-in, so that the list was not asked for
+	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx items record owner paging changed too_many too_large",
+	{FailureAccount, ResultFailed, saysNothing}:      "account",
+	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full held_back ceiling",
+	{FailureRefused, ResultUnavailable, saysWell}:    "throttled", // a 429
+	{FailureCanceled, ResultCanceled, saysNothing}:   "canceled",
+	{FailureBug, ResultFailed, saysNothing}:          "internal",
 })
 
 func meaningsOf(words map[meaning]string) map[string]meaning {
@@ -167,7 +167,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // that says nothing about the list.
 func (e *Error) Refused() bool {
 	m := e.meaning()
-	return m.says == unknown && (m.failure == FailureRefused || m.failure == FailureCanceled)
+	return m.says == saysNothing && (m.failure == FailureRefused || m.failure == FailureCanceled)
 }
 
 // OfList tells that this one list cannot be had, whatever becomes of others: its reply does not fit,
@@ -180,7 +180,7 @@ func (e *Error) OfList() bool {
 // verdictOf is what the error of a call, or nil, says of the legacy system.
 func verdictOf(err error) verdict {
 	if err == nil {
-		return well
+		return saysWell
 	}
 	return asError(err).meaning().says
 }

@@ -17,15 +17,15 @@ import (
 
 // Explained is a list and what it looks like through the mapping.
 type Explained struct {
-	First    address.Request // the one that the list begins with
-	Further  []Further       // the first of each sort that follows the list
-	Unasked  bool            // no record can have the filter values: a fetch would not ask
-	Took     time.Duration   // until all was there
-	Reply    string          // its body, as the mapping reads it
-	NextPage string          // where the list goes on after it, or why it cannot
-	Problem  error           // why the list as a whole cannot be used; an *Error
-	Refused  error           // what a fetch would have failed with; an *Error, nil: it would not
-	Served   []Inquiry       // what a caller would get where the list is not refused; nil with a Problem
+	First     address.Request // the one that the list begins with
+	Further   []Further       // the first of each sort that follows the list
+	Unasked   bool            // no record can have the filter values: a fetch would not ask
+	Took      time.Duration   // until all was there
+	Reply     string          // its body, as the mapping reads it
+	NextPage  string          // where the list goes on after it, or why it cannot
+	Problem   error           // why the list as a whole cannot be used; an *Error
+	WouldFail error           // what a fetch would have failed with; an *Error, nil: it would not
+	Served    []Inquiry       // what a caller would get where the list is not refused; nil with a Problem
 	mapping.Explanation
 }
 
@@ -46,9 +46,11 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, beyond boo
 	if err != nil {
 		return nil, err
 	}
-	err = e.readAll(ctx)
+	err = e.admitted(ctx, e.readAll)
 	if e.finish(err); err == nil && beyond {
-		e.askBeyond(ctx)
+		if err = e.admitted(ctx, e.askBeyond); err != nil {
+			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
+		}
 	}
 	return &e.Explained, nil
 }
@@ -66,45 +68,51 @@ func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained,
 
 // explanation is an Explained that is being made.
 type explanation struct {
-	fetch *fetch
-	pages *pages
-	into  *mapping.Explainer
+	fetch     *fetch
+	pages     *pages
+	explainer *mapping.Explainer
 	Explained
 }
 
 func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
-	s, ok := c.sources[want.Kind]
+	s, ok := c.endpoints[want.Kind]
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
-	ask, impossible := s.plan.Ask(want.mapped())
+	ask, impossible := s.plan.Request(want.mapped())
 	f, x := s.newFetch(want), s.plan.Explainer(want.mapped(), show)
 	x.Allow = f.allow
 	p := f.newPages(&s.plan.Replies, ask, x)
-	first, err := page(ask, p.paging.values(0, 0))
+	first, err := pageRequest(ask, p.paging.pageValues(0, 0))
 	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 
-// readAll makes the requests of a fetch.
-func (e *explanation) readAll(ctx context.Context) (err error) {
-	s := e.fetch.src
+// admitted makes requests with a permit, as a fetch does. A panic is its error.
+func (e *explanation) admitted(ctx context.Context, ask func(context.Context) error) (err error) {
+	s := e.fetch.endpoint
 	defer s.opts.Panics.Catch(func(p any) { err = bug(p) })
 	if err = s.bulkhead.enter(e.fetch.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
 		return err
 	}
 	defer s.bulkhead.leave(e.fetch.permits.who)
+	return ask(ctx)
+}
+
+// readAll makes the requests of a fetch.
+func (e *explanation) readAll(ctx context.Context) (err error) {
+	s := e.fetch.endpoint
 	begin := s.opts.Now()
 	defer func() { e.Took = s.opts.Now().Sub(begin) }()
 	if err = e.pages.read(ctx); err != nil {
 		return err
 	}
-	for second, batches := e.into.Next(); second != nil; second, batches = e.into.Next() {
+	for second, batches := e.explainer.Next(); second != nil; second, batches = e.explainer.Next() {
 		replies, err := e.further(ctx, second, batches)
 		if err == nil {
-			err = e.into.Attach(replies)
+			err = e.explainer.Attach(replies)
 		}
 		if err != nil {
-			e.into.Failed = asError(err)
+			e.explainer.Failed = asError(err)
 			return err
 		}
 	}
@@ -112,9 +120,9 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 }
 
 // further makes the requests for the batches, and notes the first of them if it can be made.
-func (e *explanation) further(ctx context.Context, s *mapping.Second, batches []mapping.Batch) ([]*mapping.Attachment, error) {
+func (e *explanation) further(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	ask, _ := s.Request(e.fetch.want.Account, batches[0])
-	if first, err := ask.Page(paging{s.Paging}.values(0, 0)); err == nil {
+	if first, err := ask.Page(paging{s.Paging}.pageValues(0, 0)); err == nil {
 		e.Further = append(e.Further, Further{s.Name, len(batches), first})
 	}
 	return e.fetch.batches(ctx, s, batches)
@@ -135,7 +143,7 @@ func (e *explanation) readSaved(saved []byte) error {
 		return err
 	}
 	p.first = reply{status: http.StatusOK, body: body}
-	n, err := p.add(context.Background(), &p.first, "")
+	n, err := p.addPage(context.Background(), &p.first, "")
 	switch {
 	case err != nil:
 	case p.paging.Style == mapping.PageNone:
@@ -154,16 +162,16 @@ func (e *explanation) doubt(path, format string, args ...any) {
 // askBeyond asks for the page after the last one where a number tells the length, which may be
 // that of something else; and for the lists of the words of each filter, which together have no
 // more records than the one without: some systems have a filter where none is set.
-func (e *explanation) askBeyond(ctx context.Context) {
-	s, p, want := e.fetch.src, e.pages, e.fetch.want
+func (e *explanation) askBeyond(ctx context.Context) error {
+	s, p, want := e.fetch.endpoint, e.pages, e.fetch.want
 	if p.paging.numbers() && p.paging.tellsLength() && p.end.Pages > 0 {
-		if asked, err := page(p.ask, p.paging.values(p.end.Pages, p.end.Records)); err == nil {
+		if asked, err := pageRequest(p.ask, p.paging.pageValues(p.end.Pages, p.end.Records)); err == nil {
 			if more, items := e.count(ctx, asked); more > 0 && !p.items[items] { // else it is the last page again
 				e.doubt("paging", "the page after the last one has %s: does the length count something else?", records(more))
 			}
 		}
 	}
-	words := s.plan.Words()
+	words := s.plan.FilterValues()
 	for _, name := range []string{"status", "inquiry_type"} {
 		all := 0
 		for _, word := range words[name] {
@@ -171,12 +179,12 @@ func (e *explanation) askBeyond(ctx context.Context) {
 			if name != "status" {
 				filtered.Status, filtered.InquiryType = "", word
 			}
-			ask, _ := s.plan.Ask(filtered)
+			ask, _ := s.plan.Request(filtered)
 			e.fetch.allowed = newAllowance(s.cfg.MaxResponseBytes)
 			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Want{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
 				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
-				return
+				return nil
 			}
 			all += list.end.Records
 		}
@@ -185,6 +193,7 @@ func (e *explanation) askBeyond(ctx context.Context) {
 				records(p.end.Records), name, records(all), name)
 		}
 	}
+	return nil
 }
 
 // count gives how many records a page has, and what holds them.
@@ -194,9 +203,9 @@ func (e *explanation) count(ctx context.Context, asked address.Request) (n int, 
 	if err != nil || r.empty() {
 		return 0, ""
 	}
-	scratch := e.fetch.src.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
-	n, _ = scratch.Take(r.body)
-	return n, scratch.ItemsText()
+	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
+	page, _ := scratch.Take(r.body)
+	return page.Records, page.Items
 }
 
 // records counts them for a person.
@@ -215,25 +224,25 @@ func (e *explanation) finish(err error) {
 	if first := e.pages.first; !first.empty() {
 		e.NextPage, e.Reply = e.pages.paging.following(first, e.pages.ask, e.First), first.body
 	}
-	e.into.Finish()
-	e.Explanation = e.into.Explanation
-	if e.Refused = e.Problem; e.into.Refusal != nil { // which comes first
-		e.Refused = asError(e.into.Refusal)
+	e.explainer.Finish()
+	e.Explanation = e.explainer.Explanation
+	if e.WouldFail = e.Problem; e.explainer.FirstError != nil { // which comes first
+		e.WouldFail = asError(e.explainer.FirstError)
 	}
 	if err == nil {
-		e.Served = e.into.List
+		e.Served = e.explainer.List
 	}
 }
 
 // following says for a person where the list goes on, or why it cannot.
-func (p paging) following(r reply, ask mapping.Asking, first address.Request) (next string) {
+func (p paging) following(r reply, ask mapping.PagedRequest, first address.Request) (next string) {
 	var err error
 	r.json, err = jsonwalk.Parse(r.body)
 	switch {
 	case err != nil:
 	case p.tellsLength() && (p.numbers() || p.Style == mapping.PageNone):
 		var length int
-		length, err = p.told(r)
+		length, err = p.lengthIn(r)
 		next = strconv.Itoa(length) + " pages in all"
 		if p.countsRecords() {
 			next = strconv.Itoa(length) + " records in all"

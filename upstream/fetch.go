@@ -14,36 +14,36 @@ import (
 
 // fetch is one list on its way. Its requests may be made at the same time.
 type fetch struct {
-	src     *source
-	want    Request
-	permits permits
-	allowed *allowance
-	begun   atomic.Bool // the first request has been made
+	endpoint *endpoint
+	want     Request
+	permits  permits
+	allowed  *allowance
+	begun    atomic.Bool // the first request has been made
 }
 
-func (s *source) newFetch(want Request) *fetch {
+func (s *endpoint) newFetch(want Request) *fetch {
 	return &fetch{
-		src: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes),
-		permits: newPermits(s.bulkhead, holder{s.plan.Kind, want.Account}, &s.cfg),
+		endpoint: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes),
+		permits: newPermits(s.bulkhead, asker{s.plan.Kind, want.Account}, &s.cfg),
 	}
 }
 
 // Fetch gets one list from the legacy system, within the deadline of ctx. Each of its
 // requests has upstream.timeout besides. The error is always *Error.
 func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error) {
-	s, ok := c.sources[want.Kind]
+	s, ok := c.endpoints[want.Kind]
 	if !ok {
 		return List{}, failure(reasonBug, "the configuration has no list of the kind %q", want.Kind)
 	}
 	start := s.opts.Now()
-	ask, impossible := s.plan.Ask(want.mapped())
+	ask, impossible := s.plan.Request(want.mapped())
 	if impossible {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: s.fingerprint}, nil
 	}
 	ctx, step := s.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
-		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.current(want.Account, start).String()),
+		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.stateFor(want.Account, start).String()),
 			attribute.Int("upstream.in_flight", s.bulkhead.count()), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
@@ -59,70 +59,56 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	return list, f.count(err, start)
 }
 
-// admit lets the list through, or says why not: the bulkhead, all of it and the account's part,
-// what the legacy has told us to wait, the breaker, and for a probe the fleet. Without an error,
-// what it returns must be called with what came of the list.
+// admit lets the list through, or says why not. In turn it asks the bulkhead, which bounds all
+// lists and those of the account; the hold, after a reply that tells us to wait; the breaker; and, for a probe,
+// the fleet. Without an error, leave must be called with what came of the list.
 func (f *fetch) admit(ctx context.Context) (leave func(error), err error) {
-	s, account, who := f.src, f.want.Account, f.permits.who
-	if err = s.bulkhead.enter(who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
+	s, account := f.endpoint, f.want.Account
+	if err = s.bulkhead.enter(f.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			s.bulkhead.leave(who)
+			s.bulkhead.leave(f.permits.who)
 		}
 	}()
 	if err = s.guard.hold.refuse(account, s.opts.Now()); err != nil {
 		return nil, err
 	}
-	p, err := s.guard.breaker.admit(account, s.terms, s.opts.Now())
+	ticket, err := s.guard.breaker.admit(account, s.rules, s.opts.Now())
 	if err != nil {
 		return nil, err
 	}
-	owner := ""
-	if p.probe {
-		var taken bool
-		if owner, taken = s.lease.take(ctx); !taken {
-			s.guard.breaker.done(p, unknown, s.terms, s.opts.Now())
+	probe := ""
+	if ticket.probe {
+		var ok bool
+		if probe, ok = s.probeLock.acquire(ctx); !ok {
+			s.guard.breaker.done(ticket, saysNothing, s.rules, s.opts.Now())
 			return nil, notAsked(reasonBreaker, time.Second, "another node finds out whether the legacy is well")
 		}
 	}
 	return func(err error) {
-		opened := s.guard.breaker.done(p, verdictOf(err), s.terms, s.opts.Now())
-		if p.probe && !opened { // else the other nodes wait until the lease ends
-			s.lease.end(ctx, owner)
+		stoppedAll := s.guard.breaker.done(ticket, verdictOf(err), s.rules, s.opts.Now())
+		if ticket.probe {
+			s.probeLock.release(ctx, probe, stoppedAll)
 		}
-		s.bulkhead.leave(who)
+		s.bulkhead.leave(f.permits.who)
 	}, nil
 }
 
-// list reads and maps all replies that make up the list. One that changed meanwhile is read
-// once more, as far as the budget of repeats and the time of the request allow it. No part of a list
-// is older than its AnsweredAt, when the first reply was there. The internal ids are removed at
-// the end, when all of them are known.
-func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err error) {
-	s := f.src
+// list reads and maps all replies that make up the list. No part of it is older than its
+// AnsweredAt, when the first reply was there. The internal ids are removed at the end, when all
+// of them are known.
+func (f *fetch) list(ctx context.Context, ask mapping.PagedRequest) (list List, err error) {
+	s := f.endpoint
 	defer s.opts.Panics.Catch(func(p any) { list, err = List{}, bug(p) })
 	var m *mapping.Builder
-	var all *pages
-	for start, changed := time.Now(), error(nil); ; {
+	all, err := f.whole(ctx, func() *pages {
+		f.allowed = newAllowance(s.cfg.MaxResponseBytes)
 		m = s.plan.NewBuilder(f.want.mapped())
 		m.Allow = f.allow
-		all = f.newPages(&s.plan.Replies, ask, m)
-		err = all.read(ctx)
-		if changed != nil && err != nil && ctx.Err() != nil {
-			err = changed // there was no time for the second reading
-		}
-		if err == nil || changed != nil || asError(err).Reason != mapping.ReasonChanged {
-			break
-		}
-		deadline, bounded := ctx.Deadline()
-		if bounded && time.Until(deadline) <= time.Since(start) || !s.guard.budget.withdraw(f.want.Account, all.end.Pages) {
-			break
-		}
-		changed, f.allowed = err, newAllowance(s.cfg.MaxResponseBytes)
-		s.metrics.retries[mapping.ReasonChanged].Inc()
-	}
+		return f.newPages(&s.plan.Replies, ask, m)
+	})
 	if err == nil {
 		err = f.attach(ctx, m)
 	}
@@ -138,24 +124,45 @@ func (f *fetch) list(ctx context.Context, ask mapping.Asking) (list List, err er
 	return List{Inquiries: m.List, AnsweredAt: all.answered, Fingerprint: s.fingerprint}, nil
 }
 
-// allow tells whether so many bytes more may be held.
+// whole reads all pages of what begin prepares. What changed meanwhile is read once more, as far
+// as the budget of repeats and the time of the request allow it.
+func (f *fetch) whole(ctx context.Context, begin func() *pages) (p *pages, err error) {
+	for start, changed := time.Now(), error(nil); ; {
+		p = begin()
+		err = p.read(ctx)
+		if changed != nil && err != nil && ctx.Err() != nil {
+			err = changed // there was no time for the second reading
+		}
+		if err == nil || changed != nil || asError(err).Reason != mapping.ReasonChanged {
+			return p, err
+		}
+		deadline, bounded := ctx.Deadline()
+		if bounded && time.Until(deadline) <= time.Since(start) || !f.endpoint.guard.budget.withdraw(f.want.Account, p.end.Pages) {
+			return p, err
+		}
+		changed = err
+		f.endpoint.metrics.retries[mapping.ReasonChanged].Inc()
+	}
+}
+
+// allow tells whether so many bytes more may be in memory.
 func (f *fetch) allow(bytes int64) bool { return f.allowed.take(bytes) == nil }
 
 // count tells metrics and log what came of a fetch. What it returns is nil or an *Error.
 func (f *fetch) count(err error, start time.Time) error {
-	s, now := f.src, f.src.opts.Now()
+	s, now := f.endpoint, f.endpoint.opts.Now()
 	s.metrics.duration.Observe(now.Sub(start).Seconds())
 	if err == nil {
 		s.metrics.requests[meaning{result: ResultOK}].Inc()
-		s.guard.outcomes.work(s.opts.Logger, f.want, now)
+		s.guard.outcomes.noteList(s.opts.Logger, f.want, now)
 		return nil
 	}
 	failed := asError(err)
-	s.metrics.requests[meaning{failed.Failure(), failed.Result(), unknown}].Inc()
+	s.metrics.requests[meaning{failed.Failure(), failed.Result(), saysNothing}].Inc()
 	if refused, ok := s.metrics.refused[failed.Reason]; ok {
 		refused.Inc()
 	}
-	s.guard.outcomes.fail(s.opts.Logger, f.want, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
+	s.guard.outcomes.noteFailure(s.opts.Logger, f.want, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
 	return failed
 }
 
@@ -163,11 +170,11 @@ func (f *fetch) count(err error, start time.Time) error {
 // any of its content. A foreign record is an event of security: the log says whose list
 // it was in, not whose it is.
 func (f *fetch) countRecords(m *mapping.Builder) {
-	s, log, now := f.src, f.src.opts.Logger, f.src.opts.Now()
+	s, log, now := f.endpoint, f.endpoint.opts.Logger, f.endpoint.opts.Now()
 	for field, n := range m.Skipped {
 		s.metrics.invalid[field].Add(float64(n))
-		if untold, tell := s.guard.invalid.add(n, now); tell {
-			log.Warn("legacy records refused", "kind", s.plan.Kind, "account", f.want.Account, "field", field, "records", n, "of", m.Seen, "not_told_before", untold)
+		if all := s.guard.invalid.add(f.want.Account, n, now); all != nil {
+			log.Warn("legacy records refused", append([]any{"kind", s.plan.Kind, "account", f.want.Account, "field", field, "records", n, "of", m.Seen}, all...)...)
 		}
 	}
 	m.EachDefaulted(func(field string, n int) { s.metrics.defaulted[field].Add(float64(n)) })
@@ -182,9 +189,9 @@ func (f *fetch) countRecords(m *mapping.Builder) {
 	if m.Foreign == 0 || s.plan.DropsForeign() {
 		return
 	}
-	if untold, tell := s.guard.foreign.add(m.Foreign, now); tell {
+	if all := s.guard.foreign.add(f.want.Account, m.Foreign, now); all != nil {
 		log.Error("the legacy sent a record of another account", slog.Group("security",
-			"event", "foreign_record", "kind", s.plan.Kind, "account", f.want.Account, "records", m.Foreign, "not_told_before", untold))
+			append([]any{"event", "foreign_record", "kind", s.plan.Kind, "account", f.want.Account, "records", m.Foreign}, all...)...))
 	}
 }
 

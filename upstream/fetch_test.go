@@ -42,6 +42,15 @@ func coded(coding, body string) http.HandlerFunc {
 	}
 }
 
+// switching goes on in another protocol, in which nobody says anything.
+func switching(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Connection", "Upgrade")
+	w.Header().Set("Upgrade", "websocket")
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	_ = http.NewResponseController(w).Flush()
+	hang(w, r)
+}
+
 // Every way to answer wrongly is one word for metrics, and nothing is asked for again.
 func TestWrongReplies(t *testing.T) {
 	const head = `{"rows":[`
@@ -52,24 +61,27 @@ func TestWrongReplies(t *testing.T) {
 		result string
 		reason string
 	}{
-		"a login page":           {serveAs(200, "text/html", "<html>s3cr3t"), "invalid", "media_type"},
-		"XML":                    {serveAs(200, "text/xml", "<a/>"), "invalid", "media_type"},
-		"no media type":          {serveAs(200, "", rows("")), "invalid", "media_type"},
-		"a strange media type":   {serveAs(200, "a/b/c", rows("")), "invalid", "media_type"},
-		"a login page as JSON":   {serveJSON("<html>s3cr3t"), "invalid", "json"},
-		"an empty body":          {serveJSON(""), "invalid", "json"},
-		"an error with 200":      {serveJSON(`{"error":"s3cr3t"}`), "invalid", "items"},
-		"a name twice":           {serveJSON(`{"rows":[],"rows":[]}`), "invalid", "json"},
-		"deep":                   {serveJSON(strings.Repeat("[", 5000)), "invalid", "json"},
-		"not UTF-8":              {serveJSON("{\"rows\":[],\"x\":\"\xc3\x28\"}"), "invalid", "json"},
-		"too many records":       {serveJSON(rows("", titles...)), "invalid", "too_many"},
-		"too large":              {serveJSON(head + blanks + "]}"), "invalid", "too_large"},
-		"another coding":         {coded("br", "x"), "invalid", "encoding"},
-		"gzip that is none":      {coded("gzip", "this is no gzip stream"), "invalid", "encoding"},
-		"gzip that grows":        {zipped(strings.Repeat(blanks, 100), 0), "invalid", "too_large"},
-		"gzip that is cut off":   {zipped(rows(""), 12), "upstream", "truncated"},
-		"gzip with a wrong sum":  {zippedBadly, "invalid", "encoding"},
-		"a head that is too big": {coded(strings.Repeat("x", 100_000), ""), "upstream", "read"},
+		"a login page":            {serveAs(200, "text/html", "<html>s3cr3t"), "invalid", "media_type"},
+		"XML":                     {serveAs(200, "text/xml", "<a/>"), "invalid", "media_type"},
+		"no media type":           {serveAs(200, "", rows("")), "invalid", "media_type"},
+		"a strange media type":    {serveAs(200, "a/b/c", rows("")), "invalid", "media_type"},
+		"a login page as JSON":    {serveJSON("<html>s3cr3t"), "invalid", "json"},
+		"an empty body":           {serveJSON(""), "invalid", "json"},
+		"an error with 200":       {serveJSON(`{"error":"s3cr3t"}`), "invalid", "items"},
+		"a name twice":            {serveJSON(`{"rows":[],"rows":[]}`), "invalid", "json"},
+		"deep":                    {serveJSON(strings.Repeat("[", 5000)), "invalid", "json"},
+		"not UTF-8":               {serveJSON("{\"rows\":[],\"x\":\"\xc3\x28\"}"), "invalid", "json"},
+		"too many records":        {serveJSON(rows("", titles...)), "invalid", "too_many"},
+		"too large":               {serveJSON(head + blanks + "]}"), "invalid", "too_large"},
+		"another coding":          {coded("br", "x"), "invalid", "encoding"},
+		"gzip that is none":       {coded("gzip", "this is no gzip stream"), "invalid", "encoding"},
+		"gzip that grows":         {zipped(strings.Repeat(blanks, 100), 0), "invalid", "too_large"},
+		"gzip that is cut off":    {zipped(rows(""), 12), "upstream", "truncated"},
+		"gzip with a wrong sum":   {zippedBadly, "invalid", "encoding"},
+		"another protocol":        {switching, "upstream", "status_5xx"},
+		"no status that there is": {status(600), "upstream", "status_5xx"},
+		"nor that":                {status(999), "upstream", "status_5xx"},
+		"a head that is too big":  {coded(strings.Repeat("x", 100_000), ""), "upstream", "read"},
 	} {
 		virtual(t, tc.serve, "{max_response_bytes: 50000, max_records: 30}", func(t *testing.T, f *fixture) {
 			list, err := f.Fetch(t.Context(), acme)

@@ -18,8 +18,8 @@ type guard struct {
 	hold     hold
 	budget   budget
 	outcomes *outcomes
-	foreign  seldom // records of other accounts, in the log
-	invalid  seldom // records that the mapping refused, in the log
+	foreign  minuteLog // records of other accounts, in the log
+	invalid  minuteLog // records that break a rule of the mapping, in the log
 }
 
 // newGuard knows nothing yet.
@@ -33,15 +33,15 @@ func newGuard(b *breaker) *guard {
 type bulkhead struct {
 	mu       sync.Mutex
 	taken    int
-	accounts map[holder]int
+	accounts map[asker]int
 }
 
-// holder is for whom a permit is taken.
-type holder struct{ kind, account string }
+// asker is for whom a permit is taken.
+type asker struct{ kind, account string }
 
 // enter takes a permit, or refuses it where all or the account's are taken. Without an
 // error leave must be called.
-func (b *bulkhead) enter(who holder, most, mostPerAccount int) error {
+func (b *bulkhead) enter(who asker, most, mostPerAccount int) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -54,16 +54,16 @@ func (b *bulkhead) enter(who holder, most, mostPerAccount int) error {
 	return nil
 }
 
-func (b *bulkhead) take(who holder) {
+func (b *bulkhead) take(who asker) {
 	if b.accounts == nil {
-		b.accounts = map[holder]int{}
+		b.accounts = map[asker]int{}
 	}
 	b.taken++
 	b.accounts[who]++
 }
 
 // leave gives back a permit.
-func (b *bulkhead) leave(who holder) {
+func (b *bulkhead) leave(who asker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.taken--
@@ -76,7 +76,7 @@ func (b *bulkhead) leave(who holder) {
 func (b *bulkhead) exceed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.take(holder{})
+	b.take(asker{})
 }
 
 // count is how many permits are taken.
@@ -90,13 +90,13 @@ func (b *bulkhead) count() int {
 // use in turn; those that it makes beside that one take more.
 type permits struct {
 	of   *bulkhead
-	who  holder
+	who  asker
 	cfg  *Config
 	idle chan struct{} // has one where a permit of the list is in no request's use
 }
 
 // newPermits has the one that a list was admitted with.
-func newPermits(of *bulkhead, who holder, cfg *Config) permits {
+func newPermits(of *bulkhead, who asker, cfg *Config) permits {
 	p := permits{of, who, cfg, make(chan struct{}, 1)}
 	p.idle <- struct{}{}
 	return p
@@ -177,21 +177,21 @@ func (b *budget) withdraw(account string, requests int) bool {
 // Bounds of what the legacy may tell us to wait.
 const (
 	leastHold = time.Second // after a 429 that does not tell
-	mostHold  = time.Minute // told more, the legacy is asked again after this
-	// holdAccounts that are told to wait at a time show that all are meant.
+	mostHold  = time.Minute // where it says more, the legacy is asked again after this
+	// holdAccounts that wait at a time show that all are meant.
 	holdAccounts = 3
 )
 
-// hold keeps the gateway from asking until a moment that the legacy has told: for the
-// account whose request it answered, as a quota may be that account's own, and for
-// everybody once holdAccounts are told at a time.
+// hold keeps the gateway from asking after a reply that tells it to wait. It is for the account
+// that the reply was for, as a quota may be that account's own; and for everybody once holdAccounts
+// wait at a time.
 type hold struct {
 	mu       sync.Mutex
 	all      time.Time
-	accounts map[string]time.Time // no more than were under way when everybody was held
+	accounts map[string]time.Time // no more than were under way when everybody began to wait
 }
 
-// obey holds the account if the reply told us to wait. It never ends a hold sooner.
+// obey begins a hold if the reply tells us to wait. It never ends one sooner.
 func (h *hold) obey(account string, e *Error, now time.Time) {
 	if e.Reason != reasonThrottled && e.Reason != reasonOverloaded {
 		return
@@ -226,9 +226,8 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
 
-// toldToWait reads Retry-After: seconds, or a date (RFC 9110, 10.2.3). Zero: it tells
-// nothing.
-func toldToWait(text string, now time.Time) time.Duration {
+// retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3). Zero: it has neither.
+func retryAfter(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -239,21 +238,30 @@ func toldToWait(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// seldom counts what the log is told of at most once a minute.
-type seldom struct {
-	mu     sync.Mutex
-	told   time.Time
-	untold int // since then
+// minuteLog counts what the log has a line of at most once a minute.
+type minuteLog struct {
+	mu       sync.Mutex
+	line     time.Time       // the last
+	count    int             // since then
+	accounts map[string]bool // that these are of, maxAccounts at most
 }
 
-// add counts n more. Where they are to be told of it gives how many were not before.
-func (s *seldom) add(n int, now time.Time) (untold int, tell bool) {
+// add counts n more of an account. Where there is to be a line it gives what the line says of all
+// since the last one; nil: there is to be none.
+func (s *minuteLog) add(account string, n int, now time.Time) (line []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.told.IsZero() && now.Sub(s.told) < time.Minute {
-		s.untold += n
-		return 0, false
+	if s.accounts == nil {
+		s.accounts = map[string]bool{}
 	}
-	untold, s.untold, s.told = s.untold, 0, now
-	return untold, true
+	if len(s.accounts) < maxAccounts {
+		s.accounts[strings.Clone(account)] = true
+	}
+	if !s.line.IsZero() && now.Sub(s.line) < time.Minute {
+		s.count += n
+		return nil
+	}
+	line = []any{"accounts", len(s.accounts), "not_told_before", s.count}
+	s.line, s.count, s.accounts = now, 0, nil
+	return line
 }

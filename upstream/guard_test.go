@@ -205,6 +205,32 @@ func TestPanics(t *testing.T) {
 	}
 }
 
+// What Explain asks for beyond a fetch has a permit, too, and a panic in it is a doubt.
+func TestExplainIsBounded(t *testing.T) {
+	virtual(t, pagedLegacy(20), "buyer: {paging: {style: page, param: page, total: total}}", func(t *testing.T, f *fixture) {
+		var c *Client
+		asked := ""
+		c = f.another(t, f.cfg, func(o *Options) {
+			o.Transport = func(network http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					asked += fmt.Sprintf("%s with %d permits; ", r.URL.RawQuery, c.bulkhead.count())
+					if strings.Contains(r.URL.RawQuery, "page=2") {
+						panic("a bug")
+					}
+					return network.RoundTrip(r)
+				})
+			}
+		})
+		x, err := c.Explain(t.Context(), acme, 1, true)
+		if err != nil || x.Problem != nil || len(x.Served) != 20 || !strings.Contains(fmt.Sprint(x.Doubts), "a bug") {
+			t.Errorf("%v %+v", err, x)
+		}
+		if want := "customer=acme&page=0 with 1 permits; customer=acme&page=1 with 1 permits; customer=acme&page=2 with 1 permits; "; asked != want {
+			t.Errorf("asked for %s", asked)
+		}
+	})
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -426,7 +452,7 @@ func FuzzRetryAfter(f *testing.F) {
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string) {
-		wait := toldToWait(text, now)
+		wait := retryAfter(text, now)
 		n, err := strconv.Atoi(text)
 		if wait < 0 || err == nil && n >= 0 && n < 1<<31 && wait != time.Duration(n)*time.Second {
 			t.Errorf("%q: %v", text, wait)
@@ -549,10 +575,10 @@ func TestState(t *testing.T) {
 func TestFailuresOfManyAccounts(t *testing.T) {
 	o, at := newOutcomes(), time.Now()
 	for i := range maxAccounts + 10 {
-		o.work(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint("well", i)}, at)
+		o.noteList(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint("well", i)}, at)
 	}
 	for i := range maxAccounts + 10 {
-		o.fail(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint(i)}, failure(reason5xx, "status 500"), false, at.Add(time.Duration(i+1)))
+		o.noteFailure(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint(i)}, failure(reason5xx, "status 500"), false, at.Add(time.Duration(i+1)))
 	}
 	s := o.state(at.Add(time.Minute))
 	if f := s.Failing; len(o.accounts) != maxAccounts || len(f) != 1 || f[0].First != at.Add(1) || f[0].Fetches != maxAccounts+10 || f[0].Accounts != maxAccounts {

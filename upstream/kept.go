@@ -8,52 +8,54 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// keptBytes bounds what is kept of all accounts together.
-const keptBytes = 16 << 20
+// maxStoredBytes bounds the replies of all accounts together.
+const maxStoredBytes = 16 << 20
 
-// kept has the replies to second requests for records whose version says when they change. It
-// is of this process alone. It is safe for concurrent use.
-type kept struct {
+// replyStore has the replies to second requests for records that have a version. While a record's
+// version is the same they are used again. It is of this process alone, and safe for concurrent use.
+type replyStore struct {
 	mu    sync.Mutex
-	by    map[keptKey]*list.Element
-	order *list.List // of *keptReplies, the last used first
+	by    map[storeKey]*list.Element
+	order *list.List // of *storedReplies, the last used first
 	bytes int
 }
 
-// keptKey is everything that decides on what came for a record.
-type keptKey struct {
+// storeKey is everything that decides on what came for a record.
+type storeKey struct {
 	fingerprint string // of the mapping, and of its kind
-	of          string // details or responses
+	name        string // details or responses
 	account     string
 	id, version string
 	changes     string // see Request.Changes: a purge or hint leaves all of before behind
 }
 
-// keptReplies are the replies for one record, one for each page.
-type keptReplies struct {
-	keptKey
+// storedReplies are the replies for one record, one for each page.
+type storedReplies struct {
+	storeKey
 	bodies []string
 	came   time.Time
 	bytes  int
 }
 
-func newKept() *kept { return &kept{by: map[keptKey]*list.Element{}, order: list.New()} }
+func newReplyStore() *replyStore {
+	return &replyStore{by: map[storeKey]*list.Element{}, order: list.New()}
+}
 
-// keyOf is that of a batch; false: what comes for it is not kept.
-func (f *fetch) keyOf(s *mapping.Second, b mapping.Batch) (k keptKey, may bool) {
-	k = keptKey{f.src.fingerprint, s.Name, f.want.Account, b.IDs[0], b.Version, f.want.Changes}
-	return k, b.Version != "" && f.want.Changes != "" && f.src.keepFor > 0
+// storeKey is where the replies for a batch are stored; false: they are not.
+func (f *fetch) storeKey(s *mapping.SecondRequest, b mapping.Batch) (k storeKey, may bool) {
+	k = storeKey{f.endpoint.fingerprint, s.Name, f.want.Account, b.IDs[0], b.Version, f.want.Changes}
+	return k, b.Version != "" && f.want.Changes != "" && f.endpoint.keepFor > 0
 }
 
 // get gives what came since a moment.
-func (c *kept) get(k keptKey, since time.Time) (bodies []string, ok bool) {
+func (c *replyStore) get(k storeKey, since time.Time) (bodies []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.by[k]
 	if e == nil {
 		return nil, false
 	}
-	one := e.Value.(*keptReplies)
+	one := e.Value.(*storedReplies)
 	if one.came.Before(since) {
 		c.drop(e)
 		return nil, false
@@ -62,10 +64,10 @@ func (c *kept) get(k keptKey, since time.Time) (bodies []string, ok bool) {
 	return one.bodies, true
 }
 
-// put keeps replies, in the place of those that were used the longest ago.
-func (c *kept) put(k keptKey, bodies []string, came time.Time) {
+// put stores replies, in the place of those that were used the longest ago.
+func (c *replyStore) put(k storeKey, bodies []string, came time.Time) {
 	const each = 200 // bytes besides
-	one := &keptReplies{k, bodies, came, each + len(k.account) + len(k.id) + len(k.version)}
+	one := &storedReplies{k, bodies, came, each + len(k.account) + len(k.id) + len(k.version)}
 	for _, body := range bodies {
 		one.bytes += len(body)
 	}
@@ -75,14 +77,14 @@ func (c *kept) put(k keptKey, bodies []string, came time.Time) {
 		c.drop(old)
 	}
 	c.by[k] = c.order.PushFront(one)
-	for c.bytes += one.bytes; c.bytes > keptBytes; {
+	for c.bytes += one.bytes; c.bytes > maxStoredBytes; {
 		c.drop(c.order.Back())
 	}
 }
 
 // drop forgets replies. c.mu is held.
-func (c *kept) drop(e *list.Element) {
-	one := c.order.Remove(e).(*keptReplies)
-	delete(c.by, one.keptKey)
+func (c *replyStore) drop(e *list.Element) {
+	one := c.order.Remove(e).(*storedReplies)
+	delete(c.by, one.storeKey)
 	c.bytes -= one.bytes
 }

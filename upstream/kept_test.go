@@ -9,8 +9,8 @@ import (
 
 // What is kept is bounded, together with what tells it apart, and what was used last stays.
 func TestKeptIsBounded(t *testing.T) {
-	c, now := newKept(), time.Now()
-	key := func(n int) keptKey { return keptKey{account: "acme", id: fmt.Sprint(n)} }
+	c, now := newReplyStore(), time.Now()
+	key := func(n int) storeKey { return storeKey{account: "acme", id: fmt.Sprint(n)} }
 	body := strings.Repeat("x", 1<<20)
 	for n := range 40 {
 		c.put(key(n), []string{body}, now)
@@ -24,13 +24,13 @@ func TestKeptIsBounded(t *testing.T) {
 			kept++
 		}
 	}
-	if _, ok := c.get(key(39), now); !ok || kept != 15 || c.order.Len() != kept || c.bytes > keptBytes {
+	if _, ok := c.get(key(39), now); !ok || kept != 15 || c.order.Len() != kept || c.bytes > maxStoredBytes {
 		t.Errorf("%d are kept, in %d bytes", kept, c.bytes)
 	}
 	for n := range 200_000 { // without a body each
 		c.put(key(n), nil, now)
 	}
-	if n := c.order.Len(); n > keptBytes/200 || n != len(c.by) || n < 50_000 {
+	if n := c.order.Len(); n > maxStoredBytes/200 || n != len(c.by) || n < 50_000 {
 		t.Errorf("%d are kept without a body", n)
 	}
 	c.put(key(1), []string{"a"}, now)
@@ -41,7 +41,7 @@ func TestKeptIsBounded(t *testing.T) {
 	if _, ok := c.get(key(1), now.Add(1)); ok {
 		t.Error("it is older than it may be")
 	}
-	c.put(key(2), []string{strings.Repeat("x", keptBytes)}, now)
+	c.put(key(2), []string{strings.Repeat("x", maxStoredBytes)}, now)
 	if c.order.Len() != 0 || c.bytes != 0 {
 		t.Errorf("what is larger than all that is kept: %d, %d bytes", c.order.Len(), c.bytes)
 	}

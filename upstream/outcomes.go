@@ -32,9 +32,9 @@ type outcomes struct {
 	episodes map[cause]*episode  // the newest of each cause
 	over     []Failing           // older ones, the newest last
 
-	told   map[Failure]*seldom // of single lists, in the log
-	since  time.Time           // the system's first failure since then
-	failed int                 // fetches that it has failed since; 0: it is well
+	logs   map[Failure]*minuteLog // of single lists, in the log
+	since  time.Time              // the system's first failure since then
+	failed int                    // fetches that it has failed since; 0: it is well
 }
 
 // cause is whose failure it is, and whether it is that of single accounts only.
@@ -68,7 +68,7 @@ type episode struct {
 }
 
 func newOutcomes() *outcomes {
-	return &outcomes{accounts: map[string]*outcome{}, episodes: map[cause]*episode{}, told: map[Failure]*seldom{}}
+	return &outcomes{accounts: map[string]*outcome{}, episodes: map[cause]*episode{}, logs: map[Failure]*minuteLog{}}
 }
 
 // State is what is known of the lists of a kind.
@@ -86,7 +86,7 @@ type Failing struct {
 	Ended        time.Time // a list came; zero: none has since Last
 	Remapped     bool      // no list came, but another mapping was taken over
 	Fetches      int       // that failed
-	Held         int       // that were not made because the breaker was open
+	NotAsked     int       // that were not made because the breaker was open
 	Accounts     int       // that have failed so and had no list since
 	Of           int       // that were asked for since the first of these failures
 	Account      string    // of the last one
@@ -101,15 +101,15 @@ func (e *episode) isOver(now time.Time) bool {
 	return !e.Ended.IsZero() && (e.reopened.IsZero() || now.Sub(e.reopened) >= oneEpisode || now.Sub(e.Last) >= oneEpisode)
 }
 
-// note adds a failure.
-func (o *outcomes) note(account string, e *Error, now time.Time) {
+// addFailure adds a failure.
+func (o *outcomes) addFailure(account string, e *Error, now time.Time) {
 	whose := e.Failure()
 	one := o.account(account)
 	one.asked = now
 	wide := o.episodes[cause{whose, false}]
 	if e.Reason == reasonBreaker { // a consequence, and no cause
 		if system := o.episodes[cause{FailureSystem, false}]; system != nil && system.Ended.IsZero() {
-			system.Held++
+			system.NotAsked++
 		}
 		return
 	}
@@ -132,7 +132,7 @@ func (o *outcomes) note(account string, e *Error, now time.Time) {
 	o.episode(cause{whose, mine.some}, mine.first, now).add(account, e, now)
 }
 
-// account is what is known of one. Where there are too many it is not kept.
+// account is what is known of one. Where there are too many it is not remembered.
 func (o *outcomes) account(name string) *outcome {
 	one := o.accounts[name]
 	if one == nil {
@@ -170,7 +170,7 @@ func (o *outcomes) episode(c cause, first, now time.Time) *episode {
 	return e
 }
 
-// keepOver keeps an episode that another one may take the place of.
+// keepOver remembers an episode whose place another one takes.
 func (o *outcomes) keepOver(e *episode) {
 	o.over = append(o.over[max(0, len(o.over)-maxOver+1):], e.Failing)
 }
@@ -202,16 +202,16 @@ func (o *outcomes) count(e *episode) {
 	e.peak = max(e.peak, e.Accounts)
 }
 
-// fail notes a fetch that failed; own: for a reason of its account's. That a list is not
+// noteFailure notes a fetch that failed; own: for a reason of its account's. That a list is not
 // refreshed in the background now is no failure.
-func (o *outcomes) fail(log *slog.Logger, want Request, e *Error, own bool, now time.Time) {
+func (o *outcomes) noteFailure(log *slog.Logger, want Request, e *Error, own bool, now time.Time) {
 	whose := e.Failure()
 	if whose == FailureCanceled || whose == FailureBug || e.Refused() && want.Background {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.note(want.Account, e, now)
+	o.addFailure(want.Account, e, now)
 	attrs := func() []any {
 		all := []any{"kind", want.Kind, "account", want.Account, "failure", whose, "reason", e.Reason, "error", e.Error()}
 		if whose == FailureMapping {
@@ -222,23 +222,23 @@ func (o *outcomes) fail(log *slog.Logger, want Request, e *Error, own bool, now 
 	}
 	switch {
 	case e.Refused():
-	case !own && verdictOf(e) == atFault:
+	case !own && verdictOf(e) == saysFault:
 		if o.failed++; o.failed == 1 {
 			o.since = now
 			log.Warn("fetches from the legacy system begin to fail", attrs()...)
 		}
 	default:
-		if o.told[whose] == nil {
-			o.told[whose] = &seldom{}
+		if o.logs[whose] == nil {
+			o.logs[whose] = &minuteLog{}
 		}
-		if untold, tell := o.told[whose].add(1, now); tell {
-			log.Warn("a list cannot be fetched from the legacy system", append(attrs(), "not_told_before", untold)...)
+		if all := o.logs[whose].add(want.Account, 1, now); all != nil {
+			log.Warn("a list cannot be fetched from the legacy system", append(attrs(), all...)...)
 		}
 	}
 }
 
-// work notes a fetch that gave a list.
-func (o *outcomes) work(log *slog.Logger, want Request, now time.Time) {
+// noteList notes a fetch that gave a list.
+func (o *outcomes) noteList(log *slog.Logger, want Request, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	one := o.account(want.Account)
@@ -311,8 +311,8 @@ func (o *outcomes) state(now time.Time) State {
 	return s
 }
 
-// of is what the newest fetch of an account failed with, unless that is over.
-func (o *outcomes) of(account string) *Error {
+// lastFailure is what the newest fetch of an account failed with, unless that is over.
+func (o *outcomes) lastFailure(account string) *Error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	one := o.accounts[account]

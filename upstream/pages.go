@@ -23,9 +23,8 @@ type pages struct {
 	fetch    *fetch
 	replies  *mapping.Replies // how they are read
 	paging   paging
-	ask      mapping.Asking
-	into     taker
-	keep     bool     // the bodies
+	ask      mapping.PagedRequest
+	mapper   mapper
 	bodies   []string // of all replies
 	end      mapping.End
 	length   int             // of the whole list, as each page tells it
@@ -35,20 +34,15 @@ type pages struct {
 	answered time.Time       // when that was there
 }
 
-// taker maps the replies of a list; they come in order.
-type taker interface {
-	Take(body string) (records int, err error)
-	// ItemsText is what holds the items of the last reply, as it came. It is empty where
-	// nothing is at their path, which items_optional allows.
-	ItemsText() string
+// mapper maps the replies of a list; they come in order.
+type mapper interface {
+	Take(body string) (mapping.Page, error)
 	// CheckEnd refuses a list that goes on after its last reply, or has a record twice.
 	CheckEnd(mapping.End) error
-	// Reply is the last reply.
-	Reply() jsonwalk.Value
 }
 
-func (f *fetch) newPages(replies *mapping.Replies, ask mapping.Asking, into taker) *pages {
-	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, into: into, items: map[string]bool{}}
+func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, into mapper) *pages {
+	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, mapper: into, items: map[string]bool{}}
 }
 
 // attach makes the requests for what the list itself does not tell of its records, if
@@ -56,7 +50,7 @@ func (f *fetch) newPages(replies *mapping.Replies, ask mapping.Asking, into take
 // an inquiry without its responses would look unanswered.
 func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
 	for s, batches := m.Next(); s != nil; s, batches = m.Next() {
-		within, step := f.src.tracer.Start(ctx, "upstream."+s.Name)
+		within, step := f.endpoint.tracer.Start(ctx, "upstream."+s.Name)
 		replies, err := f.batches(within, s, batches)
 		if err == nil {
 			err = m.Attach(replies)
@@ -72,28 +66,28 @@ func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
 }
 
 // batches gets what belongs to the records of all batches at the same time.
-func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches []mapping.Batch) ([]*mapping.Attachment, error) {
+func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	replies := make([]*mapping.Attachment, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(s.Concurrency)
 	for i, batch := range batches {
 		group.Go(func() (err error) {
-			defer f.src.opts.Panics.Catch(func(p any) { err = bug(p) })
-			ask, a := s.Request(f.want.Account, batch)
-			a.Allow, replies[i] = f.allow, a
-			key, may := f.keyOf(s, batch)
+			defer f.endpoint.opts.Panics.Catch(func(p any) { err = bug(p) })
+			begin := func() *pages {
+				ask, a := s.Request(f.want.Account, batch)
+				a.Allow, replies[i] = f.allow, a
+				return f.newPages(&s.Replies, ask, a)
+			}
+			key, may := f.storeKey(s, batch)
 			if may {
-				if bodies, ok := f.src.kept.get(key, f.src.opts.Now().Add(-f.src.keepFor)); ok {
-					f.src.metrics.kept.Inc()
-					return f.again(a, bodies)
+				if bodies, ok := f.endpoint.replies.get(key, f.endpoint.opts.Now().Add(-f.endpoint.keepFor)); ok {
+					f.endpoint.metrics.kept.Inc()
+					return begin().replay(bodies)
 				}
 			}
-			p := f.newPages(&s.Replies, ask, a)
-			if p.keep = may; !may {
-				return p.read(ctx)
-			}
-			if err = p.read(ctx); err == nil {
-				f.src.kept.put(key, p.bodies, p.answered)
+			p, err := f.whole(ctx, begin)
+			if err == nil && may {
+				f.endpoint.replies.put(key, p.bodies, p.answered)
 			}
 			return err
 		})
@@ -101,13 +95,13 @@ func (f *fetch) batches(ctx context.Context, s *mapping.Second, batches []mappin
 	return replies, group.Wait()
 }
 
-// again takes replies that were whole when they came.
-func (f *fetch) again(a *mapping.Attachment, bodies []string) error {
+// replay takes replies that were whole when they came.
+func (p *pages) replay(bodies []string) error {
 	for _, body := range bodies {
-		if err := f.allowed.take(int64(len(body))); err != nil {
+		if err := p.fetch.allowed.take(int64(len(body))); err != nil {
 			return err
 		}
-		if _, err := a.Take(body); err != nil {
+		if _, err := p.mapper.Take(body); err != nil {
 			return err
 		}
 	}
@@ -116,14 +110,14 @@ func (f *fetch) again(a *mapping.Attachment, bodies []string) error {
 
 // read maps all pages.
 func (p *pages) read(ctx context.Context) (err error) {
-	if p.asked, err = page(p.ask, p.paging.values(0, 0)); err != nil {
+	if p.asked, err = pageRequest(p.ask, p.paging.pageValues(0, 0)); err != nil {
 		return err
 	}
 	if p.first, err = p.fetch.request(ctx, p.asked, &p.replies.Format); err != nil {
 		return err
 	}
-	p.answered = p.fetch.src.opts.Now()
-	n, err := p.add(ctx, &p.first, p.asked.URL)
+	p.answered = p.fetch.endpoint.opts.Now()
+	n, err := p.addPage(ctx, &p.first, p.asked.URL)
 	switch {
 	case err != nil || p.first.empty() || p.paging.Style == mapping.PageNone:
 	case p.paging.tellsLength() && p.paging.numbers():
@@ -146,37 +140,35 @@ func (p *pages) checkEnd() error {
 		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.length, came)
 	}
 	p.end.Next = linkNext(p.end.Header.Values("Link"))
-	return p.into.CheckEnd(p.end)
+	return p.mapper.CheckEnd(p.end)
 }
 
-// page gives the request for a page with such values.
-func page(ask mapping.Asking, values address.Values) (address.Request, error) {
+// pageRequest gives the request for a page with such values.
+func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Request, error) {
 	asked, err := ask.Page(values)
 	if err == nil {
 		return asked, nil
 	}
-	if _, refused := errors.AsType[*mapping.Error](err); refused {
+	if _, ofRecord := errors.AsType[*mapping.Error](err); ofRecord {
 		return asked, asError(err)
 	}
 	return asked, &Error{Reason: "account", Err: err}
 }
 
-// add maps a page and gives the number of its records. Its items must differ from those of
+// addPage maps a page and gives the number of its records. Its items must differ from those of
 // all pages before it. What stands around them may have a time or the id of the request.
-func (p *pages) add(ctx context.Context, r *reply, address string) (records int, err error) {
+func (p *pages) addPage(ctx context.Context, r *reply, address string) (records int, err error) {
 	if r.empty() {
 		return 0, nil
 	}
-	_, step := p.fetch.src.tracer.Start(ctx, "upstream.map")
+	_, step := p.fetch.endpoint.tracer.Start(ctx, "upstream.map")
 	defer step.End()
-	records, err = p.into.Take(r.body)
-	if p.keep {
-		p.bodies = append(p.bodies, r.body)
-	}
+	page, err := p.mapper.Take(r.body)
+	p.bodies = append(p.bodies, r.body)
+	records = page.Records
+	items := page.Items
 	endStep(step, records, err)
-	r.json = p.into.Reply()
-	items := p.into.ItemsText()
-	r.none = items == ""
+	r.json, r.none = page.Reply, items == ""
 	p.end.Address, p.end.Header = address, r.header
 	p.end.Records += records
 	p.end.Pages++
@@ -189,11 +181,11 @@ func (p *pages) add(ctx context.Context, r *reply, address string) (records int,
 		p.items[items] = true
 	}
 	if p.paging.tellsLength() {
-		told, err := p.paging.told(*r)
+		length, err := p.paging.lengthIn(*r)
 		if p.end.Pages == 1 {
-			p.length = told
+			p.length = length
 		}
-		if err == nil && told != p.length {
+		if err == nil && length != p.length {
 			// Records may have moved from one page to another unseen.
 			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", p.end.Pages)
 		}
@@ -207,7 +199,7 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 	asked, r := p.asked, p.first
 	seen := map[address.Request]bool{asked: true}
 	for page := 1; ; page++ {
-		if asked, err = p.after(r, n, page, asked); err != nil || asked.URL == "" {
+		if asked, err = p.nextPage(r, n, page, asked); err != nil || asked.URL == "" {
 			return err
 		}
 		if seen[asked] {
@@ -221,18 +213,18 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 			return err
 		}
 		if r.empty() {
-			return p.gone(r, page+1)
+			return p.endsWith(r, page+1)
 		}
-		if n, err = p.add(ctx, &r, asked.URL); err != nil {
+		if n, err = p.addPage(ctx, &r, asked.URL); err != nil {
 			return err
 		}
 	}
 }
 
-// gone says what it means that a page after the first has a status of an empty list. It is
-// the end where nobody has named the page, or all records are there. A page that the legacy
+// endsWith says what it means that a page after the first has a status of an empty list. The list
+// ends there if the gateway has computed the page, or all records are there. A page that the legacy
 // itself has named may be lost.
-func (p *pages) gone(r reply, page int) error {
+func (p *pages) endsWith(r reply, page int) error {
 	guessed := p.paging.numbers() || p.replies.OwnCursor()
 	if guessed && !p.paging.tellsMore() || p.paging.countsRecords() && p.end.Records == p.length {
 		return nil
@@ -241,15 +233,15 @@ func (p *pages) gone(r reply, page int) error {
 		"let paging.more or paging.last tell the end, or paging.total that all records are there", page, r.status)
 }
 
-// after gives the request for the page with a number, after the current one, which is r with n
-// records; without a URL after the last.
-func (p *pages) after(r reply, n, number int, current address.Request) (address.Request, error) {
+// nextPage gives the request for a page by its number. current is the page before, whose reply is r
+// with n records. After the last page the request has no URL.
+func (p *pages) nextPage(r reply, n, number int, current address.Request) (address.Request, error) {
 	if !p.paging.numbers() {
 		return p.paging.next(r, p.ask, current)
 	}
 	last := n == 0 || p.paging.EndsShort && n < p.paging.Size
 	if p.paging.tellsMore() {
-		more, err := p.paging.more(r)
+		more, err := p.paging.hasMore(r)
 		if err != nil {
 			return address.Request{}, err
 		}
@@ -258,7 +250,7 @@ func (p *pages) after(r reply, n, number int, current address.Request) (address.
 	if last {
 		return address.Request{}, nil
 	}
-	return page(p.ask, p.paging.values(number, p.end.Records))
+	return pageRequest(p.ask, p.paging.pageValues(number, p.end.Records))
 }
 
 // allAtOnce reads the rest of a list whose first page, with so many records, tells how
@@ -284,8 +276,8 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	group.SetLimit(p.paging.Concurrency)
 	for i := range replies {
 		group.Go(func() (err error) {
-			defer p.fetch.src.opts.Panics.Catch(func(thrown any) { err = bug(thrown) })
-			if asked[i], err = page(p.ask, p.paging.values(i+1, (i+1)*size)); err == nil {
+			defer p.fetch.endpoint.opts.Panics.Catch(func(thrown any) { err = bug(thrown) })
+			if asked[i], err = pageRequest(p.ask, p.paging.pageValues(i+1, (i+1)*size)); err == nil {
 				replies[i], err = p.fetch.request(limited, asked[i], &p.replies.Format)
 			}
 			return err
@@ -295,7 +287,7 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 		return err
 	}
 	for i, r := range replies {
-		n, err := p.add(ctx, &r, asked[i].URL)
+		n, err := p.addPage(ctx, &r, asked[i].URL)
 		switch {
 		case err != nil:
 			return err
@@ -315,9 +307,9 @@ type paging struct{ mapping.PagingConfig }
 // numbers tells whether the requests for pages can be computed.
 func (p paging) numbers() bool { return p.Style == mapping.PageNumber || p.Style == mapping.PageOffset }
 
-// values are those of a page by its index and the records before it.
-func (p paging) values(page, records int) address.Values {
-	values := p.at("", "")
+// pageValues are those of a page by its index and the records before it.
+func (p paging) pageValues(page, records int) address.Values {
+	values := p.cursorValues("", "")
 	switch {
 	case p.Style == mapping.PageNumber:
 		values[address.Page] = []string{strconv.Itoa(p.First + page)}
@@ -327,8 +319,8 @@ func (p paging) values(page, records int) address.Values {
 	return values
 }
 
-// at gives the values of the page at a cursor, which is there as text and as JSON.
-func (p paging) at(cursor, asJSON string) address.Values {
+// cursorValues gives the values of the page at a cursor, which is there as text and as JSON.
+func (p paging) cursorValues(cursor, asJSON string) address.Values {
 	values := address.Values{}
 	if cursor != "" {
 		values.SetCursor(cursor, asJSON)
@@ -347,8 +339,8 @@ func (p paging) tellsLength() bool {
 // countsRecords tells whether that length counts records, not pages.
 func (p paging) countsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
-// told gives what a page says of the length: records, or pages if only those are told.
-func (p paging) told(r reply) (int, error) {
+// lengthIn reads the length of the list on one of its pages: in records, or in pages if there is no number of records.
+func (p paging) lengthIn(r reply) (int, error) {
 	text := r.header.Get(p.TotalHeader)
 	switch {
 	case p.Total != "":
@@ -369,9 +361,9 @@ func (p paging) told(r reply) (int, error) {
 // tellsMore tells whether each page says whether another one follows.
 func (p paging) tellsMore() bool { return p.More != "" || p.Last != "" }
 
-// more reads the truth value that says whether another page follows. Anything
+// hasMore reads the truth value that says whether another page follows. Anything
 // else there is an error: guessed, it would cut the list short.
-func (p paging) more(r reply) (bool, error) {
+func (p paging) hasMore(r reply) (bool, error) {
 	v := r.json.At(p.More + p.Last)
 	is, ok := v.Truth()
 	switch {
@@ -387,7 +379,7 @@ func (p paging) more(r reply) (bool, error) {
 
 // next gives the request for the page after r, without a URL after the last. A URL
 // that the legacy names is asked for as the one before was, with the same body.
-func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next address.Request, err error) {
+func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request) (next address.Request, err error) {
 	switch p.Style {
 	case mapping.PageLink:
 		current.URL, err = p.nextURL(current.URL, linkNext(r.header.Values("Link")))
@@ -401,7 +393,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 		return current, err
 	}
 	if p.tellsMore() {
-		more, err := p.more(r)
+		more, err := p.hasMore(r)
 		if err != nil || !more {
 			return next, err
 		}
@@ -415,7 +407,7 @@ func (p paging) next(r reply, ask mapping.Asking, current address.Request) (next
 	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
 		return next, nil
 	}
-	if next, err = ask.Page(p.at(v.Plain(), v.Raw())); err != nil {
+	if next, err = ask.Page(p.cursorValues(v.Plain(), v.Raw())); err != nil {
 		err = pagingError("the cursor cannot be sent: %w", err)
 	}
 	return next, err

@@ -38,7 +38,7 @@ func newAllowance(max int64) *allowance {
 	return a
 }
 
-// take counts n more bytes; negative: they are not held any more.
+// take counts n more bytes; negative: they are given back.
 func (a *allowance) take(n int64) error {
 	if a.left.Add(-n) < 0 {
 		return failure("too_large", "the replies have more than %d bytes together", a.max)
@@ -77,9 +77,12 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 	return body, allowed.take(int64(len(body) - len(raw)))
 }
 
-// discard closes a body that is not wanted.
+// discard closes a body that is not wanted. That of a 101 is the connection itself, of which
+// net/http says that no deadline ends the reading.
 func discard(resp *http.Response) {
-	_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+	}
 	_ = resp.Body.Close()
 }
 
@@ -147,10 +150,15 @@ func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (char
 var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|session`)
 
 // statusError is the error of a reply with another status than 200. One that tells us to
-// wait is a 429, which may not tell how long, or a 503 with Retry-After.
+// wait is a 429, which may not tell how long, or a 503 with Retry-After. One that no final reply
+// has counts as a 5xx (RFC 9110, 15).
 func statusError(resp *http.Response, now time.Time) *Error {
-	status, wait := resp.StatusCode, min(toldToWait(resp.Header.Get("Retry-After"), now), mostHold)
-	e := failure(fmt.Sprintf("status_%dxx", status/100), "status %d", status)
+	status, wait := resp.StatusCode, min(retryAfter(resp.Header.Get("Retry-After"), now), mostHold)
+	class := status / 100
+	if class < 2 || class > 5 {
+		class = 5
+	}
+	e := failure(fmt.Sprintf("status_%dxx", class), "status %d", status)
 	switch {
 	case status == http.StatusTooManyRequests:
 		e.Reason, e.Wait = reasonThrottled, wait
@@ -191,13 +199,13 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	if size >= 0 {
 		b = make([]byte, size+1) // not full before the end is seen
 	} else {
-		kept := readBuffers.Get().(*[]byte)
+		buffer := readBuffers.Get().(*[]byte)
 		defer func() {
-			if *kept = b; len(b) <= mostKept {
-				readBuffers.Put(kept)
+			if *buffer = b; len(b) <= maxReused {
+				readBuffers.Put(buffer)
 			}
 		}()
-		b = *kept
+		b = *buffer
 	}
 	n := 0
 	var err error
@@ -232,4 +240,4 @@ var readBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-const mostKept = 1 << 20
+const maxReused = 1 << 20

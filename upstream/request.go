@@ -36,29 +36,29 @@ type reply struct {
 func (r reply) empty() bool { return r.status != http.StatusOK }
 
 // request makes one request and reads the whole reply. It is sent again, up to upstream.attempts
-// in all, where that may help, and once more with a new credential where the reply refuses the
+// in all, where that may help, and once more with a new credential where the legacy rejects the
 // one that it had. The error is an *Error.
 func (f *fetch) request(ctx context.Context, asked address.Request, format *mapping.Format) (reply, error) {
-	s, account := f.src, f.want.Account
-	refused := token{}
+	s, account := f.endpoint, f.want.Account
+	rejected := token{}
 	for attempt := 1; ; {
-		used, err := f.prepare(ctx, refused)
+		used, err := f.prepare(ctx, rejected)
 		if err != nil {
 			return reply{}, err
 		}
-		r, err := f.sendAndPut(ctx, asked, format, used)
-		if attempt == 1 && refused.made == 0 && verdictOf(err) != unknown {
+		r, err := f.send(ctx, asked, format, used)
+		if attempt == 1 && rejected.made == 0 && verdictOf(err) != saysNothing {
 			s.guard.budget.deposit()
 		}
-		if why, told := s.network.creds.refused(r, err); why != nil {
-			if refused.made == 0 && s.network.creds.renews(used, account, told) {
-				refused = used
+		if why, configured := s.network.creds.rejection(r, err); why != nil {
+			if rejected.made == 0 && s.network.creds.mayRenew(used, account, configured) {
+				rejected = used
 				continue
 			}
 			return r, s.network.creds.denied(used, why)
 		}
 		if err == nil {
-			s.network.creds.works(used)
+			s.network.creds.noteGood(used)
 			return r, nil
 		}
 		e := asError(err)
@@ -102,11 +102,11 @@ func repeatable(r reply, e *Error) string {
 }
 
 // prepare waits for what one attempt needs: a permit of the list, a credential that was made
-// after the refused one, and a token of the fleet's ceiling. Without an error the permit must
+// after the rejected one, and a token of the fleet's ceiling. Without an error the permit must
 // be put back. Once a list is begun the rest of it waits for the ceiling as long as it may
 // take: to give up in between would waste what the legacy has done.
-func (f *fetch) prepare(ctx context.Context, refused token) (credential token, err error) {
-	s := f.src
+func (f *fetch) prepare(ctx context.Context, rejected token) (credential token, err error) {
+	s := f.endpoint
 	if err = f.permits.take(ctx); err != nil {
 		return token{}, err
 	}
@@ -115,7 +115,7 @@ func (f *fetch) prepare(ctx context.Context, refused token) (credential token, e
 			f.permits.put()
 		}
 	}()
-	if credential, err = s.network.creds.header(ctx, refused); err != nil {
+	if credential, err = s.network.creds.header(ctx, rejected); err != nil {
 		if _, known := errors.AsType[*Error](err); known || errors.Is(ctx.Err(), context.Canceled) {
 			return token{}, classify(ctx, err)
 		}
@@ -135,16 +135,11 @@ func (f *fetch) prepare(ctx context.Context, refused token) (credential token, e
 	return credential, nil
 }
 
-// sendAndPut is send, after which the permit is put back, also where it panics.
-func (f *fetch) sendAndPut(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (reply, error) {
-	defer f.permits.put()
-	return f.send(ctx, asked, format, credential)
-}
-
-// send makes one attempt, which has upstream.timeout from here until its reply is read.
-// Its span goes to the legacy as traceparent.
+// send makes one attempt, which has upstream.timeout from here until its reply is read, and puts
+// the permit back, also after a panic. Its span goes to the legacy as traceparent.
 func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (r reply, err error) {
-	s := f.src
+	s := f.endpoint
+	defer f.permits.put()
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	out := s.network.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers)

@@ -27,7 +27,7 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// Bounds of sign-ins, so that neither a legacy that refuses every token nor one
+// Bounds of sign-ins, so that neither a legacy that rejects every token nor one
 // whose sign-in fails gets one for each request.
 const (
 	signInBurst    = 10              // at once; then one in each signInEvery
@@ -35,10 +35,9 @@ const (
 	signInPause    = time.Second     // after a failure, doubled by each further one
 	maxSignInPause = 1 * time.Minute // an account that is locked stays so no longer by us
 
-	// Of sign-ins because a token was refused. An account that the legacy refuses for
-	// good would else cost everybody the token with each of its requests. One more is
-	// kept for accounts that have caused none for renewMemory: such an account would
-	// else leave none for the moment when the token has ended for all.
+	// Of sign-ins because a token was rejected: an account that the legacy rejects for good
+	// must not cost everybody the token with each of its requests. One more is left to accounts
+	// that have caused none for renewMemory, for the moment when the token has ended for all.
 	renewBurst  = 3
 	renewEvery  = 10 * time.Second
 	renewMemory = 10 * time.Minute
@@ -47,14 +46,14 @@ const (
 // token is what a sign-in gives: the header that identifies the gateway.
 type token struct {
 	name, value string
-	end         time.Time // not used from then on; zero: until it is refused
+	end         time.Time // not used from then on; zero: until it is rejected
 	made        int       // by which sign-in, from 1 on: two may give the same value
 }
 
 // credentials give the header that identifies the gateway: always the same one, or a token that
 // a sign-in gives. One token is kept for all requests. When it runs out, one sign-in is made, and
-// everybody waits for it within their own deadline. When it is refused, those wait whose requests
-// were refused: for the others it goes on until there is a new one, as the legacy may mean one
+// everybody waits for it within their own deadline. When it is rejected, those wait whose requests
+// were rejected: for the others it goes on until there is a new one, as the legacy may mean one
 // account only. They are safe for concurrent use.
 type credentials struct {
 	name     string // for an error: type, user and file
@@ -62,22 +61,22 @@ type credentials struct {
 	timeout  time.Duration // of one sign-in
 	bulkhead *bulkhead
 	request  func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
-	renewOn  []int                                // statuses that refuse a token
+	renewOn  []int                                // statuses that reject a token
 	renewIf  mapping.Conditions                   // one of them in a 200 does so, too
 	flight   singleflight.Group
 	limit    *rate.Limiter // of all sign-ins
-	renewal  *rate.Limiter // of those because a token was refused
+	renewal  *rate.Limiter // of those because a token was rejected
 
-	ok, failed, held prometheus.Counter // sign-ins
+	ok, failed, limited prometheus.Counter // sign-ins
 
 	mu       sync.Mutex
 	token    token // made by none: there is none, or it is always the same
 	good     int   // the last sign-in whose token a reply was given to
-	renewing int   // the last sign-in whose token was refused so that a new one is asked for
+	renewing int   // the last sign-in whose token was rejected so that a new one is asked for
 	err      error // of the last sign-in
 	failures int   // one after another
 	next     time.Time
-	renewed  map[string]time.Time // by account: when a refusal of its requests last caused a sign-in; bounded, as these are
+	renewed  map[string]time.Time // by account: when a rejection of its requests last caused a sign-in; bounded, as these are
 }
 
 // newCredentials makes what the type of the configuration says. Sign-ins use the network
@@ -92,7 +91,7 @@ func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Opt
 	c := &credentials{
 		name: a.String(), opts: opts, timeout: cfg.Timeout, bulkhead: b, renewOn: []int{http.StatusUnauthorized}, renewed: map[string]time.Time{},
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
-		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), held: results.WithLabelValues("held"), // of every type, so that the series are there
+		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
 	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
 	switch _, secret := a.secret(); a.Type {
@@ -133,15 +132,15 @@ func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.network.RoundTrip(r)
 }
 
-// header gives the credential, made after the refused one. It waits for a new one if need be,
+// header gives the credential, made after the rejected one. It waits for a new one if need be,
 // but no longer than the context allows.
-func (c *credentials) header(ctx context.Context, refused token) (token, error) {
-	have, err := c.kept(refused)
+func (c *credentials) header(ctx context.Context, rejected token) (token, error) {
+	have, err := c.current(rejected)
 	if c.request == nil || have.made > 0 || err != nil {
 		return have, err
 	}
 	select {
-	case r := <-c.flight.DoChan("", func() (any, error) { return c.renew(context.WithoutCancel(ctx), refused) }):
+	case r := <-c.flight.DoChan("", func() (any, error) { return c.renew(context.WithoutCancel(ctx), rejected) }):
 		// A token that was just made is used even if it runs out in a moment:
 		// asking for another would give another of the same kind.
 		have, _ = r.Val.(token)
@@ -151,16 +150,16 @@ func (c *credentials) header(ctx context.Context, refused token) (token, error) 
 	}
 }
 
-// kept gives the token that is there, unless it is the refused one, or why there is
-// none; neither where a new one is to be asked for.
-func (c *credentials) kept(refused token) (token, error) {
+// current gives the token that is there, unless it is the rejected one. Without a token it gives
+// why none is asked for now; no error where one is to be asked for.
+func (c *credentials) current(rejected token) (token, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.opts.Now()
 	switch {
 	case c.request == nil:
 		return c.token, nil
-	case c.token.made > refused.made && (c.token.end.IsZero() || now.Before(c.token.end)):
+	case c.token.made > rejected.made && (c.token.end.IsZero() || now.Before(c.token.end)):
 		return c.token, nil
 	case c.err != nil && now.Before(c.next):
 		return token{}, c.err
@@ -168,27 +167,27 @@ func (c *credentials) kept(refused token) (token, error) {
 	return token{}, nil
 }
 
-// renew gets a new token in the place of a refused one, or of none, and keeps it. It
+// renew gets a new token in the place of a rejected one, or of none, and keeps it. It
 // belongs to nobody's request, and ends after the timeout at the latest.
-func (c *credentials) renew(ctx context.Context, refused token) (token, error) {
-	if kept, err := c.kept(refused); kept.made > 0 || err != nil { // another call has just ended
-		return kept, err
+func (c *credentials) renew(ctx context.Context, rejected token) (token, error) {
+	if have, err := c.current(rejected); have.made > 0 || err != nil { // another call has just ended
+		return have, err
 	}
 	if !c.limit.AllowN(c.opts.Now(), 1) {
-		c.held.Inc()
+		c.limited.Inc()
 		return token{}, errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	// Those who wait for it use their own permits for nothing else meanwhile, so that the bound
-	// holds; and it goes on when they have given up.
+	// It goes on when those who wait for it have given up, so that it needs a permit besides
+	// theirs. Until then these are used for nothing else: the bound is not exceeded.
 	c.bulkhead.exceed()
 	fresh, err := c.signIn(ctx)
-	c.bulkhead.leave(holder{})
+	c.bulkhead.leave(asker{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil && asError(err).Failure() == FailureRefused { // by the ceiling: nothing has failed
-		c.held.Inc()
+		c.limited.Inc()
 		return token{}, err
 	}
 	if c.err = err; err == nil {
@@ -213,14 +212,14 @@ func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 	return fresh, err
 }
 
-// refused says why a reply, or the error in its place, says that the credential is not good
-// enough; nil: it does not. told: the configuration says that such a reply ends a session.
-func (c *credentials) refused(r reply, err error) (why *Error, told bool) {
-	told = c.request != nil && r.status != http.StatusOK && slices.Contains(c.renewOn, r.status)
+// rejection says why the legacy system does not take the credential, by a reply or the error in its
+// place; nil: it does. configured: the configuration names such a reply as the end of a session.
+func (c *credentials) rejection(r reply, err error) (why *Error, configured bool) {
+	configured = c.request != nil && r.status != http.StatusOK && slices.Contains(c.renewOn, r.status)
 	switch {
 	case err != nil && asError(err).Reason == reasonDenied:
-		return asError(err), told
-	case told:
+		return asError(err), configured
+	case configured:
 		return failure(reasonDenied, "status %d", r.status), true
 	case err == nil && r.status == http.StatusOK && c.renewIf.Any(r.body):
 		return failure(reasonDenied, "the reply meets auth.renew_if"), true
@@ -228,40 +227,41 @@ func (c *credentials) refused(r reply, err error) (why *Error, told bool) {
 	return nil, false
 }
 
-// renews tells whether another credential may be had after this one was refused to a request
-// for the account: where there is a later token already, or one is asked for, and for the first
-// refusal of one while so many sign-ins may be made. Otherwise the refusal is the answer to this
-// request alone. A refusal that the configuration does not tell of may end a token that has
-// worked, too, as when the legacy has changed its secret. As it may be meant for the account,
-// that gets one sign-in.
-func (c *credentials) renews(refused token, account string, told bool) bool {
+// mayRenew tells whether the request for an account may be sent again with another credential after
+// its own was rejected. Else the rejection is the answer to this request. It may be sent again
+//   - where there is a later token already, or one is asked for;
+//   - where the configuration names such a reply, for the first rejection of each token, while so
+//     many sign-ins may be made;
+//   - where it does not, but the token has worked before, as the legacy may have changed its secret.
+//     The rejection may as well be meant for the account, which gets one sign-in in renewMemory.
+func (c *credentials) mayRenew(rejected token, account string, configured bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.request == nil || refused.made < c.token.made || refused.made <= c.renewing {
+	if c.request == nil || rejected.made < c.token.made || rejected.made <= c.renewing {
 		return c.request != nil
 	}
 	now := c.opts.Now()
 	maps.DeleteFunc(c.renewed, func(_ string, at time.Time) bool { return now.Sub(at) >= renewMemory })
 	_, again := c.renewed[account]
-	if !told && (again || c.good < refused.made) {
+	if !configured && (again || c.good < rejected.made) {
 		return false
 	}
 	if again && c.renewal.TokensAt(now) < 2 || !c.renewal.AllowN(now, 1) {
-		c.held.Inc()
+		c.limited.Inc()
 		return false
 	}
-	c.renewing, c.renewed[account] = refused.made, now
+	c.renewing, c.renewed[account] = rejected.made, now
 	return true
 }
 
-// works notes that a reply was given to the credential.
-func (c *credentials) works(used token) {
+// noteGood notes that a reply was given to the credential.
+func (c *credentials) noteGood(used token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.good = max(c.good, used.made)
 }
 
-// denied is the error of a request whose credential was refused for good.
+// denied is the error of a request whose credential was rejected for good.
 func (c *credentials) denied(used token, why *Error) *Error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,8 +307,8 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 		case err != nil:
 			return token{}, err
 		case resp.StatusCode < 200 || resp.StatusCode > 299:
-			refused := resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnauthorized
-			inBody = inBody != (refused && !known)
+			rejected := resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnauthorized
+			inBody = inBody != (rejected && !known)
 			return token{}, fmt.Errorf("the token endpoint answers status %d", resp.StatusCode)
 		}
 		reply, _ := jsonwalk.Parse(string(body)) // else it has no token
@@ -424,6 +424,9 @@ func signIn(client *http.Client, r *http.Request) (*http.Response, []byte, error
 		return nil, nil, fmt.Errorf("no sign-in: %w", withoutAddress(err))
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusSwitchingProtocols { // see discard
+		return resp, nil, nil
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxLoginBytes+1))
 	switch {
 	case err != nil:

@@ -135,7 +135,7 @@ func TestAnAccountRefusedForGood(t *testing.T) {
 // stays as it is, also where the list has no more time than one attempt.
 func TestAFailingSignInIsNoEvidence(t *testing.T) {
 	for how, login := range map[string]http.HandlerFunc{
-		"500": status(500), "403": status(403), "hang": hang, "garbage": serveJSON("<html>"),
+		"500": status(500), "403": status(403), "hang": hang, "garbage": serveJSON("<html>"), "switching": switching,
 		"drop": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		auth := `auth: {type: session, password_file: f, login: {path: /login, body: ["{password}"]}, token: token}`
@@ -147,6 +147,9 @@ func TestAFailingSignInIsNoEvidence(t *testing.T) {
 					t.Errorf("%s, a deadline of %v: %v, the breaker is %s", how, deadline, err, f.BreakerState("buyer", ""))
 				}
 				time.Sleep(time.Minute)
+			}
+			if n := f.metric(t, "sign_ins_total", "error"); n != 3 {
+				t.Errorf("%s: %v of 3 sign-ins have failed, as if the others went on", how, n)
 			}
 		})
 	}

@@ -14,21 +14,21 @@ type Builder struct {
 	List    []Inquiry      // never nil; in the order of the legacy
 	Removed map[string]int // internal ids, by field
 
-	plan    *Plan
-	mapper  mapper
-	want    Want
-	number  int            // of the record that is judged
-	stage   int            // of the plan, that records wait in
-	waiting []waiting      // in the order of the legacy
-	rows    map[string]int // which of these rows are of
-	// observe is told what became of each record, after it was judged. With it no record ends
-	// the list. Nil: nobody asks.
-	observe *Explainer
+	plan         *Plan
+	mapper       mapper
+	want         Want
+	recordNumber int             // of the record that is judged, from 1
+	stageIndex   int             // of the plan's stage that records wait in
+	waiting      []waitingRecord // in the order of the legacy
+	rowIndex     map[string]int  // of the record in waiting, by what its rows have in common
+	// explainer is told what became of each record. With it no record ends the list. Nil: a list
+	// is made for a caller.
+	explainer *Explainer
 }
 
 // Counts are what a list had in it besides good records.
 type Counts struct {
-	Skipped map[string]int // records that were refused, by field
+	Skipped map[string]int // invalid records, by field
 	Foreign int            // records of another account
 	Hidden  int            // records that where does not show
 }
@@ -36,111 +36,101 @@ type Counts struct {
 // NewBuilder prepares the mapping of one list.
 func (p *Plan) NewBuilder(want Want) *Builder {
 	b := &Builder{plan: p, want: want, List: []Inquiry{}}
-	b.mapper = mapper{plan: p, allow: b.allow}
+	b.mapper = mapper{plan: p, allow: b.allowLookup}
 	b.ids.Patterns = p.idPatterns
-	b.begin(&p.Replies, b.listed)
+	b.begin(&p.Replies, b.addListed)
 	return b
 }
 
-// Take maps one reply, adds its records to the list, and returns how many it had.
-// The strings of the inquiries share memory with body. An error is an [*Error];
-// then the list is not to be used.
-func (b *Builder) Take(body string) (records int, err error) {
-	counts, kept := b.Counts, len(b.List)
+// Take maps one reply, and adds its records to the list. The strings of the inquiries share
+// memory with body. An error is an [*Error]; then the list is not to be used.
+func (b *Builder) Take(body string) (page Page, err error) {
+	counts, listed := b.Counts, len(b.List)
 	counts.Skipped = maps.Clone(counts.Skipped)
 	before := b.Seen
-	if records, err = b.reader.Take(body); err != nil && b.Seen == before { // it is not UTF-8
-		b.Counts, b.List = counts, b.List[:kept]
+	if page, err = b.readPage(body); err != nil && b.Seen == before { // it is not UTF-8
+		b.Counts, b.List = counts, b.List[:listed]
 	}
-	return records, err
+	return page, err
 }
 
-// listed takes a record as the list tells of it.
-func (b *Builder) listed(e element) *Error {
-	if err := b.count(e); err != nil {
+// addListed takes a record as it stands in the list.
+func (b *Builder) addListed(e element) *Error {
+	if err := b.countElement(e); err != nil {
 		return err
 	}
-	b.number = b.Seen
-	return b.enter(e, 0)
+	b.recordNumber = b.Seen
+	return b.enterStage(e, 0)
 }
 
-// whole takes a record of which all is there, and puts it into the list if that is its place.
-func (b *Builder) whole(e element) *Error {
+// addWhole takes a record that waits for nothing more, and puts it into the list if it belongs there.
+func (b *Builder) addWhole(e element) *Error {
 	if len(b.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
 		b.List = slices.Grow(b.List, min(b.bytes/len(e.Element.Raw())+1, b.MaxRecords))
-		if b.inner != nil && b.mapper.made == nil {
-			b.mapper.made = make([]Response, 0, cap(b.List))
+		if b.responseItems != nil && b.mapper.responses == nil {
+			b.mapper.responses = make([]Response, 0, cap(b.List))
 		}
 	}
 	last := len(b.List)
 	b.List = append(b.List, Inquiry{}) // where it will stay: it is large
 	fate, bad := b.mapper.judge(&b.List[last], e, &b.want)
-	if fate != taken {
+	if fate != fateServed {
 		b.List = b.List[:last]
 	}
-	return b.settle(e, fate, bad)
+	return b.countFate(e, fate, bad)
 }
 
-// settle counts what became of a record. An error ends the list.
-func (b *Builder) settle(e element, fate fate, bad Violation) *Error {
-	bad.Record = b.number
-	if b.observe != nil && fate != waits {
-		b.observe.record(e, fate, bad)
+// countFate counts what becomes of a record. An error ends the list.
+func (b *Builder) countFate(e element, fate fate, bad Violation) *Error {
+	bad.Record = b.recordNumber
+	if b.explainer != nil && fate != fateWaiting {
+		b.explainer.explainRecord(e, fate, bad)
 	}
 	switch {
 	case b.err != nil:
 		return b.err
-	case fate == hidden:
+	case fate == fateHidden:
 		b.Hidden++
-	case fate == foreign:
+	case fate == fateForeign:
 		if b.Foreign++; !b.plan.dropForeign {
-			return b.ends(refusal("owner", "record %d: %s", bad.Record, bad.Problem))
+			return b.endWith(newError("owner", "record %d: %s", bad.Record, bad.Problem))
 		}
-	case fate == refused:
-		return b.refuse(bad, refusal("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
+	case fate == fateInvalid:
+		if b.Skipped == nil {
+			b.Skipped = make(map[string]int)
+		}
+		if b.Skipped[bad.Field]++; !b.plan.skipInvalid {
+			return b.endWith(newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
+		}
 	}
 	return nil
 }
 
-// refuse counts a record that breaks the rules, and ends the list if the
-// configuration does not say to skip it.
-func (b *Builder) refuse(bad Violation, why *Error) *Error {
-	if b.Skipped == nil {
-		b.Skipped = make(map[string]int)
-	}
-	b.Skipped[bad.Field]++
-	if b.plan.skipInvalid {
-		return nil
-	}
-	return b.ends(why)
-}
-
-// ends refuses the list. For an Explainer it goes on, and the first reason is what a caller's
-// list would have ended with.
-func (b *Builder) ends(why *Error) *Error {
-	if b.observe == nil {
+// endWith ends the list with an error. For an Explainer it goes on, and the first error is what a
+// caller's list would have ended with.
+func (b *Builder) endWith(why *Error) *Error {
+	if b.explainer == nil {
 		return why
 	}
-	b.observe.Refusal = cmp.Or(b.observe.Refusal, why)
+	b.explainer.FirstError = cmp.Or(b.explainer.FirstError, why)
 	return nil
 }
 
-// EachDefaulted visits the texts that had nothing, or null, at their paths, with how
-// often: the default was taken, or null.
+// EachDefaulted visits the fields that had nothing, or null, at their paths, so that they got their
+// default, or null. n is how often.
 func (b *Builder) EachDefaulted(visit func(field string, n int)) {
 	for _, t := range b.plan.allTexts() {
-		if n := b.mapper.defaulted[t.nth]; n > 0 {
+		if n := b.mapper.defaulted[t.index]; n > 0 {
 			visit(t.name, n)
 		}
 	}
 }
 
-// RemoveIDs removes the internal ids of the whole list from every text of it, and
-// counts them by field in Removed. Call it after the last reply, because one
-// record may quote another's id. Texts that come from the configuration, such as
-// mapped status values, are left.
+// RemoveIDs removes the internal ids of all records from the texts of the list, and counts them by
+// field in Removed. Call it after the last reply, because one record may quote another's id. It
+// leaves the fields alone that can only have values of the configuration, such as a status with values.
 func (b *Builder) RemoveIDs() {
 	if b.ids.Empty() {
 		return
@@ -165,8 +155,8 @@ func (b *Builder) RemoveIDs() {
 	}
 }
 
-// eachText visits the texts of an inquiry that the legacy decides on. Only those may
-// hold an internal id. It may change them. Empty texts are left out.
+// eachText visits the texts of an inquiry that may have an internal id in them, see
+// [textField.guarded]. visit may change them. Empty texts are left out.
 func (p *Plan) eachText(inq *Inquiry, visit func(*textField, *string)) {
 	one := func(t *textField, s *string) {
 		if t != nil && *s != "" && t.guarded() {
@@ -180,6 +170,6 @@ func (p *Plan) eachText(inq *Inquiry, visit func(*textField, *string)) {
 	one(p.company, &inq.CompanyName)
 	for j := range inq.Responses {
 		one(p.responses.content, &inq.Responses[j].Content)
-		one(p.responses.role, &inq.Responses[j].ResponderType.String)
+		one(p.responses.responderType, &inq.Responses[j].ResponderType.String)
 	}
 }

@@ -134,8 +134,8 @@ func planOf(t testing.TB, settings ...string) *Plan {
 // read maps a list that is one reply.
 func read(plan *Plan, want Want, body string, end End) (*Builder, error) {
 	b := plan.NewBuilder(want)
-	n, err := b.Take(body)
-	if end.Records = n; err == nil {
+	page, err := b.Take(body)
+	if end.Records = page.Records; err == nil {
 		err = b.CheckEnd(end)
 	}
 	if err == nil {
@@ -300,8 +300,8 @@ func (c listCase) check(t *testing.T, at, want string) {
 func (c listCase) explain(t *testing.T, at string, list []Inquiry, refused error) {
 	t.Helper()
 	x := c.plan.Explainer(c.want, 100)
-	n, err := x.Take(c.body)
-	if c.end.Records = n; err == nil {
+	page, err := x.Take(c.body)
+	if c.end.Records = page.Records; err == nil {
 		err = x.CheckEnd(c.end)
 	}
 	x.Finish()

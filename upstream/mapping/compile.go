@@ -53,15 +53,15 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	p.items.where = record.conditions(kind+".where", cfg.Where, hidesRecords)
 	record.fields(kind+".fields.", cfg.Fields)
 	p.items.ids = record.internalIDs(kind+".internal_ids", cfg.InternalIDs) // after the responses, in which some lie
-	if p.group != nil {                                                     // a row that becomes no response may have their ids, too
+	if p.grouped {                                                          // a row that becomes no response may have their ids, too
 		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
 	}
-	if p.group == nil { // the ids of rows are those of their record
-		record.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
+	if !p.grouped { // the ids of rows are those of their record
+		record.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
 	}
 	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg.Fields)
-	record.holder() // last: all fields are known
+	record.findWrapper() // last: all fields are known
 	return p
 }
 
@@ -69,7 +69,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 // body may hold besides those of pages, and what each reply must be. It gives what paths in a
 // reply lead into.
 func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, paging PagingConfig, inPath, inQuery []string) scope {
-	r.Format.Outline, r.tree, r.what = &decode.Outline{}, jsonwalk.NewNode(frameReply), what
+	r.Format.Outline, r.tree, r.itemName = &decode.Outline{}, jsonwalk.NewNode(frameReply), what
 	reply := scope{compiler: c, replies: r, slots: &r.slots, frame: frameReply, outline: r.Format.Outline, xml: r.Format.XML}
 	r.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
@@ -90,12 +90,13 @@ func (c *compiler) path(field, path string) bool {
 	return err == nil
 }
 
-// use notes a path, or several. Those of second replies are not looked at as a whole.
-func (s scope) use(key, hides string, only bool, paths ...string) {
+// notePaths notes paths for [Explainer]. Those in the replies to second requests are left out, as
+// they are not looked at there.
+func (s scope) notePaths(key, hides string, only bool, paths ...string) {
 	for _, path := range paths {
 		if path != "" && path != keyPath && (s.frame != frameReply || s.replies == &s.plan.Replies) {
 			in := [frameCount]string{"replies", "records", "responses"}[s.frame]
-			s.plan.uses = append(s.plan.uses, use{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, hides, only})
+			s.plan.usedPaths = append(s.plan.usedPaths, usedPath{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, hides, only})
 		}
 	}
 }
@@ -107,26 +108,26 @@ func (s scope) slot(n *jsonwalk.Node) int {
 	return s.slots[n.Frame()] - 1
 }
 
-// source finds out how a path is evaluated: in a slot that the walker fills, or by
-// gjson where a path is more than keys, or there is no tree.
-func (s scope) source(path string) source {
-	note(s.outline, path)
-	from := source{path: path, xml: s.xml}
+// locate finds out how a path is read: from a slot that the walker fills, or by gjson where the path
+// is more than keys, or there is no tree.
+func (s scope) locate(path string) locator {
+	markLists(s.outline, path)
+	from := locator{path: path, xml: s.xml}
 	if keys, ok := jsonwalk.SimplePath(path, false); ok && s.tree != nil {
 		from.path, from.slot = "", s.slot(s.tree.At(keys, s.frame))
 	}
 	return from
 }
 
-// sources compiles paths of which the first present one counts. Of several each is
+// locateAll compiles paths of which the first present one counts. Of several each is
 // called by its number in the list.
-func (s scope) sources(field, list string, paths Paths) (all sources) {
+func (s scope) locateAll(field, list string, paths Paths) (all locators) {
 	for i, path := range paths {
 		if len(paths) > 1 {
 			field = index(list, i)
 		}
 		if s.path(field, path) {
-			all = append(all, s.source(path))
+			all = append(all, s.locate(path))
 		}
 	}
 	return all
@@ -136,7 +137,7 @@ func (s scope) sources(field, list string, paths Paths) (all sources) {
 // into. Where their path is more than keys, or they only name entries of a table, they are
 // walked by themselves.
 func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope {
-	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, entry: it.entry, one: it.one}
+	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, lookup: it.lookup, single: it.single}
 	if cfg.Items != "" {
 		s.path(field+"items", cfg.Items)
 	}
@@ -147,41 +148,41 @@ func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope 
 		it.kind = jsonwalk.Object
 	}
 	inner := s
-	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), note(s.outline, cfg.Items)
-	if it.one {
+	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), markLists(s.outline, cfg.Items)
+	if it.single {
 		return inner
 	}
 	inner.outline.List = true
 	it.way = wayTo(base, false)
 	keys, simple := jsonwalk.SimplePath(base, false)
 	switch {
-	case it.entry != nil:
-		it.at, it.alone = s.source(base), inner.tree
-		it.at.xml = false // its elements are wanted
+	case it.lookup != nil:
+		it.container, it.ownTree = s.locate(base), inner.tree
+		it.container.xml = false // its elements are wanted
 	case simple || base == "@this" && s.frame == frameReply:
 		n := s.tree.At(keys, s.frame)
 		inner.tree = n.SetItems(walked, inner.tree) // ids that lie deeper were met before
-		it.at = source{slot: s.slot(n)}
+		it.container = locator{slot: s.slot(n)}
 	default:
-		it.at, it.alone = s.source(base), jsonwalk.NewNode(s.frame)
-		it.at.xml = false
-		it.alone.SetItems(walked, inner.tree)
+		it.container, it.ownTree = s.locate(base), jsonwalk.NewNode(s.frame)
+		it.container.xml = false
+		it.ownTree.SetItems(walked, inner.tree)
 	}
 	return inner
 }
 
 // internalIDs puts the simple paths into the tree and gives the others back, which are
 // looked up in each item.
-func (s scope) internalIDs(field string, paths []string) (complex []source) {
+func (s scope) internalIDs(field string, paths []string) (complex []locator) {
 	for i, path := range paths {
 		if path == keyPath || !s.path(index(field, i), path) {
 			continue
 		}
-		note(s.outline, path)
-		s.use(index(field, i), hidesIDs, false, path)
-		id := source{path: path, xml: s.xml}
+		markLists(s.outline, path)
+		s.notePaths(index(field, i), hidesIDs, false, path)
+		id := locator{path: path, xml: s.xml}
 		if keys, ok := jsonwalk.SimplePath(path, true); ok {
-			s.tree.At(keys, s.frame).MarkID(id.noID())
+			s.tree.At(keys, s.frame).MarkID(id.nonIDPrefix())
 		} else {
 			complex = append(complex, id)
 		}
@@ -189,9 +190,9 @@ func (s scope) internalIDs(field string, paths []string) (complex []source) {
 	return complex
 }
 
-// apart compiles what tells the items of a list in pages from each other: their ids, with which
-// further requests are made, too, and when they were made. What stands in an array is not their own.
-func (s scope) apart(internalIDs, created Paths, further ...*Second) {
+// identifyItems compiles what tells the items of a list in pages apart: their internal ids, those
+// that second requests are made with, and their times. Ids in an array are not the item's own.
+func (s scope) identifyItems(internalIDs, created Paths, further ...*SecondRequest) {
 	r := s.replies
 	if r.Paging.Style == PageNone {
 		return
@@ -199,19 +200,19 @@ func (s scope) apart(internalIDs, created Paths, further ...*Second) {
 	for _, path := range internalIDs {
 		switch {
 		case path == keyPath:
-			r.identify = append(r.identify, source{path: keyPath})
+			r.itemIDs = append(r.itemIDs, locator{path: keyPath})
 		case !strings.Contains(path, jsonwalk.Each) && jsonwalk.CheckPath(path) == nil:
-			r.identify = append(r.identify, s.source(path))
+			r.itemIDs = append(r.itemIDs, s.locate(path))
 		}
 	}
 	for _, f := range further {
 		for i := 0; f != nil && i < len(f.id); i++ {
-			r.identify = append(r.identify, f.id[i].at)
+			r.itemIDs = append(r.itemIDs, f.id[i].at)
 		}
 	}
 	for _, path := range created {
 		if jsonwalk.CheckPath(path) == nil {
-			r.beside = append(r.beside, s.source(path))
+			r.itemTimes = append(r.itemTimes, s.locate(path))
 		}
 	}
 }
@@ -228,28 +229,28 @@ func (s scope) owner(cfg EndpointConfig) {
 	if p.ownerKey = strings.Join(paths, ", "); looked {
 		s.AddIf(len(cfg.Owner) == 0, key, "missing: the path, within the entry of owner_lookup, of the account")
 		p.ownerKey, paths = cfg.OwnerLookup.to(paths), cfg.OwnerLookup.By
-		p.owner = s.looked(key, cfg.Owner, key+"_lookup", cfg.OwnerLookup)
+		p.owner = s.locateByLookup(key, cfg.Owner, key+"_lookup", cfg.OwnerLookup)
 	} else {
-		p.owner = s.sources(key, key, paths)
+		p.owner = s.locateAll(key, key, paths)
 	}
-	s.use(key, "", looked, paths...)
-	p.told = !slices.ContainsFunc(paths, s.late)
+	s.notePaths(key, "", looked, paths...)
+	p.ownerInList = !slices.ContainsFunc(paths, s.inDetail)
 }
 
-// group compiles what tells which record a row is of.
+// group compiles what the rows of one record have in common.
 func (s scope) group(cfg EndpointConfig) {
-	if key := s.plan.Kind + ".group"; cfg.Group != "" {
-		s.plan.group = s.sources(key, key, Paths{cfg.Group})
-		s.plan.stages = append(s.plan.stages, stage{name: "rows", member: rowsMember, enter: enterRows})
-		s.use(key, "", false, cfg.Group)
+	if key := s.plan.Kind + ".group"; cfg.Group != "" && s.path(key, cfg.Group) {
+		rows := stage{name: stageRows, member: rowsMember, id: identity{{path: cfg.Group, at: s.locate(cfg.Group)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
+		s.plan.stages, s.plan.grouped = append(s.plan.stages, rows), true
+		s.notePaths(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 	}
 }
 
-// late tells whether a path leads into the detail of a record.
-func (c *compiler) late(path string) bool {
+// inDetail tells whether a path may lead into the detail of a record.
+func (c *compiler) inDetail(path string) bool {
 	first, _, _ := strings.Cut(path, ".")
-	return c.plan.detail != "" && (first == c.plan.detail || strings.ContainsAny(first, "@#({[|*?"))
+	return c.plan.detailMember != "" && (first == c.plan.detailMember || strings.ContainsAny(first, "@#({[|*?"))
 }
 
 // fields compiles what each kind's records consist of, and refuses the rest,
@@ -262,15 +263,15 @@ func (s scope) fields(at string, cfg FieldsConfig) {
 	p.created = s.time(at+"created_at", "created_at", cfg.CreatedAt)
 	if buyer {
 		p.content = s.text(at+"content", "content", cfg.Content, false)
-		s.AddIf(cfg.CompanyName.set(), at+"company_name", "a buyer's record has no company_name; remove the key")
+		s.AddIf(cfg.CompanyName.isSet(), at+"company_name", "a buyer's record has no company_name; remove the key")
 		s.responses(at+"responses.", cfg.Responses)
 	} else {
 		p.company = s.text(at+"company_name", "company_name", cfg.CompanyName, false)
-		s.AddIf(cfg.Content.set(), at+"content", "a seller's record has no content; remove the key")
+		s.AddIf(cfg.Content.isSet(), at+"content", "a seller's record has no content; remove the key")
 		s.AddIf(setting.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
 	}
 	for nth, t := range p.allTexts() {
-		t.nth = nth
+		t.index = nth
 	}
 }
 
@@ -288,35 +289,35 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
 	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items}
-	p.inner, p.responses = &items{}, r
+	p.responseItems, p.responses = &items{}, r
 	var element scope
 	if fetched {
-		p.Responses, element = s.second("responses", at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
-		p.stages = append(p.stages, stage{name: "responses", member: fetchedMember, second: p.Responses, enter: enterResponses})
-		element.apart(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
-		p.Responses.beside = append(p.Responses.beside, p.Responses.key...)
+		p.Responses, element = s.secondRequest(stageResponses, at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
+		p.stages = append(p.stages, p.Responses.stage(fetchedMember, false))
+		element.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
+		p.Responses.itemTimes = append(p.Responses.itemTimes, p.Responses.key...)
 		within = ItemsConfig{Items: fetchedMember}
 	} else {
-		s.use(at+"items", hidesResponses, false, cfg.Items)
+		s.notePaths(at+"items", hidesResponses, false, cfg.Items)
 	}
 	if looked {
 		named := s
-		named.tree, named.outline = nil, note(s.outline, cfg.Items)
-		p.inner.entry = named.entry(at+"lookup", cfg.Lookup)
+		named.tree, named.outline = nil, markLists(s.outline, cfg.Items)
+		p.responseItems.lookup = named.entry(at+"lookup", cfg.Lookup)
 	}
-	response := s.items(p.inner, at, within, frameResponse)
+	response := s.items(p.responseItems, at, within, frameResponse)
 	switch {
 	case fetched:
 		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
 	case looked: // the paths lead into the entry
-		response.outline = note(s.replies.Format.Outline, cfg.Lookup.In)
-	case p.group != nil && cfg.Items == rowsMember:
+		response.outline = markLists(s.replies.Format.Outline, cfg.Lookup.In)
+	case p.grouped && cfg.Items == rowsMember:
 		response.outline = s.outline
 	}
-	p.inner.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
-	p.inner.where = response.conditions(at+"where", cfg.Where, hidesResponses)
+	p.responseItems.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
+	p.responseItems.where = response.conditions(at+"where", cfg.Where, hidesResponses)
 	r.content = response.text(at+"fields.content", "responses.content", cfg.Fields.Content, false)
-	r.role = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
+	r.responderType = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
 	r.created = response.time(at+"fields.created_at", "responses.created_at", cfg.Fields.CreatedAt)
 }
 
@@ -329,9 +330,9 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
 	keys, simple := jsonwalk.SimplePath(cfg.As, false)
 	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
-	d, detail := s.second("details", field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
-	s.plan.Details, s.plan.detail = d, cfg.As
-	s.plan.stages = append(s.plan.stages, stage{name: "details", member: cfg.As, one: d.batch > 0 || d.items.one, second: d, enter: enterDetails})
+	d, detail := s.secondRequest(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
+	s.plan.Details, s.plan.detailMember = d, cfg.As
+	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.single))
 	s.outline.Put(cfg.As, detail.outline)
 	s.xml = s.xml || d.Format.XML
 	return s
@@ -343,9 +344,9 @@ const defaultSecondConcurrency = 8
 // placeholderName is what fetch.ids may call a value, where it means nothing else.
 var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
-// second compiles a second request, and gives what paths in its items lead into.
-func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*Second, scope) {
-	r := &Second{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
+// secondRequest compiles one, and gives what paths in its items lead into.
+func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*SecondRequest, scope) {
+	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
 	}
@@ -374,26 +375,30 @@ func (s scope) second(name, field string, f FetchConfig, at string, cfg ItemsCon
 		if path == "" {
 			s.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
 		} else if s.path(key, path) {
-			r.id = append(r.id, idValue{name, s.source(path)})
-			s.use(key, "", false, path)
+			r.id = append(r.id, idValue{name, path, s.locate(path)})
+			s.notePaths(key, "", false, path)
 		}
-		r.idPath = strings.TrimPrefix(r.idPath+", "+path, ", ")
 	}
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
 	if f.Version != "" && s.path(field+".version", f.Version) {
 		s.AddIf(f.Batch > 0, field+".version", "has no meaning with batch, whose replies are of many records; remove the one or the other")
-		r.version = sources{s.source(f.Version)}
-		s.use(field+".version", "", false, f.Version)
+		r.version = locators{s.locate(f.Version)}
+		s.notePaths(field+".version", "", false, f.Version)
 	}
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	// A detail that comes in pages is the array of the items on them.
-	r.items.one = name == "details" && f.Batch == 0 && r.Paging.Style == PageNone
+	r.items.single = name == stageDetails && f.Batch == 0 && r.Paging.Style == PageNone
 	element := reply.items(&r.items, at, cfg, frameRecord)
 	if f.Key != "" && s.path(field+".key", f.Key) {
-		r.key = sources{element.source(f.Key)}
+		r.key = locators{element.locate(f.Key)}
 	}
 	return r, element
+}
+
+// stage is that of a second request, whose answers become a member of a record.
+func (r *SecondRequest) stage(member string, one bool) stage {
+	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: whyNoID + r.Name + " with"}, second: r}
 }
 
 // join is what stands between the ids of a batch.
@@ -438,7 +443,7 @@ func (c PagingConfig) placeholders() []string {
 
 // paging adds contradictions to the problems, completes the request by the parameters of
 // pages, and returns the section with its defaults. Keys that the style needs and lacks, or
-// would ignore, are told by their tags.
+// would ignore, are found by their tags.
 func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	request := &s.replies.request
 	p.Style = cmp.Or(p.Style, PageNone)
@@ -452,9 +457,9 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	} {
 		if key.path != "" && s.path(field+"."+key.name, key.path) {
 			// No next page and a wrong path look the same; the marks of more tell them apart.
-			s.use(field+"."+key.name, "", false, key.path)
+			s.notePaths(field+"."+key.name, "", false, key.path)
 		}
-		note(s.outline, key.path)
+		markLists(s.outline, key.path)
 	}
 	for i, mark := range p.IgnoreMarks {
 		s.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")

@@ -15,13 +15,13 @@ type Conditions []condition
 
 // condition is a compiled [Condition].
 type condition struct {
-	key     string // of the configuration
-	path    string // as it was written
-	at      source
-	late    bool // it is about the detail of a record
-	values  []string
-	negated bool // holds for all others
-	absent  bool // holds where nothing is
+	key      string // of the configuration
+	path     string // as it was written
+	at       locator
+	ofDetail bool // it is about the detail of a record
+	values   []string
+	negated  bool // holds for all others
+	absent   bool // holds where nothing is
 }
 
 // conditions compiles what an element must have. A condition that is wrong
@@ -29,7 +29,7 @@ type condition struct {
 func (s scope) conditions(field string, list []Condition, hides string) (all Conditions) {
 	for i, cfg := range list {
 		at, kinds := index(field, i), 0
-		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include", late: s.late(cfg.Path)}
+		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include", ofDetail: s.inDetail(cfg.Path)}
 		for _, set := range []bool{cfg.Equals.Set, cfg.NotEquals.Set, len(cfg.In) > 0, cfg.Absent} {
 			if set {
 				kinds++
@@ -44,24 +44,24 @@ func (s scope) conditions(field string, list []Condition, hides string) (all Con
 		if !s.path(at+".path", cfg.Path) {
 			continue
 		}
-		one.at = s.source(cfg.Path)
+		one.at = s.locate(cfg.Path)
 		hidden := hides
 		if one.absent {
 			hidden = "" // that nothing is there is what it wants
 		}
 		if s.frame != frameReply {
-			s.use(at, hidden, false, cfg.Path)
+			s.notePaths(at, hidden, false, cfg.Path)
 		}
 		all = append(all, one)
 	}
 	return all
 }
 
-// unmet gives the first condition that an element does not meet; nil: it meets all, but for
-// those that are late where its detail is not there yet.
-func (all Conditions) unmet(f *jsonwalk.Frame, early bool) *condition {
+// firstUnmet gives the first condition that an element does not meet; nil: it meets all.
+// beforeDetail: those on its detail, which is not there yet, are left out.
+func (all Conditions) firstUnmet(f *jsonwalk.Frame, beforeDetail bool) *condition {
 	for i := range all {
-		if c := &all[i]; !(early && c.late) && !c.holds(f) {
+		if c := &all[i]; !(beforeDetail && c.ofDetail) && !c.holds(f) {
 			return c
 		}
 	}
@@ -106,14 +106,14 @@ func (all Conditions) Any(body string) bool {
 
 // Unmet gives the key of a condition that a reply does not meet; empty: it meets all.
 func (all Conditions) Unmet(reply jsonwalk.Value) (key string) {
-	if c := all.unmet(&jsonwalk.Frame{Element: reply}, false); c != nil {
+	if c := all.firstUnmet(&jsonwalk.Frame{Element: reply}, false); c != nil {
 		return c.key
 	}
 	return ""
 }
 
-// wants says for a person what the condition is.
-func (c *condition) wants() string {
+// describe says for a person what the condition is.
+func (c *condition) describe() string {
 	switch {
 	case c.values == nil:
 		return "must be absent"
@@ -123,16 +123,16 @@ func (c *condition) wants() string {
 	return "must be " + strings.Join(c.values, " or ")
 }
 
-// expected refuses a reply that does not meet a condition on it. The value that was found is
-// for the operator's screen only.
-func (all Conditions) expected(reply jsonwalk.Value) *Error {
+// checkReply is the error of a reply that does not meet a condition; nil: it meets all. The value
+// that was found is for the operator's screen only.
+func (all Conditions) checkReply(reply jsonwalk.Value) *Error {
 	f := &jsonwalk.Frame{Element: reply}
-	c := all.unmet(f, false)
+	c := all.firstUnmet(f, false)
 	if c == nil {
 		return nil
 	}
 	found := c.at.find(f)
-	err := refusal("expect", "%s: %s %s; found: %s", c.key, c.path, c.wants(), found.Kind)
+	err := newError("expect", "%s: %s %s; found: %s", c.key, c.path, c.describe(), found.Kind)
 	if found.Present() {
 		err.Found = shorten(found.Raw())
 	}

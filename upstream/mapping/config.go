@@ -116,22 +116,22 @@ type FieldsConfig struct {
 // array, or null in its place, has no answers.
 type ResponsesConfig struct {
 	ItemsConfig   `yaml:",inline"`
-	FetchedConfig `yaml:",inline"`
-	LookedConfig  `yaml:",inline"`
+	FetchSection  `yaml:",inline"`
+	LookupSection `yaml:",inline"`
 	// Skip is how many elements come before the answers, such as the text of the inquiry itself.
 	Skip int `yaml:"skip" min:"0"`
 	// Fields says where the public fields of an answer come from.
 	Fields ResponseFieldsConfig `yaml:"fields"`
 }
 
-// FetchedConfig is what comes by a second request.
-type FetchedConfig struct {
+// FetchSection is what comes by a second request.
+type FetchSection struct {
 	// Fetch is the request: one for each record, or one for a batch of them. Responses without it are within the record.
 	Fetch FetchConfig `yaml:"fetch"`
 }
 
-// LookedConfig is what may stand in a table of the reply.
-type LookedConfig struct {
+// LookupSection is what may stand in a table of the reply.
+type LookupSection struct {
 	// Lookup finds the entry of a table of the reply, such as the included objects of
 	// JSON:API, that the paths beside it lead into.
 	Lookup LookupConfig `yaml:"lookup"`
@@ -154,7 +154,7 @@ type FetchConfig struct {
 	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
 	IDs map[string]string `yaml:"ids"`
 	// Version is the GJSON path, within a record, of what changes with all that this request tells of it, such as updated_on. While it is
-	// the same, and for ttl + stale_if_error at most, a record is not asked for again. Not with batch.
+	// the same, and for ttl + stale_if_error at most, a record is not asked for again. One in whole seconds does not show a second change within its second. Not with batch.
 	Version string `yaml:"version" form:"gjson"`
 	// IDOptional takes a record without an id for one without responses, or one that the list tells all of.
 	IDOptional bool `yaml:"id_optional"`
@@ -182,8 +182,8 @@ type DetailsConfig struct {
 	As string `yaml:"as"`
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
 	// details with fetch.batch; default @this. With fetch.paging it is that of an array, and the detail is what all pages have of it.
-	Items         string `yaml:"items" form:"gjson"`
-	FetchedConfig `yaml:",inline"`
+	Items        string `yaml:"items" form:"gjson"`
+	FetchSection `yaml:",inline"`
 }
 
 // LookupConfig is where in a table of the reply a field or an element stands, such as in the
@@ -285,12 +285,12 @@ type PagingConfig struct {
 	AtATime  `yaml:",inline" with:"style=page,offset"`
 }
 
-// Source says where a public field comes from. In YAML it is a GJSON path alone
+// FieldPath says where a public field comes from. In YAML it is a GJSON path alone
 // (`title: subject`) or a mapping with any of the keys of its field.
-type Source struct {
+type FieldPath struct {
 	// Path is the GJSON path of the value, within the record or response; of several the first present one counts.
-	Path         Paths `yaml:"path" short:"list" form:"gjson"`
-	LookedConfig `yaml:",inline"`
+	Path          Paths `yaml:"path" short:"list" form:"gjson"`
+	LookupSection `yaml:",inline"`
 	// Join puts the values of all paths, and the elements of arrays, into one
 	// text with this between them. Without it the first present path counts. A time needs all of them.
 	Join Default `yaml:"join"`
@@ -298,7 +298,7 @@ type Source struct {
 
 // TextField is a public field that is a text.
 type TextField struct {
-	Source `yaml:",inline"`
+	FieldPath `yaml:",inline"`
 	// Values has the public value for each value of the legacy system; null: it means that nothing is there, and the next path or the
 	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value.
 	// Filters look up the legacy values of a public one.
@@ -334,7 +334,7 @@ func (TextField) Hints() map[string]string {
 
 // TimeField is a public field that is a time.
 type TimeField struct {
-	Source `yaml:",inline"`
+	FieldPath `yaml:",inline"`
 	// Format is how it is written: rfc3339 (default), unix, unix_ms, odata, or a layout such as "2006-01-02 15:04:05".
 	Format string `yaml:"format"`
 	// Zone is that of a layout that holds none: an IANA name; UTC when empty. Where
@@ -351,17 +351,17 @@ func (TimeField) Hints() map[string]string {
 	return hints
 }
 
-// set tells whether the field is mapped at all. A kind whose records lack it must not
+// isSet tells whether the field is mapped at all. A kind whose records lack it must not
 // have it.
-func (f TextField) set() bool {
+func (f TextField) isSet() bool {
 	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || setting.Says(f.Lookup)
 }
 
 // otherValues stands among values for all that have no entry.
 const otherValues = "*"
 
-// valuePath gives the path that a key of values is in braces.
-func valuePath(key string) (path string, is bool) {
+// bracedPath gives the path that a key of values is in braces.
+func bracedPath(key string) (path string, is bool) {
 	if len(key) < 2 || key[0] != '{' || key[len(key)-1] != '}' {
 		return "", false
 	}

@@ -28,15 +28,15 @@ func (x *Explainer) doubts() {
 			add(path.Path, true, "%s: %s", path, path.Doubt)
 		}
 	}
-	if x.came > 0 && x.longest == 0 {
-		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.came, hidesResponses)
+	if x.withFetched > 0 && x.mostResponses == 0 {
+		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.withFetched, hidesResponses)
 	}
 	if x.Items > 0 && x.Excluded == x.Items {
 		add("where", true, "where shows none of %d records", x.Items)
 	}
 	for _, path := range x.Paths {
-		for i := 0; i < len(x.raw) && path.In == "records" && path.hides == hidesIDs; i++ {
-			source{path: path.Path, xml: x.Format.XML}.each(x.raw[i], func(id string) {
+		for i := 0; i < len(x.records) && path.In == "records" && path.hides == hidesIDs; i++ {
+			locator{path: path.Path, xml: x.Format.XML}.eachID(x.records[i], func(id string) {
 				if n := utf8.RuneCountInString(leakguard.Significant(strings.TrimSpace(id))); n == 1 || n == 2 {
 					add(path.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)
 				}
@@ -47,11 +47,11 @@ func (x *Explainer) doubts() {
 	if x.Paging.Style == PageNone && slices.Contains(roundNumbers, x.Items) {
 		add(x.items.path, false, "the list has exactly %d records"+cutThere, x.Items, ", and no paging is configured")
 	}
-	if r, second := x.plan.responses, x.plan.Responses; r != nil && (second == nil || second.Paging.Style == PageNone) && slices.Contains(roundNumbers, x.longest) {
-		add(r.path, false, "the longest list of responses has exactly %d"+cutThere, x.longest, "")
+	if r, second := x.plan.responses, x.plan.Responses; r != nil && (second == nil || second.Paging.Style == PageNone) && slices.Contains(roundNumbers, x.mostResponses) {
+		add(r.path, false, "the longest list of responses has exactly %d"+cutThere, x.mostResponses, "")
 	}
 	numbers := map[string]int{}
-	for i, record := range x.raw {
+	for i, record := range x.records {
 		if first := numbers[record.Raw()]; first > 0 {
 			add(x.items.path, false, "record %d is alike to record %d to the byte: is it one record twice?", i+1, first)
 			break
@@ -86,8 +86,8 @@ func (x *Explainer) doubts() {
 // unused lists the paths of the records that lie neither on the way to nor below a path
 // of the mapping: what a person may have forgotten.
 func (x *Explainer) unused() {
-	used, kinds := x.plan.usedPaths(), map[string]uint8{}
-	for _, raw := range x.raw {
+	used, kinds := x.plan.usedPrefixes(), map[string]uint8{}
+	for _, raw := range x.records {
 		shapes(raw, "", 0, func(path string, k jsonwalk.Kind) { kinds[path] |= 1 << k })
 	}
 	for path, set := range kinds {
@@ -146,17 +146,17 @@ func below(path, parent string) bool {
 	return path == parent || strings.HasPrefix(path, parent) && path[len(parent)] == '.'
 }
 
-// usedPaths gives the start of every path of the mapping up to the first part
-// that is more than a name: what lies below it cannot be told, so all of it counts as used.
-func (p *Plan) usedPaths() (used []string) {
+// usedPrefixes gives, of each path of the mapping, the names before the first part that is more than
+// a name. What that part selects is not known, so that all below these names counts as used.
+func (p *Plan) usedPrefixes() (used []string) {
 	responses := "" // the path of their items, if all on the way is plain
-	if in := p.inner; in != nil && in.entry == nil && strings.Join(wayTo(in.path, false), ".") == in.path {
+	if in := p.responseItems; in != nil && in.lookup == nil && strings.Join(wayTo(in.path, false), ".") == in.path {
 		responses = in.path
 	}
 	if p.Responses != nil {
 		used = append(used, fetchedMember)
 	}
-	for _, u := range p.uses {
+	for _, u := range p.usedPaths {
 		path := u.path
 		switch {
 		case u.in == "replies" || u.in == "records" && path == responses:
@@ -292,7 +292,7 @@ func (x *Explainer) unmappedIDs() map[string]string {
 		if !idName.MatchString(u.Path) {
 			continue
 		}
-		for _, raw := range x.raw {
+		for _, raw := range x.records {
 			raw.At(u.Path).Scalars("", func(s string) {
 				if likeAnID(s) {
 					fields[s] = u.Path

@@ -28,8 +28,8 @@ type Explanation struct {
 	Paths      []PathFound       `json:"paths"`    // all configured paths
 	Doubts     []Doubt           `json:"doubts"`   // why a list that would be served may not be what it seems
 	// Refusal is what a caller's list would have ended with at the first record that cannot be in it; nil: none ends it.
-	Refusal *Error `json:"-"`
-	Unfit   int    `json:"-"` // records that break a rule, or are of another account or of none
+	FirstError *Error `json:"-"`
+	Unfit      int    `json:"-"` // records that break a rule, or are of another account or of none
 }
 
 // Doubt is one reason to look again at a list that would be served.
@@ -102,7 +102,7 @@ func (p PathFound) Share() string {
 }
 
 // Explainer observes the mapping of a list, which goes on where it would end, because a person
-// wants to see every mistake at once. What a caller would get, where the list is not refused, is
+// wants to see every mistake at once. What a caller would get, where the list does not end with an error, is
 // its List after Finish. It is not safe for concurrent use.
 type Explainer struct {
 	*Builder
@@ -111,65 +111,65 @@ type Explainer struct {
 	// Failed is why what was to be attached next cannot be had; nil: it can.
 	Failed error
 
-	show    int              // records field by field
-	numbers []int            // of the records that the inquiries of List are
-	raw     []jsonwalk.Value // all records
-	came    int              // records whose responses came by a second request
-	longest int              // list of responses
+	showRecords   int              // records field by field
+	recordNumbers []int            // of the records that the inquiries of List are
+	records       []jsonwalk.Value // all records
+	withFetched   int              // records whose responses came by a second request
+	mostResponses int              // list of responses
 }
 
 // Explainer prepares to explain the list of a request, showing so many records
 // field by field. It does not filter.
 func (p *Plan) Explainer(want Want, show int) *Explainer {
 	x := &Explainer{
-		Builder: p.NewBuilder(Want{Account: want.Account}), show: show,
+		Builder: p.NewBuilder(Want{Account: want.Account}), showRecords: show,
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
 			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}, Others: []string{}},
 		},
 	}
-	for _, u := range p.uses {
+	for _, u := range p.usedPaths {
 		if !u.only {
 			x.Paths = append(x.Paths, PathFound{Key: u.key, Path: u.path, In: u.in, hides: u.hides})
 		}
 	}
-	x.observe = x
+	x.explainer = x
 	return x
 }
 
-// Take explains one reply, and returns how many records it has. An error is an
-// [*Error]: the reply is no list, and explained as far as it could be read.
-func (x *Explainer) Take(body string) (records int, err error) {
+// Take explains one reply. An error is an [*Error]: the reply is no list, and explained as far
+// as it could be read.
+func (x *Explainer) Take(body string) (page Page, err error) {
 	x.Bytes += len(body)
-	if records, err = x.Builder.Take(body); err == nil {
+	if page, err = x.Builder.Take(body); err == nil {
 		x.Replies++
-		x.look("replies", x.reply)
+		x.countPaths("replies", page.Reply)
 	}
-	return records, err
+	return page, err
 }
 
 // maxOthers is how many other owners are shown: they are somebody else's names.
 const maxOthers = 3
 
-// record is told of each record that was judged.
-func (x *Explainer) record(e element, fate fate, bad Violation) {
+// explainRecord takes each record when it was judged.
+func (x *Explainer) explainRecord(e element, fate fate, bad Violation) {
 	x.Items++
-	if bad.Field == "record" || e.early && strings.HasPrefix(bad.Problem, whyNoID) {
+	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, whyNoID) {
 		x.Violations = append(x.Violations, bad)
 		return
 	}
-	x.raw, x.longest = append(x.raw, e.Element), max(x.longest, len(e.responses))
+	x.records, x.mostResponses = append(x.records, e.Element), max(x.mostResponses, len(e.responses))
 	for i := range e.responses {
 		if i >= x.plan.responses.skip {
-			x.look("responses", e.responses[i].Element)
+			x.countPaths("responses", e.responses[i].Element)
 		}
 	}
-	switch why := x.plan.foreign(e.Frame, x.want.Account); {
+	switch why := x.plan.ownerMismatch(e.Frame, x.want.Account); {
 	case x.plan.owner == nil:
 	case why == whyNoOwner:
 		x.Owner.Missing = append(x.Owner.Missing, bad.Record)
-	case why == whyStranger:
+	case why == whyForeign:
 		x.Owner.Foreign = append(x.Owner.Foreign, bad.Record)
 		owner := x.plan.owner.first(e.Frame)
 		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {
@@ -181,45 +181,45 @@ func (x *Explainer) record(e element, fate fate, bad Violation) {
 	default:
 		x.Owner.Matches++
 	}
-	if x.plan.items.where.unmet(e.Frame, e.early) != nil {
+	if x.plan.items.where.firstUnmet(e.Frame, e.beforeDetail) != nil {
 		x.Excluded++
 		return
 	}
-	if e.early { // a stranger's: its detail is not asked for
+	if e.beforeDetail { // a stranger's: its detail is not asked for
 		return
 	}
 	if bad.Problem == whyNoDetail {
 		x.Violations = append(x.Violations, bad)
 	}
-	fields, told := x.fields(e), bad.Problem == whyNoDetail
-	if x.Items <= x.show {
+	fields, shown := x.explainFields(e), bad.Problem == whyNoDetail
+	if x.Items <= x.showRecords {
 		x.Records = append(x.Records, ExplainedRecord{bad.Record, fields})
 	}
 	for _, one := range fields {
 		if one.Problem != "" {
-			told = true
+			shown = true
 			x.Violations = append(x.Violations, Violation{bad.Record, one.Field, one.Problem})
 		}
 	}
-	if fate == refused && !told {
+	if fate == fateInvalid && !shown {
 		x.Violations = append(x.Violations, bad)
 	}
-	if fate == taken {
-		x.numbers = append(x.numbers, bad.Record)
+	if fate == fateServed {
+		x.recordNumbers = append(x.recordNumbers, bad.Record)
 	}
 }
 
 // publicTime is the notation of the public record.
 const publicTime = "2006-01-02T15:04:05.000Z07:00"
 
-// fields shows every public field of a record: the path that counts, the last if nothing
+// explainFields shows every public field of a record: the path that counts, the last if nothing
 // is at any, and what is behind it.
-func (x *Explainer) fields(e element) (list []ExplainedField) {
-	scratch := x.plan.scratch()
-	scratch.compare(e.Frame)
+func (x *Explainer) explainFields(e element) (list []ExplainedField) {
+	scratch := x.plan.scratchMapper()
+	scratch.noteCompared(e.Frame)
 	for _, t := range x.plan.texts() {
 		one := t.explained(e.Frame)
-		if one.guarded = t.guarded(); t.fixed.Set {
+		if one.guarded = t.guarded(); t.constant.Set {
 			one.Path = "(const)"
 		}
 		s, _, why := t.of(e.Frame, scratch.compared)
@@ -235,19 +235,19 @@ func (x *Explainer) fields(e element) (list []ExplainedField) {
 	if one.Problem = why; why == "" {
 		one.Mapped = at.Format(publicTime)
 	}
-	if list = append(list, one); x.plan.inner == nil {
+	if list = append(list, one); x.plan.responseItems == nil {
 		return list
 	}
-	one = ExplainedField{Field: "responses", Path: x.plan.responses.path, Raw: shorten(e.held.Raw())}
+	one = ExplainedField{Field: "responses", Path: x.plan.responses.path, Raw: shorten(e.container.Raw())}
 	if x.plan.Responses != nil {
-		if !e.held.Present() {
+		if !e.container.Present() {
 			return list // they were not asked for
 		}
-		x.came++
+		x.withFetched++
 		id, _ := x.plan.Responses.id.of(e.Frame)
-		one.Path, one.Raw = x.plan.Responses.idPath+" = "+shownID(id), ""
+		one.Path, one.Raw = x.plan.Responses.id.paths()+" = "+displayID(id), ""
 	}
-	if bad := scratch.answers(e); bad.Problem != "" { // those of a record with other mistakes, too
+	if bad := scratch.mapResponses(e); bad.Problem != "" { // those of a record with other mistakes, too
 		one.Field, one.Problem = bad.Field, bad.Problem
 	}
 	return append(list, one)
@@ -256,14 +256,14 @@ func (x *Explainer) fields(e element) (list []ExplainedField) {
 // explained shows where a field comes from.
 func (o *origin) explained(f *jsonwalk.Frame) ExplainedField {
 	one := ExplainedField{Field: o.name}
-	for i, source := range o.sources {
-		v := source.find(f)
+	for i, at := range o.locators {
+		v := at.find(f)
 		if o.join.Set { // of all
 			one.Raw = strings.TrimPrefix(one.Raw+" "+v.Raw(), " ")
 			one.Path = strings.Join(o.paths, ", ")
 			continue
 		}
-		if one.Path, one.Raw = o.paths[min(i, len(o.paths)-1)], v.Raw(); v.Present() && !o.null(v) {
+		if one.Path, one.Raw = o.paths[min(i, len(o.paths)-1)], v.Raw(); v.Present() && !o.isNull(v) {
 			break
 		}
 	}
@@ -297,9 +297,9 @@ func shorten(s string) string {
 	return s[:n] + "..."
 }
 
-// look counts what is in one record, response or reply. Of a path with a # in it only
-// elements count that there are: an empty array could not have had it.
-func (x *Explainer) look(in string, v jsonwalk.Value) {
+// countPaths counts which paths lead somewhere in a record, response or reply. A path with a # in it
+// does not count where its array is empty.
+func (x *Explainer) countPaths(in string, v jsonwalk.Value) {
 	for i := range x.Paths {
 		p := &x.Paths[i]
 		if p.In != in || p.Path == "@this" {
@@ -314,7 +314,7 @@ func (x *Explainer) look(in string, v jsonwalk.Value) {
 			v.At(p.Path).Scalars("", func(string) { kind = jsonwalk.Text })
 		} else if p.hides == hidesIDs && kind == jsonwalk.Object {
 			kind = jsonwalk.Missing // unless there is an id in it
-			source{path: p.Path, xml: x.Format.XML}.each(v, func(id string) {
+			locator{path: p.Path, xml: x.Format.XML}.eachID(v, func(id string) {
 				if strings.TrimSpace(id) != "" {
 					kind = jsonwalk.Object
 				}
@@ -346,13 +346,13 @@ func kindAt(v jsonwalk.Value, path string) jsonwalk.Kind {
 // looks at, which texts had ids in them. It is called once, after the last reply; only
 // then are the ids of all records known.
 func (x *Explainer) Finish() {
-	x.flush()
+	x.completeStages()
 	x.Unfit = x.Foreign
 	for _, n := range x.Skipped {
 		x.Unfit += n
 	}
-	for _, record := range x.raw {
-		x.look("records", record)
+	for _, record := range x.records {
+		x.countPaths("records", record)
 	}
 	for i := range x.Paths {
 		p := &x.Paths[i]
@@ -366,7 +366,7 @@ func (x *Explainer) Finish() {
 	x.removeIDs()
 	for i := range x.Records {
 		r := &x.Records[i]
-		at := slices.Index(x.numbers, r.Number)
+		at := slices.Index(x.recordNumbers, r.Number)
 		for k := range r.Fields {
 			switch f := &r.Fields[k]; {
 			case f.guarded:
@@ -378,29 +378,29 @@ func (x *Explainer) Finish() {
 	}
 }
 
-// flush takes the records that still wait: nothing comes for them.
-func (x *Explainer) flush() {
-	for x.stage < len(x.plan.stages) {
-		s := x.plan.stages[x.stage]
+// completeStages takes the records that still wait, without what does not come for them.
+func (x *Explainer) completeStages() {
+	for x.stageIndex < len(x.plan.stages) {
+		s := x.plan.stages[x.stageIndex]
 		if x.Failed != nil && len(x.waiting) > 0 {
 			x.Violations = append(x.Violations, Violation{x.waiting[0].number, s.name, x.Failed.Error()})
-			if s.one { // and no record can be shown
+			if s.single { // and no record can be shown
 				return
 			}
 			x.Failed = nil
 		}
 		for i := range x.waiting {
-			if s.second != nil && !s.one {
+			if s.second != nil && !s.single {
 				x.waiting[i].id = "" // no responses are none that were asked for
 			}
 		}
-		_ = x.complete()
+		_ = x.completeStage()
 	}
 }
 
 // eachText visits the texts of all records that may hold an internal id.
 func (x *Explainer) eachText(visit func(record int, t *textField, s string)) {
 	for i := range x.List {
-		x.plan.eachText(&x.List[i], func(t *textField, s *string) { visit(x.numbers[i], t, *s) })
+		x.plan.eachText(&x.List[i], func(t *textField, s *string) { visit(x.recordNumbers[i], t, *s) })
 	}
 }

@@ -18,35 +18,35 @@ import (
 
 // origin is where a public field comes from.
 type origin struct {
-	name    string   // as refused records and removed ids are counted
-	paths   []string // as they were written, for Explainer
-	sources sources
-	plain   bool     // a string in slot is the legacy's value: what most fields are
-	slot    int      // the only source
-	join    Default  // between the values of all sources; not set: the first present one counts
-	all     bool     // none of these may be missing
-	nulls   []string // values of the legacy that are missing ones
-	looked  bool     // found by a look-up
+	name      string   // under which invalid records and removed ids are counted
+	paths     []string // as they were written, for Explainer
+	locators  locators
+	plain     bool    // a string in slot is the legacy's value: what most fields are
+	slot      int     // of the only locator
+	join      Default // between the values of all locators; not set: the first present one counts
+	needsAll  bool    // none of these may be missing
+	viaLookup bool    // found by a look-up
+	cut       []*regexp.Regexp
+	html      int      // how many layers of HTML there are
+	nulls     []string // values of the legacy that are missing ones, before or after that
 }
 
 // textField is a public field that is a text.
 type textField struct {
 	origin
-	nth      int               // of all texts of the plan
-	values   map[string]string // nil: all are served as they are
-	likes    []like            // public values by what stands elsewhere in the record
-	rest     Default           // the public value of all that are not known; not set: there is none
-	keep     bool              // those are served as they are
-	def      Default
-	fixed    Default // const
-	nullable bool
-	cut      []*regexp.Regexp
-	html     int // how many layers of HTML there are
+	index       int               // of all texts of the plan
+	values      map[string]string // nil: all are served as they are
+	comparisons []comparison      // public values by what stands elsewhere in the record
+	others      Default           // the public value of all that are not known; not set: there is none
+	keepUnknown bool              // those are served as they are
+	def         Default
+	constant    Default // const
+	nullable    bool
 }
 
-// like is the public value of what equals another value of the record.
-type like struct {
-	nth    int // of the values that the plan compares with
+// comparison is the public value of what equals another value of the record.
+type comparison struct {
+	index  int // of the values that the plan compares with
 	public Default
 }
 
@@ -80,33 +80,32 @@ const (
 
 // origin compiles where a field comes from: paths of which the first present one counts, in the
 // element or in the entry of a table. A constant comes from nowhere.
-func (s scope) origin(key, name string, f Source, fixed bool, hides string) origin {
-	o := origin{name: name, paths: f.Path, join: f.Join, looked: setting.Says(f.Lookup)}
-	if o.looked {
+func (s scope) origin(key, name string, f FieldPath, fixed bool, hides string) origin {
+	o := origin{name: name, paths: f.Path, join: f.Join, viaLookup: setting.Says(f.Lookup)}
+	if o.viaLookup {
 		s.AddIf(fixed, key+".lookup", "the field has a constant, too; remove the one or the other")
 		s.AddIf(len(f.Path) == 0, key+".path", "missing: the path, within the entry, of the field")
-		o.paths, o.sources = Paths{f.Lookup.to(f.Path)}, s.looked(key+".path", f.Path, key+".lookup", f.Lookup)
-		s.use(key+".lookup.by", "", true, f.Lookup.By...)
+		o.paths, o.locators = Paths{f.Lookup.to(f.Path)}, s.locateByLookup(key+".path", f.Path, key+".lookup", f.Lookup)
+		s.notePaths(key+".lookup.by", "", true, f.Lookup.By...)
 		return o
 	}
 	s.AddIf(len(f.Path) == 0 && !fixed, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
-	o.sources = s.sources(key, key+".path", f.Path)
-	if o.plain = !f.Join.Set && len(o.sources) == 1 && o.sources[0].path == ""; o.plain {
-		o.slot = o.sources[0].slot
+	o.locators = s.locateAll(key, key+".path", f.Path)
+	if o.plain = !f.Join.Set && len(o.locators) == 1 && o.locators[0].path == ""; o.plain {
+		o.slot = o.locators[0].slot
 	}
-	s.use(key, hides, false, f.Path...)
+	s.notePaths(key, hides, false, f.Path...)
 	return o
 }
 
 // text compiles a field that holds a string, and null only if nullable. Keys that
-// contradict each other are refused.
+// contradict each other are mistakes.
 func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	t := &textField{
-		def: f.Default, fixed: f.Const, nullable: nullable, keep: f.UnknownValues == "keep", cut: s.cut(key+".cut", f.Cut),
-		html: map[string]int{"true": 1, "twice": 2}[f.TrimHTML],
+		def: f.Default, constant: f.Const, nullable: nullable, keepUnknown: f.UnknownValues == "keep",
 	}
 	nulls := t.translate(s, key+".values.", f.Values)
-	s.AddIf(t.rest.Set && t.keep, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
+	s.AddIf(t.others.Set && t.keepUnknown, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
 	s.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), key+".const",
 		"a constant needs no path, values or default; remove the one or the others")
 	s.AddIf(f.Values != nil && len(f.Values) == 0, key+".values", "empty: no value would be accepted")
@@ -121,9 +120,9 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	case nullable:
 		hides = hidesNull
 	}
-	t.origin = s.origin(key, name, f.Source, f.Const.Set, hides)
-	t.nulls = nulls
-	t.plain = t.plain && !t.fixed.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.likes == nil && !t.rest.Set
+	t.origin = s.origin(key, name, f.FieldPath, f.Const.Set, hides)
+	t.cut, t.html, t.nulls = s.cut(key+".cut", f.Cut), map[string]int{"true": 1, "twice": 2}[f.TrimHTML], nulls
+	t.plain = t.plain && !t.constant.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.comparisons == nil && !t.others.Set
 	return t
 }
 
@@ -134,16 +133,16 @@ func (t *textField) translate(s scope, at string, values Values) (nulls []string
 		public.Null = public.Null || !public.Set
 		public.Set = true
 		s.AddIf(public.Value == "" && !public.Null, at+legacy, "the public value is empty")
-		path, is := valuePath(legacy)
+		path, is := bracedPath(legacy)
 		switch {
 		case is:
 			if s.path(at+legacy, path) {
-				t.likes = append(t.likes, like{len(s.plan.compared), public})
-				s.plan.compared = append(s.plan.compared, s.record.source(path))
-				s.record.use(strings.TrimSuffix(at, "."), "", true, path)
+				t.comparisons = append(t.comparisons, comparison{len(s.plan.compared), public})
+				s.plan.compared = append(s.plan.compared, s.record.locate(path))
+				s.record.notePaths(strings.TrimSuffix(at, "."), "", true, path)
 			}
 		case legacy == otherValues:
-			t.rest = public
+			t.others = public
 		case public.Null:
 			nulls = append(nulls, legacy)
 			continue
@@ -164,8 +163,8 @@ func (s scope) time(key, name string, f TimeField) *timeField {
 	parse, formatErr, zoneErr := timeparse.New(f.Format, f.Zone)
 	s.AddIf(formatErr != nil, key+".format", "%v", formatErr)
 	s.AddIf(zoneErr != nil, key+".zone", "%v", zoneErr)
-	t := &timeField{origin: s.origin(key, name, f.Source, false, ""), parse: parse, format: cmp.Or(f.Format, "rfc3339")}
-	t.all = true
+	t := &timeField{origin: s.origin(key, name, f.FieldPath, false, ""), parse: parse, format: cmp.Or(f.Format, "rfc3339")}
+	t.needsAll = true
 	return t
 }
 
@@ -175,39 +174,39 @@ const (
 	maxPatternBytes = 200
 )
 
-// idPatterns are patterns of which only the groups are removed, if they have some.
+// idPatterns compiles patterns of which the groups are removed, or all where there are none.
 func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
 	for i, text := range list {
 		tree, err := syntax.Parse(text, syntax.Perl)
-		c.AddIf(err == nil && capturesWithin(tree, false), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
+		c.AddIf(err == nil && repeatsGroup(tree, false), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
 	}
 	return c.patterns(field, list)
 }
 
-// cut are patterns in the same sense. A repeated group only holds the pattern together.
+// cut compiles patterns in the same sense, but a group that is repeated counts as none.
 func (c *compiler) cut(field string, list []string) []*regexp.Regexp {
 	list = slices.Clone(list)
 	for i, text := range list {
-		if tree, err := syntax.Parse(text, syntax.Perl); err == nil && capturesWithin(tree, false) {
-			list[i] = uncaptured(tree).String()
+		if tree, err := syntax.Parse(text, syntax.Perl); err == nil && repeatsGroup(tree, false) {
+			list[i] = withoutGroups(tree).String()
 		}
 	}
 	return c.patterns(field, list)
 }
 
-// uncaptured is a pattern without its groups.
-func uncaptured(re *syntax.Regexp) *syntax.Regexp {
+// withoutGroups is a pattern without its groups.
+func withoutGroups(re *syntax.Regexp) *syntax.Regexp {
 	for re.Op == syntax.OpCapture {
 		re = re.Sub[0]
 	}
 	for i := range re.Sub {
-		re.Sub[i] = uncaptured(re.Sub[i])
+		re.Sub[i] = withoutGroups(re.Sub[i])
 	}
 	return re
 }
 
 // patterns compiles what is removed from texts wherever it stands. Patterns past the
-// bound, and those that match nothing visible, are refused.
+// bound, and those that match nothing visible, are mistakes.
 func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Regexp) {
 	c.AddIf(len(list) > maxPatterns, field, "%d patterns; at most %d, join some with |", len(list), maxPatterns)
 	for i, text := range list[:min(len(list), maxPatterns)] {
@@ -218,7 +217,7 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 		}
 		p, err := regexp.Compile(text)
 		if err != nil {
-			continue // the tag form has told it
+			continue // its tag, form, says so
 		}
 		// \b matches nothing in an empty text, but between characters.
 		c.AddIf(p.MatchString("") || p.FindString("a 0-") == "" && p.MatchString("a 0-"), at, "matches the empty text; name at least one character that must be there")
@@ -227,44 +226,44 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 	return compiled
 }
 
-// capturesWithin tells whether a group that captures stands under a repetition.
-func capturesWithin(re *syntax.Regexp, repeated bool) bool {
+// repeatsGroup tells whether a group that captures stands under a repetition.
+func repeatsGroup(re *syntax.Regexp, repeated bool) bool {
 	if re.Op == syntax.OpCapture && repeated {
 		return true
 	}
 	repeated = repeated || re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
-	return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return capturesWithin(inner, repeated) })
+	return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return repeatsGroup(inner, repeated) })
 }
 
-// source is where a value stands: in a slot of the frame that the walker fills, or behind a
+// locator is where a value stands: in a slot of the frame that the walker fills, or behind a
 // path that only gjson understands, in the element or in the entry of a table that it names.
-type source struct {
-	slot  int
-	path  string // "": the slot
-	entry *lookup
-	xml   bool // of an element with attributes the text is meant
+type locator struct {
+	slot   int
+	path   string // "": the slot
+	lookup *lookup
+	xml    bool // of an element with attributes the text is meant
 }
 
 // find gets the value out of a frame, or out of the record that it belongs to.
-func (s source) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
+func (l locator) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	switch {
-	case s.path == "":
-		v = f.Value(s.slot)
-	case s.entry == nil:
-		v = f.Element.At(s.path)
+	case l.path == "":
+		v = f.Value(l.slot)
+	case l.lookup == nil:
+		v = f.Element.At(l.path)
 	default:
-		if entry, found := s.entry.find(f); found {
-			v = entry.At(s.path)
+		if entry, found := l.lookup.find(f); found {
+			v = entry.At(l.path)
 		}
 	}
-	return plainText(v, s.xml)
+	return plainText(v, l.xml)
 }
 
-// sources are where a value may stand.
-type sources []source
+// locators are where a value may stand.
+type locators []locator
 
 // first gives the first value that is there and not null; if there is none, the last one.
-func (all sources) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
+func (all locators) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	for _, s := range all {
 		if v = s.find(f); v.Present() {
 			return v
@@ -273,55 +272,66 @@ func (all sources) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
 	return v
 }
 
-// null tells whether a value is one that means nothing.
-func (o *origin) null(v jsonwalk.Value) bool {
-	return len(o.nulls) > 0 && v.Scalar() && slices.Contains(o.nulls, v.String())
+// isNull tells whether the configuration takes a value for a missing one.
+func (o *origin) isNull(v jsonwalk.Value) (null bool) {
+	if len(o.nulls) > 0 && v.Scalar() {
+		_, null = o.trimmed(v.String())
+	}
+	return null
 }
 
-// legacy gives the field as the legacy has it. found is false for a missing value,
-// which is no mistake yet: there may be a default.
-func (o *origin) legacy(f *jsonwalk.Frame) (s string, found bool, why string) {
+// trimmed gives a text without what is no part of it. null: it means that nothing is there.
+func (o *origin) trimmed(raw string) (text string, null bool) {
+	text = leakguard.Without(raw, o.cut)
+	for range o.html {
+		text = htmlText(text)
+	}
+	return text, slices.Contains(o.nulls, raw) || slices.Contains(o.nulls, text)
+}
+
+// value gives the field as the legacy has it, without what is no part of it. found is false for
+// a missing value, which is no mistake yet: there may be a default.
+func (o *origin) value(f *jsonwalk.Frame) (s string, found bool, why string) {
 	if o.join.Set {
-		return o.joined(f)
+		return o.joinedValue(f)
 	}
-	var v jsonwalk.Value
-	for _, source := range o.sources {
-		if v = source.find(f); v.Present() && !o.null(v) {
-			break
+	for _, at := range o.locators {
+		switch v := at.find(f); {
+		case v.Scalar():
+			if text, null := o.trimmed(v.In(f.Texts)); !null {
+				return text, true, ""
+			}
+		case v.Present():
+			return "", false, whyShape
 		}
-	}
-	switch {
-	case v.Scalar():
-		return v.In(f.Texts), true, ""
-	case v.Present():
-		return "", false, whyShape
 	}
 	return "", false, ""
 }
 
-// joined puts the values of all paths together. Of a text, missing ones are left out and
-// those of arrays stand in their order; of a time all are needed.
-func (o *origin) joined(f *jsonwalk.Frame) (s string, found bool, why string) {
+// joinedValue joins the values of all paths, and those in an array. A text leaves out missing ones;
+// a time needs all.
+func (o *origin) joinedValue(f *jsonwalk.Frame) (s string, found bool, why string) {
 	var parts []string
 	add := func(v jsonwalk.Value) bool {
 		switch {
-		case v.Scalar() && !o.null(v):
+		case v.Scalar() && !o.isNull(v):
 			parts = append(parts, v.String())
 		case v.Present() && !v.Scalar():
 			why = whyShape
-		case o.all:
+		case o.needsAll:
 			why = whyMissing
 		}
 		return true
 	}
-	for _, source := range o.sources {
-		if v := source.find(f); v.Kind == jsonwalk.Array && !o.all {
+	for _, at := range o.locators {
+		if v := at.find(f); v.Kind == jsonwalk.Array && !o.needsAll {
 			v.Each(add)
 		} else {
 			add(v)
 		}
 	}
-	return strings.Join(parts, o.join.Value), len(parts) > 0, why
+	s, null := o.trimmed(strings.Join(parts, o.join.Value))
+	return s, len(parts) > 0 && !null, why
 }
 
 // of maps the field of one record, with the values that it may be compared with.
@@ -337,16 +347,12 @@ func (t *textField) of(f *jsonwalk.Frame, compared []string) (s NullString, foun
 			return NullString{public.Value, true}, true, ""
 		}
 	}
-	if t.fixed.Set {
-		return NullString{t.fixed.Value, !t.fixed.Null}, true, ""
+	if t.constant.Set {
+		return NullString{t.constant.Value, !t.constant.Null}, true, ""
 	}
-	legacy, found, why := t.legacy(f)
-	legacy = leakguard.Without(legacy, t.cut)
-	for range t.html {
-		legacy = htmlText(legacy)
-	}
+	legacy, found, why := t.value(f)
 	public := t.def
-	if found = found && !slices.Contains(t.nulls, legacy); found {
+	if found {
 		public = t.public(legacy, compared)
 		found = !public.Null
 	}
@@ -371,20 +377,19 @@ func (t *textField) public(legacy string, compared []string) Default {
 	if public, ok := t.values[legacy]; ok {
 		return Default{Set: true, Value: public}
 	}
-	for _, like := range t.likes {
-		if legacy != "" && compared[like.nth] == legacy {
+	for _, like := range t.comparisons {
+		if legacy != "" && compared[like.index] == legacy {
 			return like.public
 		}
 	}
-	if t.keep {
+	if t.keepUnknown {
 		return Default{Set: true, Value: legacy}
 	}
-	return t.rest
+	return t.others
 }
 
-// guarded tells whether the legacy decides on the text. Only then can an
-// internal id be in it.
-func (t *textField) guarded() bool { return !t.fixed.Set && (t.values == nil || t.keep) }
+// guarded tells whether an internal id can be in the text: not where the configuration has all its values.
+func (t *textField) guarded() bool { return !t.constant.Set && (t.values == nil || t.keepUnknown) }
 
 // of maps the time of one record. why is empty when it can be accepted.
 func (t *timeField) of(f *jsonwalk.Frame) (at time.Time, why string) {
@@ -395,7 +400,7 @@ func (t *timeField) of(f *jsonwalk.Frame) (at time.Time, why string) {
 		}
 	}
 	if !found {
-		if text, found, why = t.legacy(f); why == "" && !found {
+		if text, found, why = t.value(f); why == "" && !found {
 			why = whyMissing
 		}
 	}

@@ -9,27 +9,27 @@ import (
 	"inquiry-gateway/upstream/address"
 )
 
-// Ask gives the requests for a list. impossible: no record can have the wanted values,
-// so there is nothing to ask for. What is asked for may be more than what is wanted:
-// [Builder.Take] keeps the wanted records only.
-func (p *Plan) Ask(want Want) (ask Asking, impossible bool) {
-	status, noStatus := p.byStatus.ask(want.Status)
-	inquiryType, noType := p.byType.ask(want.InquiryType)
+// Request gives the request for a list. impossible: no record can have the wanted values, so there
+// is nothing to ask for. The reply may have more records than the wanted ones: [Builder.Take]
+// leaves the others out.
+func (p *Plan) Request(want Want) (ask PagedRequest, impossible bool) {
+	status, noStatus := p.byStatus.values(want.Status)
+	inquiryType, noType := p.byType.values(want.InquiryType)
 	values := address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}
-	return Asking{request: &p.request, values: values}, noStatus || noType
+	return PagedRequest{request: &p.request, values: values}, noStatus || noType
 }
 
-// Asking makes the requests for the pages of one list. It is safe for concurrent use.
-type Asking struct {
+// PagedRequest is one request, for each of its pages. It is safe for concurrent use.
+type PagedRequest struct {
 	request *address.Template
 	values  address.Values
-	second  bool // for the responses to one record or more
+	second  bool // for the responses or the details of records
 }
 
 // Page gives the request for a page, which has these values besides those of the
 // list. An [*Error] is for the id of a record, which the legacy has given; every other
 // error is an [*address.Unsendable].
-func (a Asking) Page(page address.Values) (address.Request, error) {
+func (a PagedRequest) Page(page address.Values) (address.Request, error) {
 	values := a.values
 	if len(page) > 0 {
 		values = maps.Clone(values)
@@ -37,24 +37,24 @@ func (a Asking) Page(page address.Values) (address.Request, error) {
 	}
 	r, err := a.request.Request(values)
 	if bad, ok := errors.AsType[*address.Unsendable](err); ok && a.second && bad.Placeholder != address.Account && bad.Placeholder != address.Cursor {
-		err = refusal("record", "the id of a record cannot be sent: %w", err)
+		err = newError("record", "the id of a record cannot be sent: %w", err)
 	}
 	return r, err
 }
 
 // TakesJSON tells whether the cursor may be any value of JSON.
-func (a Asking) TakesJSON() bool { return a.request.TakesJSON() }
+func (a PagedRequest) TakesJSON() bool { return a.request.TakesJSON() }
 
 // filter turns the public value of a query parameter into what the legacy is
 // asked for. Whatever it is asked for, the gateway keeps only the records whose
 // public value is the wanted one: a legacy that ignores a parameter must not
 // make a wrong list.
 type filter struct {
-	*textField
-	sent    bool                // the request holds the placeholder, for what the legacy has
-	several bool                // it can name several legacy values
-	legacy  map[string][]string // by public value, in order: equal filters make equal requests
-	rest    map[string]bool     // public values that others have, too, for which there is no word
+	field        *textField
+	inRequest    bool                // the request holds the placeholder, for what the legacy has
+	takesSeveral bool                // it can name several legacy values
+	legacy       map[string][]string // by public value, in order: equal filters make equal requests
+	others       map[string]bool     // public values that more have, for which there is no legacy value
 }
 
 const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
@@ -64,7 +64,7 @@ const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}
 // gateway.
 func (c *compiler) filters(cfg FieldsConfig) {
 	p := c.plan
-	p.selects = !p.request.Has(address.Status) && !p.request.Has(address.Type)
+	p.filtersHere = !p.request.Has(address.Status) && !p.request.Has(address.Type)
 	p.byStatus = c.filter(address.Status, p.status, cfg.Status.ValuesJoin)
 	p.byType = c.filter(address.Type, p.inquiryType, cfg.InquiryType.ValuesJoin)
 }
@@ -83,38 +83,39 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	}
 	request.Join(placeholder, join)
 	// A text that is made of several, or of a part, is not what the legacy has.
-	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && t.html == 0 && !t.looked
-	f := filter{textField: t, sent: sent, several: join != "" || request.InLists(placeholder), legacy: map[string][]string{}, rest: map[string]bool{}}
+	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && t.html == 0 && !t.viaLookup
+	f := filter{field: t, inRequest: sent, takesSeveral: join != "" || request.InLists(placeholder), legacy: map[string][]string{}, others: map[string]bool{}}
 	for legacy, public := range t.values {
 		f.legacy[public] = append(f.legacy[public], legacy)
 	}
 	for _, list := range f.legacy {
 		slices.Sort(list)
 	}
-	for _, like := range append(slices.Clip(t.likes), like{public: t.rest}) {
+	for _, like := range append(slices.Clip(t.comparisons), comparison{public: t.others}) {
 		if like.public.Set && !like.public.Null {
-			f.rest[like.public.Value] = true
+			f.others[like.public.Value] = true
 		}
 	}
 	return f
 }
 
-// ask gives the values to send, none for no filter. impossible: no record can have the
-// wanted value. Where the legacy cannot be told exactly, it is asked without the filter
-// and the gateway selects: more than needed is slow, less would be wrong.
-func (f *filter) ask(want string) (send []string, impossible bool) {
+// values gives the legacy's values for a public one, none for no filter. impossible: no record can
+// have the wanted value. Where the request cannot say exactly what is wanted, the filter is left
+// out and the gateway selects: more than needed is slow, less would be wrong.
+func (f *filter) values(want string) (send []string, impossible bool) {
+	t := f.field
 	switch {
 	case want == "":
 		return nil, false
-	case f.fixed.Set:
-		return nil, f.fixed.Value != want
-	case f.def.Set && f.def.Value == want, f.rest[want]:
+	case t.constant.Set:
+		return nil, t.constant.Value != want
+	case t.def.Set && t.def.Value == want, f.others[want]:
 		// Records that get the value by default, or as all others do, have something else, or
 		// nothing, in the legacy: no filter of the legacy finds them.
 		return nil, false
 	}
 	list := f.legacy[want]
-	if _, translated := f.values[want]; f.values == nil || f.keep && !translated {
+	if _, translated := t.values[want]; t.values == nil || t.keepUnknown && !translated {
 		// Without an entry a value is kept, so it can be asked for by its own name,
 		// unless that name has an entry and never shows.
 		list = append(slices.Clip(list), want)
@@ -122,25 +123,26 @@ func (f *filter) ask(want string) (send []string, impossible bool) {
 	switch {
 	case len(list) == 0:
 		return nil, true
-	case !f.sent || slices.Contains(list, "") || len(list) > 1 && !f.several:
+	case !f.inRequest || slices.Contains(list, "") || len(list) > 1 && !f.takesSeveral:
 		return nil, false // an empty value would be left out, and its records with it
 	}
 	return list, false
 }
 
-// Filters tell what becomes of the values of status and inquiry_type. A list is a
-// selection from that without the values that are SelectedHere. Where responses are
-// fetched by further requests none is: those are made for the records that are kept.
+// Filters tell, for each value of status and inquiry_type, how its list is made. SelectedHere: of
+// the list without the filter, from which its records can be selected. Where responses come by
+// second requests that list would cost one for each of its records: such a value is AskedFor then,
+// and only its own records' responses are. Where no filter is ever sent, the whole list is read anyway.
 func (p *Plan) Filters() (status, inquiryType filters.Filter) {
-	selectable := p.Responses == nil || p.selects
-	return p.byStatus.asked(selectable), p.byType.asked(selectable)
+	selectable := p.Responses == nil || p.filtersHere
+	return p.byStatus.describe(selectable), p.byType.describe(selectable)
 }
 
-// Words are the public values, by the name of their filter, that the legacy is asked for.
-func (p *Plan) Words() map[string][]string {
+// FilterValues are the public values, by the name of their filter, of which the legacy is sent one of its own.
+func (p *Plan) FilterValues() map[string][]string {
 	all := map[string][]string{}
 	for name, f := range map[string]*filter{"status": &p.byStatus, "inquiry_type": &p.byType} {
-		for value, asked := range f.asked(true).Values {
+		for value, asked := range f.describe(true).Values {
 			if asked == filters.AskedFor {
 				all[name] = append(all[name], value)
 			}
@@ -150,11 +152,11 @@ func (p *Plan) Words() map[string][]string {
 	return all
 }
 
-// asked is what ask says of all values that a configuration names. selectable: the gateway
-// may select from a whole list.
-func (f *filter) asked(selectable bool) filters.Filter {
+// describe is what becomes of all values that a configuration names. selectable: the gateway may
+// select from the list without the filter.
+func (f *filter) describe(selectable bool) filters.Filter {
 	of := func(value string) filters.Asked {
-		send, impossible := f.ask(value)
+		send, impossible := f.values(value)
 		switch {
 		case impossible:
 			return filters.NoRecord
@@ -164,13 +166,13 @@ func (f *filter) asked(selectable bool) filters.Filter {
 		return filters.AskedFor
 	}
 	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
-	for legacy, public := range f.values {
+	for legacy, public := range f.field.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}
-	for public := range f.rest {
+	for public := range f.others {
 		all.Values[public] = of(public)
 	}
-	for _, d := range []Default{f.fixed, f.def} {
+	for _, d := range []Default{f.field.constant, f.field.def} {
 		if d.Set {
 			all.Values[d.Value] = of(d.Value)
 		}

@@ -22,7 +22,7 @@ func TestFilters(t *testing.T) {
 		if name == "type" {
 			request, asked = Want{Account: "acme", InquiryType: value}, inquiryType.Of(value)
 		}
-		ask, impossible := plan.Ask(request)
+		ask, impossible := plan.Request(request)
 		sent, err := ask.Page(nil)
 		if err != nil {
 			t.Fatal(at, err)

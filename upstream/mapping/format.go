@@ -65,17 +65,17 @@ func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 	return f
 }
 
-// note marks the elements of XML that a path uses as lists: those before a # or an index. It
+// markLists marks the elements of XML that a path uses as lists: those before a # or an index. It
 // gives the outline of what is at the end of the path. XML does not tell a list of one from a
 // single element, so that only the paths can say which elements are lists.
-func note(at *decode.Outline, path string) *decode.Outline {
+func markLists(at *decode.Outline, path string) *decode.Outline {
 	for _, part := range jsonwalk.Segments(path) {
 		switch {
 		case part == "@this":
 		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
 			at.List = true
 		case strings.ContainsAny(part, "@({[*?!"):
-			return &decode.Outline{} // what is there cannot be told
+			return &decode.Outline{} // what is there is not known
 		default:
 			at = at.Below(strings.ReplaceAll(part, `\`, ""))
 		}

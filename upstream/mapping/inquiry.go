@@ -1,21 +1,20 @@
-// Package mapping makes inquiries of the legacy's replies, as a configuration
-// says.
+// Package mapping makes inquiries of the legacy's replies, as a configuration says.
 //
-// [Compile] checks the section of one kind and makes a [Plan] of it, once per
-// configuration. A list is asked for by [Plan.Ask]. Its replies go to [Builder.Take], one
-// page after the other, which walks each text once (package jsonwalk): the walker checks
-// the JSON, puts wanted values into frames, and tells of each record and response at its
-// end. The reader collects the ids of a record and of its responses, whatever
-// becomes of it. Then the record is judged: whose it is, whether it is shown, and only then its
-// fields. Details and responses that come by further requests are [Attachment]s, which are put to
-// their records by [Builder.AddDetails] and [Builder.AddResponses]. When all is there,
-// [Builder.RemoveIDs] takes the internal ids out of the texts.
+// [Compile] checks the section of one kind and makes a [Plan] of it, once per configuration.
+// [Plan.Request] gives the request for a list. Its replies go to [Builder.Take], one page after
+// the other, which walks each text once (package jsonwalk): the walker checks the JSON, puts wanted
+// values into frames, and delivers each record and response at its end. The internal ids of a
+// record and of its responses are collected, whatever becomes of it. Then the record is judged:
+// whose it is, whether it is shown, and only then its fields. Where rows, details or responses
+// belong to it that are not there yet, it waits in a stage for each of these: [Builder.Next] gives
+// the second requests, and [Builder.Attach] takes what came. When all is there, [Builder.RemoveIDs]
+// takes the internal ids out of the texts.
 //
-// A path that names nothing but keys is a place in the tree that the walker follows; all
-// others are left to gjson, which reads a record again for each of them.
+// A path of nothing but keys is a place in the tree that the walker follows. Every other path is
+// left to gjson, which reads a record again for it.
 //
-// [Explainer] observes a Builder for a person who writes a mapping: it is told what became of
-// each record, after a mistake, too, and says what it saw.
+// [Explainer] observes a Builder for a person who writes a mapping: it takes each record, also
+// after a mistake, and says what it saw.
 package mapping
 
 import (
@@ -76,7 +75,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// refusal makes an [Error]. Its arguments must hold nothing of the content.
-func refusal(reason, format string, args ...any) *Error {
+// newError makes an [Error]. Its arguments must hold nothing of the content.
+func newError(reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }

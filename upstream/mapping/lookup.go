@@ -21,7 +21,7 @@ const entriesPerRecord = 10
 // lookup finds an entry of a table by values of an element.
 type lookup struct {
 	table int // of the replies
-	by    sources
+	by    locators
 }
 
 // entry compiles how an entry is found for an element. Fields that use the same table share its
@@ -35,14 +35,14 @@ func (s scope) entry(field string, cfg LookupConfig) *lookup {
 		s.path(field+".in", cfg.In)
 	}
 	r := s.replies
-	entry := note(r.Format.Outline, cfg.In)
+	entry := markLists(r.Format.Outline, cfg.In)
 	entry.List = true
 	for _, path := range cfg.Key {
 		if path != "" && s.path(field+".key", path) {
-			note(entry, path)
+			markLists(entry, path)
 		}
 	}
-	l := &lookup{by: s.sources(field+".by", field+".by", cfg.By)}
+	l := &lookup{by: s.locateAll(field+".by", field+".by", cfg.By)}
 	l.table = slices.IndexFunc(r.tables, func(t table) bool { return t.in == cfg.In && slices.Equal(t.key, cfg.Key) })
 	if l.table < 0 {
 		l.table = len(r.tables)
@@ -51,13 +51,13 @@ func (s scope) entry(field string, cfg LookupConfig) *lookup {
 	return l
 }
 
-// looked compiles paths in the entry of a table, of which the first present one counts.
-func (s scope) looked(field string, paths Paths, at string, cfg LookupConfig) (all sources) {
-	l, entry := s.entry(at, cfg), note(s.replies.Format.Outline, cfg.In)
+// locateByLookup compiles paths in the entry of a table, of which the first present one counts.
+func (s scope) locateByLookup(field string, paths Paths, at string, cfg LookupConfig) (all locators) {
+	l, entry := s.entry(at, cfg), markLists(s.replies.Format.Outline, cfg.In)
 	for _, path := range paths {
 		if s.path(field, path) {
-			note(entry, path)
-			all = append(all, source{path: path, entry: l, xml: s.replies.Format.XML})
+			markLists(entry, path)
+			all = append(all, locator{path: path, lookup: l, xml: s.replies.Format.XML})
 		}
 	}
 	return all
@@ -97,24 +97,24 @@ func keyOf(parts int, part func(int) jsonwalk.Value) (key string, ok bool) {
 	return key, true
 }
 
-// index finds all entries of a table. Two different ones with the same key are refused:
+// index finds all entries of a table. Two different ones with the same key are an error:
 // either could be the wrong one. Entries without a key are nobody's and left out; no
 // table at all is one without entries.
 func (t *table) index(reply jsonwalk.Value, most int) (index map[string]jsonwalk.Value, err *Error) {
 	index = map[string]jsonwalk.Value{}
 	v := reply.At(t.in)
 	if v.Present() && v.Kind != jsonwalk.Array {
-		return nil, refusal("items", "the value at the path of a look-up's table is no array")
+		return nil, newError("items", "the value at the path of a look-up's table is no array")
 	}
 	entries := 0
 	v.Each(func(entry jsonwalk.Value) bool {
 		if entries++; entries > most {
-			err = refusal("too_many", "more than %d entries in a look-up's table", most)
+			err = newError("too_many", "more than %d entries in a look-up's table", most)
 			return false
 		}
 		key, ok := keyOf(len(t.key), func(i int) jsonwalk.Value { return plainText(entry.At(t.key[i]), t.xml) })
 		if before, twice := index[key]; ok && twice && before.Raw() != entry.Raw() {
-			err = refusal("items", "two different entries with the same key in a look-up's table")
+			err = newError("items", "two different entries with the same key in a look-up's table")
 			return false
 		} else if ok {
 			index[key] = entry

@@ -18,33 +18,32 @@ type End struct {
 	Pages   int         // read in all
 }
 
-// CheckEnd refuses a list whose last reply carries a mark of more: a part must
-// never be shown as the whole; and a list with a record twice, see twice. Marks are looked
-// for where real systems put them: in the headers, in the top level of the reply and in the
-// objects on the way to the items, and beside these in objects that describe pages or hold
-// links, up to two of them in each other. marks.of knows them by the words in their names.
-// Within items only the object that holds a record's responses is looked at, see holder. A
-// mark that paging reads, or that ignore_marks names, is none. An error is an [*Error].
-func (r *reader) CheckEnd(end End) error {
-	if err := r.twice(); err != nil {
+// checkEnd is the error of a list with a record twice, see checkRepeated, or whose last reply has a
+// mark of more: a part must never be shown as the whole. Marks are where real systems put them: in
+// the headers; in the reply itself and in the objects on the way to the items; beside these in
+// objects that describe pages or have links, up to two of them in each other. [marks.kindOf] knows
+// them by the words in their names. Within a record only what wraps its responses is looked at, see
+// wrapper. What paging reads, or ignore_marks names, is no mark. An error is an [*Error].
+func (r *reader) checkEnd(end End) error {
+	if err := r.checkRepeated(); err != nil {
 		return err
 	}
 	m, way := marks{end: end, what: "records", paging: &r.Paging}, r.items.way
 	if len(way) > 0 {
-		m.own = own(way[len(way)-1])
+		m.listName = lettersOf(way[len(way)-1])
 	}
-	if end.Next != "" && m.paging.Style != PageLink && !m.paging.knows("Link") && !m.here(end.Next) {
+	if end.Next != "" && m.paging.Style != PageLink && !m.paging.reads("Link") && !m.isThisPage(end.Next) {
 		m.found = "the header Link names a next page"
 	}
 	var named []string
 	for name := range end.Header {
-		if name == "Content-Range" || m.of(strings.TrimPrefix(name, "X-")) != markNone {
+		if name == "Content-Range" || m.kindOf(strings.TrimPrefix(name, "X-")) != markNone {
 			named = append(named, name)
 		}
 	}
 	slices.Sort(named)
 	for _, name := range named {
-		kind, value := m.of(strings.TrimPrefix(name, "X-")), end.Header.Get(name)
+		kind, value := m.kindOf(strings.TrimPrefix(name, "X-")), end.Header.Get(name)
 		if name == "Content-Range" {
 			kind = markTotal
 			_, value, _ = strings.Cut(value, "/")
@@ -53,23 +52,23 @@ func (r *reader) CheckEnd(end End) error {
 			m.value(name, kind, jsonwalk.TextValue(value))
 		}
 	}
-	found := m.in(r.reply.Without(r.held), "", way) // without the items, which may be most of it
-	if found != "" && end.Records == 0 && r.items.alone != nil && strings.Contains(r.items.path, "#(") {
+	found := m.in(r.reply.Without(r.container), "", way) // without the items, which may be most of it
+	if found != "" && end.Records == 0 && r.items.ownTree != nil && strings.Contains(r.items.path, "#(") {
 		found += " (does the query in items leave them out?)"
 	}
 	switch {
 	case found == "":
 		return nil
 	case m.paging.Style == PageNone:
-		return refusal("paging", "the list goes on: %s; configure paging, or name it in paging.ignore_marks if it means something else", found)
+		return newError("paging", "the list goes on: %s; configure paging, or name it in paging.ignore_marks if it means something else", found)
 	}
-	return refusal("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else", end.Pages, found)
+	return newError("paging", "the list goes on after page %d, where paging ended it: %s; mend paging, or name it in paging.ignore_marks if it means something else", end.Pages, found)
 }
 
-// knows tells whether what is at a path, or in a header, is read, or ignored as configured.
-// What only holds the cursor is read where something else tells the end: a cursor that is
-// not found there may have a wrong path.
-func (c *PagingConfig) knows(path string) bool {
+// reads tells whether paging reads what is at a path, or in a header, or is to ignore it. An object
+// with the cursor in it counts only where more or last tells the end: else nothing would show that
+// the path of the cursor is wrong.
+func (c *PagingConfig) reads(path string) bool {
 	switch path {
 	case c.Cursor, c.Next, c.Total, c.TotalPages, c.More, c.Last:
 		return true
@@ -81,55 +80,54 @@ func (c *PagingConfig) knows(path string) bool {
 	return same(c.TotalHeader) || slices.ContainsFunc(c.IgnoreMarks, same)
 }
 
-// holder is the object within a record that has the array of its responses.
-type holder struct {
-	slot   int
-	prefix string   // of the paths of its members
-	way    []string // from it to the responses
-	own    string   // the letters of their key
+// wrapper is the object within a record that has the array of its responses, and no field.
+type wrapper struct {
+	slot     int
+	prefix   string   // of the paths of its members
+	way      []string // from it to the responses
+	listName string   // the letters of their key
 }
 
-// holder finds the object that holds the responses, if no field of the record is in it: marks
-// of more in it can be about them only. All other fields are compiled before.
-func (s scope) holder() {
-	if s.plan.inner == nil || len(s.plan.inner.way) < 2 {
+// findWrapper finds that object: marks of more in it can only be about the responses. All fields are
+// compiled before.
+func (s scope) findWrapper() {
+	if s.plan.responseItems == nil || len(s.plan.responseItems.way) < 2 {
 		return
 	}
-	way, key := s.plan.inner.way, ""
+	way, key := s.plan.responseItems.way, ""
 	way, key = way[:len(way)-1], way[len(way)-1]
-	for _, u := range s.plan.uses {
+	for _, u := range s.plan.usedPaths {
 		field := strings.HasPrefix(u.key, "fields.") && !strings.HasPrefix(u.key, "fields.responses.") || u.key == "owner"
 		if to := wayTo(u.path, false); field && len(to) > len(way) && slices.Equal(to[:len(way)], way) {
 			return
 		}
 	}
-	s.plan.responses.holder = &holder{s.slot(s.tree.At(way, frameRecord)), strings.Join(way, ".") + ".", []string{key}, own(key)}
+	s.plan.responses.wrapper = &wrapper{s.slot(s.tree.At(way, frameRecord)), strings.Join(way, ".") + ".", []string{key}, lettersOf(key)}
 }
 
-// check looks for marks beside the responses of a record: a part of them must not be shown as
-// the whole either.
-func (h *holder) check(e element, paging *PagingConfig) Violation {
+// check looks for marks of more beside the responses of a record.
+func (h *wrapper) check(e element, paging *PagingConfig) Violation {
 	all := e.Value(h.slot)
 	if all.Kind != jsonwalk.Object {
 		return Violation{}
 	}
-	m := marks{end: End{Records: len(e.responses), Pages: 1}, what: "responses", own: h.own, paging: paging}
-	if found := m.in(all.Without(e.held), h.prefix, h.way); found != "" {
+	m := marks{end: End{Records: len(e.responses), Pages: 1}, what: "responses", listName: h.listName, paging: paging}
+	if found := m.in(all.Without(e.container), h.prefix, h.way); found != "" {
 		return Violation{Field: "responses", Problem: "these are not all: " + found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
 	}
 	return Violation{}
 }
 
-// marks are what the surroundings of a list say of its end. What they say for a person
-// holds nothing of the content but names that are known, and numbers.
+// marks are what stands around a list and says whether it goes on. Their text for a person has names
+// that are known, and numbers, and nothing else of the content.
 type marks struct {
-	end    End
-	what   string // comes
-	own    string // the letters of the key that the list has, which other names have in them
-	paging *PagingConfig
-	found  string // the first mark
-	next   string // the first that names a next page
-	ended  bool   // a truth value says that no page follows: what names one is void
+	end      End
+	what     string // comes
+	listName string // the letters of the key that the list has, which other names have in them
+	paging   *PagingConfig
+	found    string // the first mark
+	next     string // the first that names a next page
+	ended    bool   // a truth value says that no page follows: what names one is void
 }
 
 // in looks at an object without the list within it, to which way leads, and gives the mark that
@@ -142,8 +140,8 @@ func (m *marks) in(v jsonwalk.Value, prefix string, way []string) string {
 	return m.found
 }
 
-// here tells whether an address is that of the reply itself.
-func (m *marks) here(address string) bool {
+// isThisPage tells whether an address is that of the reply itself.
+func (m *marks) isThisPage(address string) bool {
 	return address == m.end.Address || (address[0] == '/' || address[0] == '?') && strings.HasSuffix(m.end.Address, address)
 }
 
@@ -157,7 +155,7 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 	var next, current jsonwalk.Value
 	nextPath := ""
 	v.Members(func(key string, value jsonwalk.Value) {
-		path, kind := prefix+key, m.of(key)
+		path, kind := prefix+key, m.kindOf(key)
 		// What is called as lists are describes one only within what describes pages.
 		inside := kind == markPage || kind == markObject || kind == markCursor || kind == markThing && depth > 0
 		switch {
@@ -170,20 +168,20 @@ func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int)
 			value.Each(func(link jsonwalk.Value) bool { m.link(path, link); return true })
 		case kind == markCurrent || kind == markPage:
 			current = value
-		case (kind == markNext || kind == markCursor) && m.follows(path, value):
+		case (kind == markNext || kind == markCursor) && m.isNextPage(path, value):
 			next, nextPath = value, path
 		case kind != markNext && kind != markCursor:
 			m.value(path, kind, value)
 		}
 	})
 	if nextPath != "" && next.Raw() != current.Raw() {
-		m.namesNext(nextPath, "names a next page")
+		m.noteNext(nextPath, "names a next page")
 	}
 }
 
-// namesNext notes what names a next page.
-func (m *marks) namesNext(path, how string) {
-	if m.next == "" && !m.paging.knows(path) {
+// noteNext notes the first mark that names a next page.
+func (m *marks) noteNext(path, how string) {
+	if m.next == "" && !m.paging.reads(path) {
 		m.next = path + " " + how
 	}
 }
@@ -191,8 +189,8 @@ func (m *marks) namesNext(path, how string) {
 // link looks at an element of an array of links: one with relation next names a next page.
 func (m *marks) link(path string, link jsonwalk.Value) {
 	is := func(key string) bool { return strings.EqualFold(link.At(key).Plain(), "next") }
-	if to := target(link); (is("rel") || is("relation") || is("-rel")) && to.Scalar() && to.Plain() != "" && !m.here(to.Plain()) {
-		m.namesNext(path, "has a link to a next page")
+	if to := target(link); (is("rel") || is("relation") || is("-rel")) && to.Scalar() && to.Plain() != "" && !m.isThisPage(to.Plain()) {
+		m.noteNext(path, "has a link to a next page")
 	}
 }
 
@@ -207,22 +205,22 @@ func target(v jsonwalk.Value) jsonwalk.Value {
 	return to
 }
 
-// follows tells whether the value at a path names a page other than this one. Zero,
+// isNextPage tells whether the value at a path names a page other than this one. Zero,
 // false and an empty text are how systems say that there is none.
-func (m *marks) follows(path string, v jsonwalk.Value) bool {
+func (m *marks) isNextPage(path string, v jsonwalk.Value) bool {
 	switch v = target(v); {
-	case m.paging.knows(path):
+	case m.paging.reads(path):
 		return false
 	case v.Kind == jsonwalk.Object:
-		return !nothing(v)
+		return !isNothing(v)
 	}
-	return v.Scalar() && !nothing(v) && !m.here(strings.TrimSpace(v.Plain()))
+	return v.Scalar() && !isNothing(v) && !m.isThisPage(strings.TrimSpace(v.Plain()))
 }
 
-// nothing tells whether a value is how systems say that there is none.
-func nothing(v jsonwalk.Value) bool {
+// isNothing tells whether a value is how systems say that there is none.
+func isNothing(v jsonwalk.Value) bool {
 	none := true
-	v.Each(func(item jsonwalk.Value) bool { none = nothing(item); return none })
+	v.Each(func(item jsonwalk.Value) bool { none = isNothing(item); return none })
 	if !v.Scalar() {
 		return none
 	}
@@ -250,7 +248,7 @@ func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
 	what := ""
 	switch kind {
 	case markNext, markCursor:
-		if m.follows(path, v) {
+		if m.isNextPage(path, v) {
 			what = "names a next page"
 		}
 	case markMore, markPart:
@@ -259,7 +257,7 @@ func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
 			what = "is true"
 		case kind == markMore && truth:
 			m.ended = true
-		case kind == markMore && m.follows(path, v):
+		case kind == markMore && m.isNextPage(path, v):
 			what = "names a next page"
 		}
 	case markEnd:
@@ -287,7 +285,7 @@ func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
 		}
 	case markNone, markCurrent, markPage, markObject, markThing:
 	}
-	if what != "" && !m.paging.knows(path) { // the rare case, so it is asked last
+	if what != "" && !m.paging.reads(path) { // the rare case, so it is asked last
 		m.found = path + " " + what
 	}
 }

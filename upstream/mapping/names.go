@@ -97,8 +97,8 @@ func letters(lower *[40]byte, name string) []byte {
 	return lower[:n]
 }
 
-// own gives the letters of the key that a list has.
-func own(key string) string {
+// lettersOf gives the letters of a list's name.
+func lettersOf(key string) string {
 	var lower [40]byte
 	return string(letters(&lower, key))
 }
@@ -125,14 +125,14 @@ func roles(name, own string) (r role, known bool) {
 	return 0, false
 }
 
-// of tells what a name means.
-func (m *marks) of(name string) mark {
+// kindOf tells what a name means.
+func (m *marks) kindOf(name string) mark {
 	var lower [40]byte
 	text := string(letters(&lower, name))
 	if text == "" {
 		return markNone
 	}
-	r, known := roles(text, m.own)
+	r, known := roles(text, m.listName)
 	is := func(any role) bool { return r&any != 0 }
 	switch {
 	case !known:

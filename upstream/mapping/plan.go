@@ -24,17 +24,17 @@ type Replies struct {
 	Paging     PagingConfig // with its defaults
 	MaxRecords int          // items of all replies to one request
 
-	request address.Template
-	what    string     // an item is called
-	expect  Conditions // that a reply must meet
-	tables  []table    // that fields are looked up in
-	tree    *jsonwalk.Node
-	slots   [frameCount]int
-	items   items  // records, responses or details
-	inner   *items // the responses in a record; nil: they are not there
-	// what tells the items of a list in pages apart: ids, and what counts besides where
-	// there are some.
-	identify, beside sources
+	request       address.Template
+	itemName      string     // an item is called
+	expect        Conditions // that a reply must meet
+	tables        []table    // that fields are looked up in
+	tree          *jsonwalk.Node
+	slots         [frameCount]int
+	items         items  // records, responses or details
+	responseItems *items // the responses in a record; nil: they are not there
+	// What tells the items of a list in pages apart: their ids, and, of those that have some, their
+	// times.
+	itemIDs, itemTimes locators
 }
 
 // Plan is the compiled mapping of one endpoint: what is asked for a list, and how
@@ -42,45 +42,45 @@ type Replies struct {
 type Plan struct {
 	Replies
 	Kind      string
-	Details   *Second // nil: the list has all of a record
-	Responses *Second // nil: a record has its responses, or the kind has none
+	Details   *SecondRequest // nil: the list has all of a record
+	Responses *SecondRequest // nil: a record has its responses, or the kind has none
 
 	stages           []stage
 	record           *jsonwalk.Node // of each record
 	byStatus, byType filter
-	selects          bool // the gateway applies all filters: the whole list is read for each
+	filtersHere      bool // the gateway applies all filters: the whole list is read for each
 	dropForeign      bool
 	skipInvalid      bool
-	owner            sources
-	ownerKey         string  // paths of the owner, as they were written
-	told             bool    // the list tells the owner: without it no detail is asked for
-	group            sources // of what tells which record a row is of; nil: each is one
-	detail           string  // name of the detail in a record; empty: there is none
+	owner            locators
+	ownerKey         string // paths of the owner, as they were written
+	ownerInList      bool   // the list shows the owner, and details are asked for the account's own records only
+	grouped          bool   // several rows may be one record
+	detailMember     string // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
-	uses             []use
+	usedPaths        []usedPath
 
 	title, content, status, inquiryType, company *textField // nil: not in this kind's records
 	created                                      *timeField
 	responses                                    *responseFields // nil for sellers
-	compared                                     sources         // values of a record that others are compared with
+	compared                                     locators        // values of a record that others are compared with
 }
 
 // responseFields is the mapping of a response, wherever it comes from.
 type responseFields struct {
-	path          string  // of all, as it was written
-	skip          int     // so many come before them
-	holder        *holder // of the array of responses; nil: the record itself, or what has other fields, too
-	content, role *textField
-	created       *timeField
+	path                   string   // of all, as it was written
+	skip                   int      // so many come before them
+	wrapper                *wrapper // of the array of responses; nil: the record itself, or what has other fields, too
+	content, responderType *textField
+	created                *timeField
 }
 
-// use is a path of the configuration, for [Explainer].
-type use struct {
+// usedPath is a path of the configuration, for [Explainer].
+type usedPath struct {
 	key   string // below the endpoint
 	path  string
 	in    string // records, responses or replies
-	hides string // what a path without a value does silently; empty: that shows elsewhere
-	only  bool   // it is no field that may be missing by mistake: it is used and not counted
+	hides string // the silent harm where nothing is at the path; empty: it shows elsewhere
+	only  bool   // it counts as used, but it is no mistake where nothing is there
 }
 
 // texts are the texts that the kind's records have.
@@ -94,13 +94,13 @@ func (p *Plan) allTexts() []*textField {
 	if p.responses == nil {
 		return p.texts()
 	}
-	return append(p.texts(), p.responses.content, p.responses.role)
+	return append(p.texts(), p.responses.content, p.responses.responderType)
 }
 
 // DropsForeign tells whether records of other accounts are expected, and left out.
 func (p *Plan) DropsForeign() bool { return p.dropForeign }
 
-// FieldNames are the names under which refused records and removed ids are
+// FieldNames are the names under which invalid records and removed ids are
 // counted.
 func (p *Plan) FieldNames() []string {
 	names := []string{"record", "owner", p.created.name}

@@ -127,8 +127,8 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		p.Beside = beside(seen.Reply, want.Account, strings.TrimSuffix(endpoint.Items, ".@values"), p.Items)
 	}
 	p.Records = p.Records[:min(len(p.Records), o.Records)]
-	if seen.Refused != nil {
-		p.Verdict, p.Reason = Refused, hide(seen.Refused.Error())
+	if seen.WouldFail != nil {
+		p.Verdict, p.Reason = Refused, hide(seen.WouldFail.Error())
 		if seen.Unfit > 1 {
 			p.Reason += fmt.Sprintf("; in all %d records cannot be served", seen.Unfit)
 		}

@@ -92,7 +92,7 @@ func failing(kind string, episodes []upstream.Failing, over bool) []ops.Failing 
 	all := []ops.Failing{}
 	for _, f := range episodes {
 		one := ops.Failing{
-			Kind: kind, Failure: string(f.Failure), Some: f.Some, Over: over, Remapped: f.Remapped, Since: f.First.UTC(), Last: f.Last.UTC(), Fetches: f.Fetches, Held: f.Held,
+			Kind: kind, Failure: string(f.Failure), Some: f.Some, Over: over, Remapped: f.Remapped, Since: f.First.UTC(), Last: f.Last.UTC(), Fetches: f.Fetches, Held: f.NotAsked,
 			Accounts: f.Accounts, Of: f.Of, Account: f.Account, Text: f.Err.Error(), Usual: f.Usual.Error(), UsualFetches: f.UsualFetches,
 			Reason: f.Err.Reason, Cause: f.Err.Cause(), UsualCause: f.Usual.Cause(),
 		}

@@ -108,18 +108,18 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Client has the sources of both lists of one configuration. It is safe for concurrent
+// Client has the endpoints of one configuration. It is safe for concurrent
 // use.
 type Client struct {
-	cfg      Config
-	network  *network
-	bulkhead *bulkhead           // of both lists
-	kept     *kept               // of both lists, whatever configuration has read them
-	breakers map[string]*breaker // of every kind that there was; they outlive any reload, as their gauges do
-	sources  map[string]*source  // by kind
+	cfg       Config
+	network   *network
+	bulkhead  *bulkhead            // of both lists
+	replies   *replyStore          // of both lists, whatever configuration has read them
+	breakers  map[string]*breaker  // of every kind that there was; they outlive any reload, as their gauges do
+	endpoints map[string]*endpoint // by kind
 }
 
-// network is what both sources share, and what a reload keeps that leaves address,
+// network is what both endpoints share, and what a reload keeps that leaves address,
 // credentials and certificates as they are.
 type network struct {
 	connections *http.Transport
@@ -127,19 +127,19 @@ type network struct {
 	creds       *credentials
 }
 
-// source is one of the two lists, as the configuration says. It is safe for concurrent use.
-type source struct {
+// endpoint is one of the two lists, as its section of the configuration says. It is safe for concurrent use.
+type endpoint struct {
 	cfg         Config
 	opts        Options
 	plan        *mapping.Plan
 	fingerprint string
 	network     *network
 	bulkhead    *bulkhead
-	kept        *kept
+	replies     *replyStore
 	keepFor     time.Duration
 	guard       *guard
-	terms       terms // of the breaker
-	lease       lease
+	rules       breakerRules // of the breaker
+	probeLock   probeLock
 	metrics     *metrics
 	tracer      *telemetry.Tracer
 }
@@ -151,10 +151,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}, kept: newKept()})
+	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}, replies: newReplyStore()})
 	opts.Before = nil // or each reload would keep the clients of all before
 	// The bulkhead goes on even for another system: what is under way is.
-	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, kept: before.kept, breakers: map[string]*breaker{}, sources: map[string]*source{}}
+	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, replies: before.replies, breakers: map[string]*breaker{}, endpoints: map[string]*endpoint{}}
 	maps.Copy(c.breakers, before.breakers)
 	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
 		var err error
@@ -164,19 +164,19 @@ func New(cfg Config, opts Options) (*Client, error) {
 	}
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
-		s := &source{
-			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead, kept: c.kept, keepFor: opts.KeepFor[kind],
-			lease: newLease(kind, cfg, opts), metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
+		s := &endpoint{
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead, replies: c.replies, keepFor: opts.KeepFor[kind],
+			probeLock: newProbeLock(kind, cfg, opts), metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
 			tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
-		s.terms = terms{cfg.Breaker, func(from, to gobreaker.State, accounts int) {
+		s.rules = breakerRules{cfg.Breaker, func(from, to gobreaker.State, accounts int) {
 			s.metrics.transitions[to.String()].Inc()
 			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String(), "accounts_failing", accounts)
 		}}
 		if c.breakers[kind] == nil {
 			c.breakers[kind] = &breaker{}
 		}
-		if old := before.sources[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
+		if old := before.endpoints[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
 			if s.guard = old.guard; old.fingerprint != s.fingerprint {
 				s.guard.outcomes.remapped(opts.Now())
 			}
@@ -185,10 +185,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 			s.guard.breaker.forget()
 		}
 		gauges(opts, kind, c.bulkhead, s.guard.breaker)
-		c.sources[kind] = s
+		c.endpoints[kind] = s
 	}
 	for kind, b := range c.breakers {
-		if c.sources[kind] == nil {
+		if c.endpoints[kind] == nil {
 			b.forget()
 		}
 	}
@@ -221,7 +221,7 @@ func connect(cfg Config, b *bulkhead, opts Options) (*network, error) {
 
 // mappingVersion changes when the same configuration and reply come to mean
 // another list, so that lists cached by an older version are not used.
-const mappingVersion = 3
+const mappingVersion = 4
 
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a
@@ -235,19 +235,19 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// BreakerState is closed, half-open or open; empty for a list that there is not. It is that of
-// one account: a breaker that one account's failures opened is closed for all others. With an
-// empty account it is that of those whom it holds.
+// BreakerState is closed, half-open or open; empty for a list that there is not. It is what one
+// account meets: a breaker that is open for another account alone is closed. With an empty account
+// it is that of the breaker.
 func (c *Client) BreakerState(kind, account string) string {
-	if s, ok := c.sources[kind]; ok {
-		return s.guard.breaker.current(account, s.opts.Now()).String()
+	if s, ok := c.endpoints[kind]; ok {
+		return s.guard.breaker.stateFor(account, s.opts.Now()).String()
 	}
 	return ""
 }
 
 // State is what is known of the lists of a kind since the start, or since base_url was changed.
 func (c *Client) State(kind string) State {
-	if s, ok := c.sources[kind]; ok {
+	if s, ok := c.endpoints[kind]; ok {
 		return s.guard.outcomes.state(s.opts.Now())
 	}
 	return State{}
@@ -255,24 +255,24 @@ func (c *Client) State(kind string) State {
 
 // Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
 func (c *Client) Askable(kind, account string) *Error {
-	if s, ok := c.sources[kind]; ok {
-		ask, _ := s.plan.Ask(mapping.Want{Account: account})
+	if s, ok := c.endpoints[kind]; ok {
+		ask, _ := s.plan.Request(mapping.Want{Account: account})
 		return s.askable(ask, account)
 	}
 	return nil
 }
 
 // askable is [Client.Askable] of the account that ask is for. Further requests may name it, too.
-func (s *source) askable(ask mapping.Asking, account string) *Error {
-	if _, err := page(ask, paging{s.plan.Paging}.values(0, 0)); err != nil {
+func (s *endpoint) askable(ask mapping.PagedRequest, account string) *Error {
+	if _, err := pageRequest(ask, paging{s.plan.Paging}.pageValues(0, 0)); err != nil {
 		return asError(err)
 	}
-	for _, second := range []*mapping.Second{s.plan.Details, s.plan.Responses} {
+	for _, second := range []*mapping.SecondRequest{s.plan.Details, s.plan.Responses} {
 		if second == nil {
 			continue
 		}
 		ask, _ = second.Request(account, mapping.Batch{IDs: []string{"0"}})
-		if _, err := page(ask, paging{second.Paging}.values(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
+		if _, err := pageRequest(ask, paging{second.Paging}.pageValues(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
 			return asError(err)
 		}
 	}
@@ -281,8 +281,8 @@ func (s *source) askable(ask mapping.Asking, account string) *Error {
 
 // LastFailure is what the newest fetch of an account failed with; nil: it did not, or that is over.
 func (c *Client) LastFailure(kind, account string) *Error {
-	if s, ok := c.sources[kind]; ok {
-		return s.guard.outcomes.of(account)
+	if s, ok := c.endpoints[kind]; ok {
+		return s.guard.outcomes.lastFailure(account)
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func (c *Client) LastFailure(kind, account string) *Error {
 // such lists.
 func (c *Client) Fingerprints() map[string]string {
 	all := map[string]string{}
-	for kind, s := range c.sources {
+	for kind, s := range c.endpoints {
 		all[kind] = s.fingerprint
 	}
 	return all
@@ -301,7 +301,7 @@ func (c *Client) Fingerprints() map[string]string {
 // Filters tell what becomes of the values of the two filters, see
 // [mapping.Plan.Filters].
 func (c *Client) Filters(kind string) (status, inquiryType filters.Filter) {
-	if s, ok := c.sources[kind]; ok {
+	if s, ok := c.endpoints[kind]; ok {
 		return s.plan.Filters()
 	}
 	return status, inquiryType
@@ -347,7 +347,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 	requests := map[meaning]prometheus.Counter{{result: ResultOK}: nil}
 	for _, m := range reasons {
-		requests[meaning{m.failure, m.result, unknown}] = nil
+		requests[meaning{m.failure, m.result, saysNothing}] = nil
 	}
 	fetches := all.Counters("requests_total", "Fetches from the legacy system by result, and whose failure it is that there is no list: "+
 		"system, sign_in (it does not let us in), mapping (its reply does not fit), account (which cannot be asked for), refused (held back here), canceled (the caller left) or bug.",
@@ -380,5 +380,5 @@ func gauges(opts Options, kind string, b *bulkhead, breaker *breaker) {
 	all.GaugeFunc("in_flight", "Requests of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
 		func() float64 { return float64(b.count()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open, be it for one account.",
-		func() float64 { return float64(breaker.current("", opts.Now())) })
+		func() float64 { return float64(breaker.stateFor("", opts.Now())) })
 }

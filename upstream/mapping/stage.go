@@ -1,0 +1,221 @@
+package mapping
+
+import (
+	"slices"
+
+	"inquiry-gateway/upstream/jsonwalk"
+)
+
+// stage is something that all records of a list wait for before they are judged: the other rows
+// of each, details, or responses. What comes for a record becomes a member of it.
+type stage struct {
+	name   string         // one of the three
+	member string         // its name
+	single bool           // one thing comes for each record, and must; else an array does
+	id     identity       // of a record: what comes is found by it
+	noID   Violation      // of a record without one
+	second *SecondRequest // the requests for it; nil: it comes with the list
+}
+
+// The stages.
+const (
+	stageRows      = "rows"
+	stageDetails   = "details"
+	stageResponses = "responses"
+)
+
+// waitingRecord is a record in a stage.
+type waitingRecord struct {
+	id      string // empty: nothing can belong to it
+	version string
+	record  jsonwalk.Value
+	parts   []attachedPart
+	number  int
+	tables  []map[string]jsonwalk.Value
+}
+
+// enterStage takes a record into a stage, with what the stages before have given it: unless it is
+// known by that not to be shown, it waits.
+func (b *Builder) enterStage(e element, nth int) *Error {
+	if nth == len(b.plan.stages) {
+		return b.addWhole(e)
+	}
+	s := &b.plan.stages[nth]
+	fate, bad := b.judgeBefore(s, e)
+	id, single := s.id.of(e.Frame)
+	e.beforeDetail = s.name != stageResponses // whose records are judged before
+	record := e.Element
+	if record.Kind != jsonwalk.Object { // a bare id becomes a record
+		record = jsonwalk.ObjectOf(bareID, record)
+	}
+	switch {
+	case fate != fateServed:
+	case id == "" && !(single && s.second != nil && s.second.idOptional):
+		fate, bad = fateInvalid, s.noID
+	case record.At(s.member).Kind != jsonwalk.Missing:
+		fate, bad = fateInvalid, Violation{Field: "record", Problem: whyOwnMember}
+	default:
+		fate = fateWaiting
+		one := waitingRecord{id: id, record: record, number: b.recordNumber, tables: e.Tables}
+		if s.second != nil {
+			one.version, _ = scalarID(s.second.version.first(e.Frame))
+		}
+		b.addWaiting(s, one)
+	}
+	return b.countFate(e, fate, bad)
+}
+
+// judgeBefore says what becomes of a record by what it has before a stage: each row has to be the
+// account's, details are not asked for where the list shows that the record is not, and responses
+// only for one that is shown.
+func (b *Builder) judgeBefore(s *stage, e element) (fate, Violation) {
+	switch object := e.Element.Kind == jsonwalk.Object; {
+	case s.name == stageResponses:
+		return b.plan.scratchMapper().judge(&Inquiry{}, e, &b.want)
+	case s.name == stageRows && !object:
+		return fateInvalid, Violation{Field: "record", Problem: whyObject}
+	case s.name == stageRows:
+		return b.plan.judgeOwner(e.Frame, b.want.Account)
+	case b.plan.ownerInList && object:
+		return b.plan.judgeShown(e.Frame, b.want.Account, true)
+	}
+	return fateServed, Violation{}
+}
+
+// addWaiting adds a record to those that wait. A further row is added to its record.
+func (b *Builder) addWaiting(s *stage, one waitingRecord) {
+	if s.second == nil {
+		if at, known := b.rowIndex[one.id]; known {
+			b.waiting[at].parts = append(b.waiting[at].parts, attachedPart{value: one.record, tables: one.tables})
+			return
+		}
+		if b.rowIndex == nil {
+			b.rowIndex = map[string]int{}
+		}
+		b.rowIndex[one.id] = len(b.waiting)
+	}
+	b.waiting = append(b.waiting, one)
+}
+
+// CheckEnd refuses a list that is not whole, and takes the records that wait for nothing else.
+// An error is an [*Error].
+func (b *Builder) CheckEnd(end End) error {
+	if err := b.checkEnd(end); err != nil {
+		return err
+	}
+	return b.advance()
+}
+
+// advance completes stages up to the next one that requests are to be made for.
+func (b *Builder) advance() error {
+	for b.stageIndex < len(b.plan.stages) && len(b.toAskFor()) == 0 {
+		if err := b.completeStage(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// toAskFor are the waiting records that requests are to be made for, by the request.
+func (b *Builder) toAskFor() [][]*waitingRecord {
+	second, records := b.plan.stages[b.stageIndex].second, []*waitingRecord{}
+	if second == nil {
+		return nil
+	}
+	for i := range b.waiting {
+		if b.waiting[i].id != "" {
+			records = append(records, &b.waiting[i])
+		}
+	}
+	return slices.Collect(slices.Chunk(records, max(second.batch, 1)))
+}
+
+// Next gives the requests that are to be made next; nil: there is nothing to ask for.
+// [Builder.Attach] takes the replies.
+func (b *Builder) Next() (s *SecondRequest, batches []Batch) {
+	if b.stageIndex == len(b.plan.stages) {
+		return nil, nil
+	}
+	for _, records := range b.toAskFor() {
+		s = b.plan.stages[b.stageIndex].second
+		batch := Batch{Version: records[0].version}
+		for _, one := range records {
+			batch.IDs = append(batch.IDs, one.id)
+		}
+		batches = append(batches, batch)
+	}
+	return s, batches
+}
+
+// Attach gives the records what came for them, one attachment for each of the batches. One id
+// may stand for several records: each of them gets all. An error is an [*Error].
+func (b *Builder) Attach(list []*Attachment) error {
+	s := b.plan.stages[b.stageIndex].second
+	for i, records := range b.toAskFor() {
+		byID := map[string][]*waitingRecord{}
+		for _, one := range records {
+			byID[one.id] = append(byID[one.id], one)
+		}
+		a := list[i]
+		b.ids.Merge(&a.ids)
+		b.bytes += a.bytes // with which what look-ups give is compared
+		for _, p := range a.parts {
+			if s.batch == 0 {
+				p.key = records[0].id
+			}
+			if len(byID[p.key]) == 0 { // it could be somebody else's
+				return newError("record", "%s came for a record that was not asked for, or without its id", s.Name)
+			}
+			for _, one := range byID[p.key] {
+				one.parts = append(one.parts, p)
+			}
+		}
+	}
+	if err := b.completeStage(); err != nil {
+		return err
+	}
+	return b.advance()
+}
+
+// completeStage gives each waiting record what has come for it, and takes it into the next stage.
+func (b *Builder) completeStage() error {
+	s, list, next := &b.plan.stages[b.stageIndex], b.waiting, b.stageIndex+1
+	b.waiting, b.stageIndex = nil, next
+	for _, one := range list {
+		b.deliver = func(e element) *Error { return b.enterStage(e, next) }
+		values := make([]jsonwalk.Value, len(one.parts))
+		b.responseTables = b.responseTables[:0]
+		for i, p := range one.parts {
+			values[i] = p.value
+			b.responseTables = append(b.responseTables, p.tables)
+		}
+		record := one.record
+		switch {
+		case one.id == "":
+		case !s.single:
+			record = record.With(s.member, jsonwalk.ArrayOf(values...))
+		case len(values) == 1:
+			record = record.With(s.member, values[0])
+		case len(values) > 1:
+			return newError("record", "two details of one record came")
+		default:
+			b.deliver = b.addWithoutDetail
+		}
+		if s.name == stageDetails {
+			b.responseTables = b.responseTables[:0] // a detail is no response
+		}
+		b.recordNumber = one.number
+		b.setTables(one.tables)
+		_, err := b.walker.WalkItem(record.Raw(), b.plan.record)
+		if failed := b.walkError(err); failed != nil {
+			return failed
+		}
+	}
+	b.responseTables = nil
+	return nil
+}
+
+// addWithoutDetail takes a record for which no detail came.
+func (b *Builder) addWithoutDetail(e element) *Error {
+	return b.countFate(e, fateInvalid, Violation{Field: "details", Problem: whyNoDetail})
+}
