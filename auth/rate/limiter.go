@@ -132,8 +132,9 @@ type account struct {
 
 // Allow decides about one request of an account on a plan, and counts it when it is allowed.
 // It waits for Redis only when as many requests as may be are not charged yet, and it does not
-// know that there are no tokens, and no longer than Options.Timeout or the context. It never
-// fails: without Redis the node decides on its own.
+// know that there are no tokens, and no longer than Options.Timeout or the context, also where it
+// comes too late for the call that is under way. It never fails: after that, and without Redis,
+// the node decides on its own.
 func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	limit := l.limits.Load().of(plan)
 	if limit.PerSecond == 0 {
@@ -145,6 +146,7 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	var cancel context.CancelFunc // of the one deadline, however many calls of Redis are waited for
 	for {
 		now := l.opts.Now()
 		a.adopt(limit, now)
@@ -176,6 +178,10 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 		}
 		answered := a.asking
 		a.mu.Unlock()
+		if cancel == nil {
+			ctx, cancel = context.WithTimeout(ctx, l.opts.Timeout)
+			defer cancel()
+		}
 		select {
 		case <-answered:
 		case <-ctx.Done():
@@ -335,7 +341,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	decisions := all.Counters("decisions_total",
 		"Decisions of the rate limit by result, and by who decided: the fleet's tokens or the node alone.", "result", "by")
 	m := metrics{
-		charges: telemetry.By(all.Counters("charges_total", "Requests charged at Redis, several at a time, by result: full, partial, denied (no token is left) or failed.", "result"),
+		charges: telemetry.By(all.Counters("charges_total", "Calls of Redis, each of which charges the requests of one account, by result: full, partial, denied (no token is left) or failed.", "result"),
 			chargeFull, chargePartial, chargeDenied, chargeFailed),
 		fallback: all.Gauge("fallback", "1 while Redis is away and the node limits on its own."),
 	}

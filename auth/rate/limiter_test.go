@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -368,6 +369,60 @@ func TestRedisSlow(t *testing.T) {
 	}
 	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || testutil.ToFloat64(l.metrics.charges[chargeFull]) != 1 {
 		t.Errorf("%+v is not the fleet's decision", d)
+	}
+}
+
+// slowly is a client of a Redis that takes its time, and gives what it is asked for.
+type slowly time.Duration
+
+func (slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (d slowly) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		select {
+		case <-time.After(time.Duration(d)):
+		case <-ctx.Done():
+			cmd.SetErr(ctx.Err())
+			return ctx.Err()
+		}
+		switch cmd := cmd.(type) {
+		case *redis.BoolCmd:
+			cmd.SetVal(true)
+		case *redis.Cmd:
+			cmd.SetVal([]any{int64(cmd.Args()[7].(int)), int64(0)}) // as many as the script is asked for
+		}
+		return nil
+	}
+}
+
+// Nobody waits for longer than one call of Redis may take: who comes while one is under way is not
+// paid for by that, and needs the next one.
+func TestWhoComesLateWaitsForOneCallAtMost(t *testing.T) {
+	for _, took := range []time.Duration{callTimeout / 10, callTimeout * 9 / 10, 2 * callTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379"}) // nobody dials
+			rdb.AddHook(slowly(took))
+			defer rdb.Close()
+			l := newLimiter(t, burst(9), Options{Redis: rdb, Now: time.Now})
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					begun := time.Now()
+					d := l.Allow(t.Context(), "acme", "")
+					if waited := time.Since(begun); !d.Allowed || waited > min(2*took, callTimeout) {
+						t.Errorf("calls of %v: %+v after %v", took, d, waited)
+					}
+				})
+				time.Sleep(callTimeout / 100)
+			}
+			wg.Wait()
+			if byNode := testutil.ToFloat64(l.metrics.decisions[1][0]); (byNode > 0) != (2*took > callTimeout) {
+				t.Errorf("calls of %v: the node alone has decided %v times", took, byNode)
+			}
+		})
 	}
 }
 
