@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"inquiry-gateway/internal/setting"
@@ -29,12 +30,15 @@ type Plan struct {
 // Most is how many may come at once.
 func (l Plan) Most() int { return cmp.Or(l.Burst, int(math.Ceil(l.PerSecond))) }
 
-// Validate reports bursts without a rate as [setting.Problems]. That each value keeps the bounds of
+// Validate reports bursts without a rate, and plans whose name no answer can say, as [setting.Problems]. That each value keeps the bounds of
 // its tag is for the reader of the file to check.
 func (c Config) Validate() error {
 	var p setting.Problems
 	c.Plan.validate(&p, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
+		unsayable := func(r rune) bool { return r < ' ' || r > '~' }
+		p.AddIf(name == "" || strings.ContainsFunc(name, unsayable), "plans."+name,
+			"answers say the name in RateLimit-Policy, which takes printable ASCII only; rename the plan")
 		c.Plans[name].validate(&p, "plans."+name+".")
 	}
 	return p.Err()
