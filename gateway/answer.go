@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"math"
 	"net/http"
 	"strconv"
@@ -157,7 +156,7 @@ func (x *exchange) send(status int, body []byte) {
 	var err error
 	x.begun = true
 	if x.engine == nil {
-		if x.list.Outcome == cache.Hit { // counted before a caller can have seen it
+		if x.list.Outcome == cache.Hit && x.cause == nil { // counted before a caller can have seen it
 			x.gateway.metrics.laneAnswers.Inc()
 		}
 		head := x.gateway.heads.Get().(*[]byte)
@@ -174,7 +173,7 @@ func (x *exchange) send(status int, body []byte) {
 		}
 	}
 	if err != nil {
-		x.leave(cmp.Or(x.cause, err))
+		x.unwritten(err)
 	}
 }
 

@@ -370,7 +370,7 @@ func (s *stand) listen(t *testing.T, secure bool) (dial func() halfConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.live.Set(s.gateway, 0, true)
+	s.gateway.opts.WriteTimeout = 0
 	in, server := front.NewListener(l, front.Options{Handler: s.live}), &http.Server{Handler: s.live, ConnContext: front.ConnContext}
 	if secure {
 		in.Secure(secureConfig(t))

@@ -70,6 +70,9 @@ type Options struct {
 	Draining *atomic.Bool
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
+	// WriteTimeout is when an answer must have been written, from the begin of its request; zero
+	// means any time. It holds in place of the http.Server's.
+	WriteTimeout time.Duration
 	// HitLane answers requests for lists before net/http reads them, on connections of a
 	// front.Listener that has a Handler.
 	HitLane bool
@@ -219,39 +222,21 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Live serves with the Gateway that a reload has put last. It is safe for concurrent use;
 // Set comes before the first request.
-type Live struct{ current atomic.Pointer[live] }
+type Live struct{ current atomic.Pointer[Gateway] }
 
-// live is a Gateway with the write timeout of its configuration.
-type live struct {
-	gateway  *Gateway
-	write    time.Duration // how long the answer may take from its start
-	ofServer bool          // the http.Server says so
-}
-
-// Set serves all requests from now on with g. An answer may take write, which
-// the http.Server says already if ofServer is set.
-func (l *Live) Set(g *Gateway, write time.Duration, ofServer bool) {
-	l.current.Store(&live{g, write, ofServer})
-}
+// Set serves all requests from now on with g.
+func (l *Live) Set(g *Gateway) { l.current.Store(g) }
 
 // Enabled implements front.Handler.
 func (l *Live) Enabled() bool {
-	s := l.current.Load()
-	return s != nil && s.gateway.opts.HitLane
+	g := l.current.Load()
+	return g != nil && g.opts.HitLane
 }
 
 // Answer implements front.Handler.
 func (l *Live) Answer(c *front.Conn, h *front.Head, begin time.Time) (bool, error) {
-	s := l.current.Load()
-	c.WriteWithin(begin, s.write)
-	return s.gateway.answerFront(c, h, begin)
+	return l.current.Load().answerFront(c, h, begin)
 }
 
 // ServeHTTP answers with the Gateway that was set last.
-func (l *Live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s := l.current.Load()
-	if !s.ofServer {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.write)) // else the server's holds
-	}
-	s.gateway.ServeHTTP(w, r)
-}
+func (l *Live) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.current.Load().ServeHTTP(w, r) }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -37,8 +38,9 @@ type exchange struct {
 	// Filled on the way, written once at the end.
 	fields
 	status    int
-	begun     bool // an answer is being written, and no other one can be
-	cut       bool // the connection must be closed
+	begun     bool      // an answer is being written, and no other one can be
+	cut       bool      // the connection, or the stream, must be closed
+	writeBy   time.Time // when the answer must have been written; zero: any time
 	principal auth.Principal
 	admitted  bool // within its account's rate
 	authTime  time.Duration
@@ -84,6 +86,7 @@ func (g *Gateway) answerFront(c *front.Conn, h *front.Head, begin time.Time) (ta
 	if list == nil || !g.opts.HitLane {
 		return false, nil
 	}
+	c.WriteWithin(begin, g.opts.WriteTimeout)
 	x := g.exchanges.Get().(*exchange)
 	x.gateway, x.endpoint, x.ctx, x.conn, x.begin = g, list, c.Context(), c, begin
 	x.request = request{
@@ -118,6 +121,9 @@ func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
 			// body for the next request.
 			Coded: len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0,
 		}
+		if within := g.opts.WriteTimeout; within > 0 {
+			x.writeUntil(x.begin.Add(within))
+		}
 		if x.serve() {
 			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
 		}
@@ -144,11 +150,17 @@ func (x *exchange) serve() (cut bool) {
 	return false
 }
 
-// answer writes what the endpoint has found: a list, a page, or an error.
+// answer answers with what the endpoint has found: a list, a page, or an error.
 func (x *exchange) answer(err error) {
 	if x.principal.Account == "" {
-		defer x.toStranger()()
+		x.answerStranger(err)
+	} else {
+		x.write(err)
 	}
+}
+
+// write writes the answer.
+func (x *exchange) write(err error) {
 	switch {
 	case err != nil && callerLeft(x.ctx):
 		x.leave(err)
@@ -165,13 +177,8 @@ func (x *exchange) answer(err error) {
 // failed for that reason, and the legacy is not at fault. Only HTTP/2 tells.
 func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// panicked answers in place of what has panicked. With http.ErrAbortHandler somebody asks
-// for the connection to be cut; all else is a bug.
+// panicked answers in place of what has panicked, which is a bug.
 func (x *exchange) panicked(thrown any) {
-	if thrown == http.ErrAbortHandler {
-		x.leave(http.ErrAbortHandler)
-		return
-	}
 	x.gateway.metrics.panics.Inc()
 	x.gateway.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
 	bug := fmt.Errorf("panic: %v", thrown)
@@ -184,35 +191,57 @@ func (x *exchange) panicked(thrown any) {
 	}
 }
 
-// leave notes that the caller gets no answer.
+// leave notes that the caller has left, and gets no answer.
 func (x *exchange) leave(cause error) {
 	x.status, x.problem, x.cause, x.cut = statusClientClosedRequest, "", cause, true
 }
 
-// toStranger bounds the answer to a request without a good key, which may be read slowly on
-// purpose. What it returns comes after the answer, and waits until it is written.
-func (x *exchange) toStranger() (written func()) {
+// unwritten notes that the answer could not be written. Where the time for that is over the gateway
+// has cut it, and the caller may well be there: the status stays that of the answer.
+func (x *exchange) unwritten(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || !x.writeBy.IsZero() && !time.Now().Before(x.writeBy) {
+		x.cause, x.cut = cmp.Or(x.cause, err), true
+	} else {
+		x.leave(cmp.Or(x.cause, err))
+	}
+}
+
+// writeUntil bounds the time in which the answer is written.
+func (x *exchange) writeUntil(at time.Time) {
+	if x.writeBy = at; x.engine == nil {
+		x.conn.WriteBy(at)
+	} else {
+		_ = http.NewResponseController(x.engine.Writer).SetWriteDeadline(at)
+	}
+}
+
+// errManyStrangers is why a stream of a request without a good key is reset.
+var errManyStrangers = errors.New("too many answers to strangers wait to be read")
+
+// answerStranger answers a request without a good key, whose caller may read slowly on purpose: in
+// time, and over HTTP/2 only where not too many such answers wait. It returns when the answer is
+// written.
+func (x *exchange) answerStranger(err error) {
+	x.writeUntil(time.Now().Add(strangerTime))
 	if x.engine == nil { // the front waits in any case
-		x.conn.WriteBy(time.Now().Add(strangerTime))
-		return func() {}
+		x.write(err)
+		return
 	}
-	_ = http.NewResponseController(x.engine.Writer).SetWriteDeadline(time.Now().Add(strangerTime))
-	streams, http2 := &x.gateway.strangerStreams, x.engine.Request.ProtoMajor == 2
-	if http2 && streams.Add(1) > maxStrangerStreams {
-		streams.Add(-1)
-		panic(http.ErrAbortHandler)
-	}
-	return func() {
-		if http2 {
-			defer streams.Add(-1)
-		}
-		under, ok := x.engine.Writer.(interface{ Unwrap() http.ResponseWriter })
-		if !x.begun || !ok {
+	if x.engine.Request.ProtoMajor == 2 {
+		streams := &x.gateway.strangerStreams
+		defer streams.Add(-1)
+		if streams.Add(1) > maxStrangerStreams {
+			x.status, x.problem, x.cause, x.cut = v1.RateLimited.Status, v1.RateLimited.Code, errManyStrangers, true
 			return
 		}
-		if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			x.leave(cmp.Or(x.cause, err))
-		}
+	}
+	x.write(err)
+	under, ok := x.engine.Writer.(interface{ Unwrap() http.ResponseWriter })
+	if !x.begun || !ok {
+		return
+	}
+	if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		x.unwritten(err)
 	}
 }
 

@@ -87,14 +87,14 @@ func newStand(tb testing.TB, c setting) *stand {
 	plans := rate.Config{Plans: map[string]rate.Plan{"tight": {PerSecond: 1, Burst: 5}}}
 	limits := rate.New(plans, rate.Options{Now: s.clock.Now, Registerer: s.registry})
 	opts := Options{
-		Auth: auth.NewAuthenticator(store, auth.Hasher{}, shared), Lists: s.lists, Rate: limits, HitLane: true, Docs: true, LogListKeys: true,
+		Auth: auth.NewAuthenticator(store, auth.Hasher{}, shared), Lists: s.lists, Rate: limits, HitLane: true, Docs: true, LogListKeys: true, WriteTimeout: 10 * time.Second,
 		Logger: logger, RequestLog: s.logs, Registerer: s.registry, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 	}
 	if c.options != nil {
 		c.options(&opts)
 	}
 	s.gateway = New(opts)
-	s.live.Set(s.gateway, 10*time.Second, true)
+	s.live.Set(s.gateway)
 	errorLog, _ := NewErrorLog(c.logErrors, logger, s.registry)
 	s.server = newServer(s.live, errorLog)
 	s.listener = front.NewListener(s.network, front.Options{

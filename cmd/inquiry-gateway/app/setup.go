@@ -89,6 +89,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		Rate:                    a.rate,
 		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
+		WriteTimeout:            cfg.RequestTimeout + writeSlack,
 		HitLane:                 cfg.Gateway.HitLane == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
@@ -113,12 +114,10 @@ func (a *App) apply(next *setup) {
 	next.policy()
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
 	a.tokens.Set(cfg.Ops.Tokens())
-	write := cfg.RequestTimeout + writeSlack
-	sameWrite := a.public == nil || a.public.http.WriteTimeout == write
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
-	a.gateway.Set(next.public, write, sameWrite)
+	a.gateway.Set(next.public)
 	a.current.Store(next)
 }
 
