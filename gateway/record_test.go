@@ -196,17 +196,25 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 	})
 }
 
-// The clients that are counted are bounded too.
+// The clients and accounts that are counted are bounded too. Those beyond are counted together, an
+// account whose key is good never among strangers.
 func TestRefusalsAreBounded(t *testing.T) {
 	var log testkit.Log
 	r := newRefusals(1, slog.New(slog.NewJSONHandler(&log, nil)), prometheus.NewCounter(prometheus.CounterOpts{Name: "suppressed"}))
 	for i := range 2 * maxRefusalCounts {
 		r.logged(refusal{client: auth.Network(netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256))), reason: "unknown"})
 	}
+	for i := range 10 {
+		r.logged(refusal{good: true, account: fmt.Sprint("account-", i), reason: "rate_limited"})
+	}
 	r.flush()
-	others := `"client_address":"others","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":` +
-		strconv.Itoa(maxRefusalCounts-1)
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, others) {
-		t.Errorf("%.500s", text)
+	text := log.String()
+	for _, others := range []string{
+		`"client_address":"others","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":` + strconv.Itoa(maxRefusalCounts-1),
+		`"account":"others","security":{"event":"refused_suppressed","reason":"rate_limited","suppressed":9}`,
+	} {
+		if strings.Count(text, "\n") != 2 || !strings.Contains(text, others) {
+			t.Errorf("no %s in %.500s", others, text)
+		}
 	}
 }

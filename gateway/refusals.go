@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"log"
 	"log/slog"
 	"net/netip"
@@ -16,8 +17,8 @@ import (
 const (
 	// refusalWindow is how long refusals are counted before a summary is written.
 	refusalWindow = 10 * time.Second
-	// maxRefusalCounts bounds the counts of one window. Clients beyond it are
-	// counted together, as "others".
+	// maxRefusalCounts bounds the counts of one window. Clients and accounts beyond it are
+	// counted together, each as "others".
 	maxRefusalCounts = 4096
 )
 
@@ -36,8 +37,9 @@ type refusals struct {
 
 // refusal is what is counted together.
 type refusal struct {
+	good    bool         // there was a good key: its account counts, else the client
+	account string       // empty: others
 	client  netip.Prefix // zero: others
-	account string       // whose good key it was; empty: nobody's, and the client counts
 	reason  string       // of a fixed set
 }
 
@@ -53,7 +55,7 @@ func (r *refusals) logged(key refusal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts[key] == 0 && len(r.counts) >= maxRefusalCounts {
-		key = refusal{reason: key.reason}
+		key = refusal{good: key.good, reason: key.reason}
 	}
 	r.counts[key]++
 	if r.timer == nil {
@@ -81,8 +83,8 @@ func (r *refusals) flush() {
 			continue
 		}
 		who, event := slog.String("client_address", key.address()), "unauthenticated_suppressed"
-		if key.account != "" {
-			who, event = slog.String("account", key.account), "refused_suppressed"
+		if key.good {
+			who, event = slog.String("account", cmp.Or(key.account, "others")), "refused_suppressed"
 		}
 		r.logger.Info("what was refused and has no record of its own", who,
 			slog.Group("security", slog.String("event", event), slog.String("reason", key.reason), slog.Int("suppressed", n-r.most)))

@@ -326,8 +326,8 @@ func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.Requ
 // request too. A second reason changes nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {
-		who := refusal{account: x.principal.Account, reason: reason}
-		if who.account == "" {
+		who := refusal{good: x.principal.Account != "", account: x.principal.Account, reason: reason}
+		if !who.good {
 			who.client = auth.Network(x.clientAddress())
 		}
 		x.refused, x.unlogged = true, !x.gateway.refusals.logged(who)
