@@ -383,6 +383,42 @@ func TestStrangersGiveWay(t *testing.T) {
 // evictShare is as the front's.
 const evictShare = 64
 
+// A connection is idle from the end of its last answer, however long that took: a known caller's does
+// not give way right after a slow one, be it the front's or net/http's.
+func TestIdleFromTheEndOfAnAnswer(t *testing.T) {
+	const slow = buyersList + "?status=slow"
+	for _, request := range []string{hitOf("acme", slow), strings.Replace(hitOf("acme", slow), "GET", "HEAD", 1)} {
+		options := func(o *Options) {
+			lists := o.Lists
+			o.Lists = scripted{Lists: lists, get: func(ctx context.Context, k cache.Key) (cache.Result, error) {
+				time.Sleep(3 * time.Second)
+				return lists.Get(ctx, k)
+			}}
+		}
+		inBubble(t, setting{options: options}, func(t *testing.T, s *stand, c *caller) {
+			s.listener.SetMax(1)
+			c.send(request)
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			for _, wait := range []time.Duration{0, 900 * time.Millisecond, 200 * time.Millisecond} {
+				time.Sleep(wait)
+				other := s.call(t)
+				synctest.Wait()
+				other.conn.Close()
+			}
+			answer, err := http.ReadResponse(c.in, &http.Request{Method: request[:4]})
+			if err != nil || answer.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", answer, err)
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			refused, evicted := s.counted(t, "http_connections_refused_total", ""), s.counted(t, "http_connections_evicted_total", "")
+			if refused != 2 || evicted != 1 {
+				t.Errorf("%.4s: of 3 connections within 1.1 s %v were refused, and %v were closed for them", request, refused, evicted)
+			}
+		})
+	}
+}
+
 // Over HTTP/2, too, which is net/http's from the first byte.
 func TestStrangersOverHTTP2(t *testing.T) {
 	inBubble(t, setting{unknownIdle: 5 * time.Second}, func(t *testing.T, s *stand, _ *caller) {

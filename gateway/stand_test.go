@@ -99,7 +99,7 @@ func newStand(tb testing.TB, c setting) *stand {
 	s.server = newServer(s.live, errorLog)
 	s.listener = front.NewListener(s.network, front.Options{
 		Handler: s.live, ReadHeaderTimeout: s.server.ReadHeaderTimeout, IdleTimeout: s.server.IdleTimeout, UnknownIdle: c.unknownIdle,
-		Log: s.server.ErrorLog,
+		Log: s.server.ErrorLog, Metrics: front.NewMetrics(s.registry),
 	})
 	if s.secure {
 		s.listener.Secure(c.tls)

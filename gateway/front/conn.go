@@ -146,15 +146,8 @@ func (c *Conn) begin(at time.Time) bool {
 	return since != evicted && c.since.CompareAndSwap(since, -at.UnixNano())
 }
 
-// setIdle takes the time of the last authentication for now where there is one, as that
-// was a moment ago and spares a look at the clock.
-func (c *Conn) setIdle() {
-	since := c.authenticated.Load()
-	if since == 0 {
-		since = time.Now().UnixNano()
-	}
-	c.since.Store(since)
-}
+// setIdle notes that an answer has ended.
+func (c *Conn) setIdle() { c.since.Store(time.Now().UnixNano()) }
 
 // evict closes the connection if it is still idle, or busy, since then.
 func (c *Conn) evict(since int64) bool {
