@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,9 @@ const (
 	changeLife = maxLifetime + 24*time.Hour
 	// knownFor is how much longer than a list can be of use a node remembers its changes.
 	knownFor = 2 * time.Minute
+	// maxKnown bounds the changes that a node remembers, each in 160 bytes. With more than that it
+	// forgets the older half, and asks again for all lists that were filled before those.
+	maxKnown = 1 << 17
 	// maxPending bounds the purges that wait for Redis. With more than that they become one of
 	// both kinds.
 	maxPending = 1024
@@ -33,8 +37,8 @@ type mark struct {
 //
 // All of the fleet have one order: each has an epoch, given out by Redis. A list is outdated
 // by one with a later epoch than that of its mark, be it heard of early or late, once or twice,
-// before or after others. So what this node knows is a set that only grows, and it is well if
-// Redis has the same: see poll.
+// before or after others. So what this node knows is a set that grows until all in it is of no
+// interest any more, or too much, and it is well if Redis has the same: see poll.
 //
 // A purge that Redis has not taken has no epoch yet. Until then it hides, on this node, what the
 // node had filled before it, and all that others have filled.
@@ -169,21 +173,33 @@ func (c *changes) newer(a, b *Entry) bool {
 func (c *changes) learn(what redistier.Change, epoch uint64, at, now time.Time) {
 	if now.Sub(c.trimmed) > time.Minute {
 		c.trimmed = now
-		for k, old := range c.known {
-			if now.Sub(old.at) > c.life+knownFor {
-				delete(c.known, k)
-				c.forgotten++
-				c.floor = max(c.floor, old.epoch)
-			}
-		}
+		c.forget(func(one change) bool { return now.Sub(one.at) > c.life+knownFor })
 	}
-	old := c.known[what]
-	if epoch <= old.epoch {
+	if epoch <= max(c.known[what].epoch, c.floor) {
 		return
 	}
 	c.known[what] = change{epoch, at}
+	if len(c.known) > maxKnown {
+		epochs := make([]uint64, 0, len(c.known))
+		for _, one := range c.known {
+			epochs = append(epochs, one.epoch)
+		}
+		slices.Sort(epochs)
+		c.forget(func(one change) bool { return one.epoch <= epochs[len(epochs)/2] })
+	}
 	c.epoch = max(c.epoch, epoch)
 	c.version.Add(1)
+}
+
+// forget forgets changes. c.mu is held.
+func (c *changes) forget(which func(change) bool) {
+	for what, one := range c.known {
+		if which(one) {
+			delete(c.known, what)
+			c.forgotten++
+			c.floor = max(c.floor, one.epoch)
+		}
+	}
 }
 
 // begin begins purges on this node. They are pending until done or leave is called with what begin

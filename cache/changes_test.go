@@ -225,6 +225,30 @@ func TestChangesThatNoListCanBeOlderThanAreForgotten(t *testing.T) {
 	}
 }
 
+// What is known of changes is bounded, however many accounts there are and however fast they change.
+// Of what was filled before those that are forgotten nobody knows any more whether it was purged.
+func TestChangesBeyondTheBoundAreForgotten(t *testing.T) {
+	l, g := alone(t)
+	mustGet(t, l, aKey)
+	purge(t, l, Scope{Account: "acme"})
+	mustGet(t, l, otherKey)
+	for i := 0; i <= maxKnown; i += MaxHintIDs {
+		var h Hint
+		for n := range MaxHintIDs {
+			h.Accounts = append(h.Accounts, fmt.Sprint("account-", i+n))
+		}
+		changed(t, l, h, MaxHintIDs)
+		g.clock.Add(time.Millisecond)
+	}
+	if n := len(l.changes.known); n > maxKnown || n < maxKnown/3 {
+		t.Errorf("%d are known", n)
+	}
+	want(t, mustGet(t, l, aKey), Miss, "#3")
+	want(t, mustGet(t, l, otherKey), Miss, "#4")
+	changed(t, l, Hint{Accounts: []string{"another"}}, 1)
+	want(t, mustGet(t, l, aKey), Hit, "#3")
+}
+
 func TestASoftHintCountsFromItsOwnMoment(t *testing.T) {
 	l, g := alone(t)
 	mustGet(t, l, aKey)
