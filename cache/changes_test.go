@@ -198,17 +198,17 @@ func TestWhatIsKnownOfChanges(t *testing.T) {
 		{"a hint, and one of before that is heard late", func(learn learning) {
 			learn(soft, 9, 3*time.Second)
 			learn(soft, 4, time.Hour)
-		}, marks{hinted: true, since: 3 * time.Second}},
+		}, marks{hinted: true, ago: 3 * time.Second}},
 		{"two hints", func(learn learning) {
 			learn(soft, 9, time.Second)
 			learn(soft, 8, 3*time.Second)
-		}, marks{hinted: true, since: time.Second}},
+		}, marks{hinted: true, ago: time.Second}},
 	} {
 		c := newChanges(time.Hour)
 		tt.heard(func(what redistier.Change, epoch uint64, ago time.Duration) {
 			c.learn(what, epoch, now.Add(-ago), now)
 		})
-		if got := c.since(KindBuyer, &mark{account: "a", epoch: 5}, now); got != tt.want {
+		if got := c.after(KindBuyer, &mark{account: "a", epoch: 5}, now); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

@@ -98,9 +98,9 @@ type StatusConfig struct {
 // For is what governs the lists filtered by a status: the kind's times, with what the status
 // overrides.
 func (c KindConfig) For(status string) Terms {
-	t, own := c.Terms, c.ByStatus[status]
+	t, override := c.Terms, c.ByStatus[status]
 	for _, of := range []struct{ time, by *time.Duration }{
-		{&t.TTL, own.TTL}, {&t.StaleWhileRevalidate, own.StaleWhileRevalidate}, {&t.StaleIfError, own.StaleIfError},
+		{&t.TTL, override.TTL}, {&t.StaleWhileRevalidate, override.StaleWhileRevalidate}, {&t.StaleIfError, override.StaleIfError},
 	} {
 		if of.by != nil {
 			*of.time = *of.by
@@ -229,7 +229,7 @@ const kindCount = 2
 
 var kindNames = [kindCount]string{KindBuyer, KindSeller}
 
-// indexOf is the index of a kind; false: it is unknown.
+// indexOf is the index of a kind; false: it is unknoverride.
 func indexOf(kind string) (kindIndex, bool) {
 	switch kind {
 	case KindBuyer:

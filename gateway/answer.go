@@ -224,7 +224,7 @@ func cacheStatus(r *cache.Result) string {
 		status += "; detail=impossible"
 	default:
 		status += "; fwd=miss"
-		if r.Expired { // a list was there that was too old
+		if r.TooOld {
 			status = cacheName + "; fwd=stale"
 		}
 		if r.Outcome == cache.Collapsed {

@@ -221,9 +221,9 @@ func TestCacheStatus(t *testing.T) {
 		"fwd=miss; stored":                     {Outcome: cache.Miss, Stored: true},
 		"fwd=miss":                             {Outcome: cache.Miss},
 		"fwd=miss; collapsed":                  {Outcome: cache.Collapsed},
-		"fwd=stale; stored":                    {Outcome: cache.Miss, Stored: true, Expired: true},
-		"fwd=stale":                            {Outcome: cache.Miss, Expired: true},
-		"fwd=stale; collapsed":                 {Outcome: cache.Collapsed, Expired: true},
+		"fwd=stale; stored":                    {Outcome: cache.Miss, Stored: true, TooOld: true},
+		"fwd=stale":                            {Outcome: cache.Miss, TooOld: true},
+		"fwd=stale; collapsed":                 {Outcome: cache.Collapsed, TooOld: true},
 		"detail=impossible":                    {Outcome: cache.Impossible},
 	} {
 		if got := cacheStatus(&r); got != "inquiry-gateway; "+want {
