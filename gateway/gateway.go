@@ -1,8 +1,8 @@
 // Package gateway routes, authorizes and answers the requests of the public API.
 //
 // Every request becomes an exchange. Its endpoint finds its list or its page, or says why
-// there is none, and never writes; answer writes it once, and serve leaves one log record,
-// whatever happens. The table that turns errors into answers is problemOf. A request for a
+// there is none, and never writes; answer writes it once, and serve leaves one line in
+// the log, whatever happens. The table that turns errors into answers is problemOf. A request for a
 // list over HTTP/1.1 may be answered before net/http reads it (answerFront); what finds the
 // endpoint of any other one is Gin (handler). Both serve it by the same functions.
 package gateway
@@ -73,9 +73,9 @@ type Options struct {
 	// WriteTimeout is when an answer must have been written, from the begin of its request; zero
 	// means any time. It holds in place of the http.Server's.
 	WriteTimeout time.Duration
-	// HitLane answers requests for lists before net/http reads them, on connections of a
+	// Front answers requests for lists before net/http reads them, on connections of a
 	// front.Listener that has a Handler.
-	HitLane bool
+	Front bool
 	// IgnoreUnknownParameters answers requests with parameters that are not
 	// known instead of refusing them.
 	IgnoreUnknownParameters bool
@@ -91,14 +91,14 @@ type Options struct {
 	// RequestLog gets one JSON line per request, each in one Write, which must be
 	// safe for concurrent use and must not keep the bytes. Nil: no such log.
 	RequestLog io.Writer
-	// SampleHits keeps one of so many records of fresh hits; 0 and 1 keep all.
+	// SampleHits keeps one of so many lines of fresh hits; 0 and 1 keep all.
 	SampleHits int
-	// LogListKeys adds to the records what the TTL lab can read them by: kind, a
+	// LogListKeys adds to the lines what the TTL lab can read them by: kind, a
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
-	// LogRefusals is how many log records one client address gets within 10 s for each reason
+	// LogRefusals is how many lines of the log one client address gets within 10 s for each reason
 	// why a request has no good key: refused keys, unknown paths and methods, documents; and
-	// one account for each reason why it is refused, such as its rate. One more record counts
+	// one account for each reason why it is refused, such as its rate. One more line counts
 	// the others. 0: all are written.
 	LogRefusals int
 
@@ -112,8 +112,8 @@ type Options struct {
 type Gateway struct {
 	opts            Options
 	proxies         proxies
-	records         *records
 	exchanges       sync.Pool    // of *exchange
+	lines           sync.Pool    // of *[]byte, for lines of the log only
 	strangerStreams atomic.Int64 // see maxStrangerStreams
 	heads           sync.Pool    // of *[]byte, for heads of answers only
 	refusals        *refusals
@@ -133,9 +133,9 @@ type endpoint struct {
 	find func(x *exchange) error
 }
 
-// endpoint makes one that is counted by its name.
-func (g *Gateway) endpoint(name, route string, find func(x *exchange) error) *endpoint {
-	return &endpoint{route, g.metrics.endpoint(name), find}
+// newEndpoint makes one that is counted by its name.
+func (g *Gateway) newEndpoint(name, route string, find func(x *exchange) error) *endpoint {
+	return &endpoint{route, g.metrics.seriesOf(name), find}
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
@@ -154,8 +154,8 @@ func New(opts Options) *Gateway {
 	g := &Gateway{
 		opts:      opts,
 		proxies:   opts.TrustedProxies,
-		records:   newRecords(),
-		exchanges: sync.Pool{New: func() any { return &exchange{fields: make(fields, 0, usualFields)} }},
+		exchanges: sync.Pool{New: func() any { return &exchange{fields: make(answerFields, 0, usualFields)} }},
+		lines:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
 		heads:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
 		metrics:   newMetrics(opts.Registerer),
 		headers:   newHeaders(),
@@ -164,7 +164,7 @@ func New(opts Options) *Gateway {
 	}
 	for _, k := range v1.Kinds() {
 		if _, served := opts.Kinds[k.Name]; served {
-			g.lists[k.Path] = g.endpoint(k.Endpoint, k.Path, func(x *exchange) error { return x.findList(k.Name) })
+			g.lists[k.Path] = g.newEndpoint(k.Endpoint, k.Path, func(x *exchange) error { return x.findList(k.Name) })
 		}
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
@@ -194,14 +194,14 @@ func (g *Gateway) routes() {
 		document := func(x *exchange) error { d, _ := pages(); return x.findPage(d) }
 		page := func(x *exchange) error { _, p := pages(); return x.findPage(p) }
 		for _, route := range []string{"/openapi.json", "/openapi.yaml"} {
-			e.Match(read, route, g.handler(g.endpoint("openapi", route, document)))
+			e.Match(read, route, g.handler(g.newEndpoint("openapi", route, document)))
 		}
 		for _, route := range []string{"/docs", "/docs/*file"} {
-			e.Match(read, route, g.handler(g.endpoint("docs", route, page)))
+			e.Match(read, route, g.handler(g.newEndpoint("docs", route, page)))
 		}
 	}
-	e.NoRoute(g.handler(g.endpoint(unmatched, "", func(*exchange) error { return errNotFound })))
-	e.NoMethod(g.handler(g.endpoint(unmatched, "", func(*exchange) error { return errMethodNotAllowed })))
+	e.NoRoute(g.handler(g.newEndpoint(unmatched, "", func(*exchange) error { return errNotFound })))
+	e.NoMethod(g.handler(g.newEndpoint(unmatched, "", func(*exchange) error { return errMethodNotAllowed })))
 	g.engine = e
 }
 
@@ -230,7 +230,7 @@ func (l *Live) Set(g *Gateway) { l.current.Store(g) }
 // Enabled implements front.Handler.
 func (l *Live) Enabled() bool {
 	g := l.current.Load()
-	return g != nil && g.opts.HitLane
+	return g != nil && g.opts.Front
 }
 
 // Answer implements front.Handler.

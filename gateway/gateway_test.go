@@ -87,7 +87,7 @@ func TestErrorTable(t *testing.T) {
 		if tc.err == errPanic && !strings.Contains(s.logs.String(), "gateway_test.go") {
 			t.Errorf("the log does not tell where it panicked: %s", s.logs)
 		}
-		if all := s.records(t); len(all) != 1 || all[0].Code != tc.code || !strings.HasSuffix(all[0].Cause, tc.err.Error()) {
+		if all := s.lines(t); len(all) != 1 || all[0].Code != tc.code || !strings.HasSuffix(all[0].Cause, tc.err.Error()) {
 			t.Errorf("%v: recorded %+v", tc.err, all)
 		}
 	}
@@ -161,7 +161,7 @@ func TestCallerThatLeft(t *testing.T) {
 		t.Error("the connection stays")
 	}
 	counted := s.counted(t, "http_requests_total", "499buyer_inquiries")
-	if all := s.records(t); len(all) != 1 || all[0].Status != 499 || all[0].Level != "INFO" || counted != 1 {
+	if all := s.lines(t); len(all) != 1 || all[0].Status != 499 || all[0].Level != "INFO" || counted != 1 {
 		t.Errorf("recorded %+v, counted %v", all, counted)
 	}
 }
@@ -189,12 +189,12 @@ func TestRequestIDAndClientAddress(t *testing.T) {
 		{proxy, "::ffff:203.0.113.9", "203.0.113.9"},
 	} {
 		s.ask("GET", buyersList, tc.from, "X-Forwarded-For: "+tc.forwarded)
-		if all := s.records(t); len(all) != 1 || all[0].Client != tc.address {
+		if all := s.lines(t); len(all) != 1 || all[0].Client != tc.address {
 			t.Errorf("%s, %s: %+v, want %s", tc.from, tc.forwarded, all, tc.address)
 		}
 	}
 	s.ask("GET", buyersList, proxy, "X-Forwarded-For: 1.1.1.1", "X-Forwarded-For: 203.0.113.9")
-	if all := s.records(t); all[0].Client != "203.0.113.9" {
+	if all := s.lines(t); all[0].Client != "203.0.113.9" {
 		t.Errorf("of two fields: %+v", all)
 	}
 	for _, tc := range []struct{ from, id, want string }{
@@ -204,7 +204,7 @@ func TestRequestIDAndClientAddress(t *testing.T) {
 		{proxy, strings.Repeat("a", 65), ""},
 	} {
 		got := s.ask("GET", buyersList, tc.from, "X-Request-Id: "+tc.id).Header().Get("X-Request-Id")
-		if all := s.records(t); got != tc.want && (tc.want != "" || len(got) != 32) || all[0].RequestID != got {
+		if all := s.lines(t); got != tc.want && (tc.want != "" || len(got) != 32) || all[0].RequestID != got {
 			t.Errorf("%s, %q: the id is %q, recorded %+v", tc.from, tc.id, got, all)
 		}
 	}

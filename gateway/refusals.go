@@ -22,9 +22,9 @@ const (
 	maxRefusalCounts = 4096
 )
 
-// refusals bounds the log records of requests that were refused. In each window a client,
+// refusals bounds the log lines of requests that were refused. In each window a client,
 // or an account, gets most of them for each reason; the others are counted,
-// and the end of the window leaves one record that says how many they were.
+// and the end of the window leaves one line that says how many they were.
 type refusals struct {
 	most       int // 0: no bound
 	logger     *slog.Logger
@@ -47,7 +47,7 @@ func newRefusals(most int, logger *slog.Logger, suppressed prometheus.Counter) *
 	return &refusals{most: most, logger: logger, suppressed: suppressed, counts: make(map[refusal]int)}
 }
 
-// logged counts a refusal and reports whether it gets records of its own.
+// logged counts a refusal and reports whether it gets a line of its own.
 func (r *refusals) logged(key refusal) bool {
 	if r.most == 0 {
 		return true
@@ -103,7 +103,7 @@ func (k refusal) address() string {
 }
 
 // NewErrorLog gives the log for http.Server and front.Listener, whose lines are about
-// connections: strangers choose how many fail. Each line is a record of level WARN. One client
+// connections: strangers choose how many fail. Each becomes a line of level WARN. One client
 // gets most of each sort within 10 s; one more counts the others. flush writes what
 // is still to be said.
 func NewErrorLog(most int, logger *slog.Logger, reg prometheus.Registerer) (l *log.Logger, flush func()) {

@@ -24,7 +24,7 @@ import (
 )
 
 // exchange is one request on its way through the gateway: what its endpoint needs
-// to know of it, its answer, and what becomes its one log record.
+// to know of it, its answer, and what becomes its one line in the log.
 type exchange struct {
 	id       requestID
 	gateway  *Gateway
@@ -36,7 +36,7 @@ type exchange struct {
 	begin    time.Time
 
 	// Filled on the way, written once at the end.
-	fields
+	fields    answerFields
 	status    int
 	begun     bool      // an answer is being written, and no other one can be
 	cut       bool      // the connection, or the stream, must be closed
@@ -45,13 +45,13 @@ type exchange struct {
 	admitted  bool // within its account's rate
 	authTime  time.Duration
 	rate      rate.Decision // zero: no limit applies
-	limits    [128]byte     // what the answer says of it; longer ones are allocated
+	rateText  [128]byte     // what the answer says of it; longer ones are allocated
 	list      cache.Result  // zero: no list was looked up
 	page      http.Handler  // writes a document; nil: another answer
 	cause     error         // of an error answer; never shown to the caller
 	problem   string        // public error code; empty for a success
-	refused   bool          // LogRefusal has decided on its record
-	unlogged  bool          // a summary of refusals counts it instead of a record
+	refused   bool          // LogRefusal has decided on its line in the log
+	unlogged  bool          // a summary of refusals counts it instead
 	sent      int           // bytes of the body
 	duration  time.Duration
 }
@@ -83,7 +83,7 @@ const maxStrangerStreams = 4096
 // answerFront answers h on c, where it asks for a list.
 func (g *Gateway) answerFront(c *front.Conn, h *front.Head, begin time.Time) (taken bool, err error) {
 	list := g.lists[h.Path]
-	if list == nil || !g.opts.HitLane {
+	if list == nil || !g.opts.Front {
 		return false, nil
 	}
 	c.WriteWithin(begin, g.opts.WriteTimeout)
@@ -131,7 +131,7 @@ func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
 }
 
 // serve answers the exchange and ends it, whatever happens: it is counted once, leaves its
-// one record, and must not be used any more. After a panic the caller gets a 500, or a
+// one line in the log, and must not be used any more. After a panic the caller gets a 500, or a
 // connection that is cut because an answer has begun.
 func (x *exchange) serve() (cut bool) {
 	x.gateway.metrics.inFlight.Inc()
@@ -256,16 +256,16 @@ func (x *exchange) identify() {
 	} else {
 		x.id.draw()
 	}
-	x.addText("X-Request-Id", x.id.bytes())
-	x.add("X-Content-Type-Options", x.gateway.headers.nosniff)
+	x.fields.addText("X-Request-Id", x.id.bytes())
+	x.fields.add("X-Content-Type-Options", x.gateway.headers.nosniff)
 }
 
-// end counts the exchange, describes it in its span, writes its record and puts it back.
+// end counts the exchange, describes it in its span, writes its line and puts it back.
 func (x *exchange) end() {
 	g := x.gateway
 	x.duration = time.Since(x.begin)
 	if !x.admitted { // whoever sends such requests chooses how many there are
-		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.endpoint))
+		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.label))
 	}
 	x.endpoint.series.observe(x)
 	g.describe(x)
@@ -277,7 +277,7 @@ func (x *exchange) end() {
 }
 
 // requestID is the id of one request, kept as bytes: most requests need it for
-// their header and their record only.
+// their header and their line in the log only.
 type requestID struct {
 	text [maxFilterBytes]byte
 	n    int
@@ -322,7 +322,7 @@ func (x *exchange) ClientIP() string { return x.clientAddress().String() }
 // Deadline implements auth.Caller.
 func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
 
-// LogRefusal implements auth.Caller. What it decides is for the record of the
+// LogRefusal implements auth.Caller. What it decides is for the line of the
 // request too. A second reason changes nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {

@@ -89,7 +89,7 @@ func (g *Gateway) recording(x *exchange) bool {
 	return g.tracer != nil && trace.SpanFromContext(x.ctx).IsRecording()
 }
 
-// describe puts into the server's span what the request's record has.
+// describe puts into the server's span what the request's line in the log has.
 func (g *Gateway) describe(x *exchange) {
 	if !g.recording(x) {
 		return
@@ -113,7 +113,7 @@ func (g *Gateway) describe(x *exchange) {
 	}
 }
 
-// appendTrace appends to a record where its trace is, if it was recorded.
+// appendTrace appends to a line where its trace is, if it was recorded.
 func (g *Gateway) appendTrace(b []byte, x *exchange) []byte {
 	if g.tracer == nil {
 		return b

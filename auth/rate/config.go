@@ -70,8 +70,8 @@ func (l Limit) Window() time.Duration {
 // every is the time in which one token comes back.
 func (l Limit) every() time.Duration { return time.Duration(float64(time.Second) / l.PerSecond) }
 
-// full is the bucket in terms of time.
-func (l Limit) full() time.Duration { return time.Duration(l.Burst) * l.every() }
+// capacity is the bucket in terms of time.
+func (l Limit) capacity() time.Duration { return time.Duration(l.Burst) * l.every() }
 
 // times is the time in which so many tokens come back, to the microsecond.
 func (l Limit) times(tokens float64) time.Duration {

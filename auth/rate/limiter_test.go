@@ -32,8 +32,8 @@ func newLimiter(t testing.TB, cfg Config, opts Options) *Limiter {
 	return l
 }
 
-// patient starts a Redis and gives its client and options that wait for it, however busy the machine is.
-func patient(t *testing.T) Options {
+// withRedis starts a Redis and gives its client and options that wait for it, however busy the machine is.
+func withRedis(t *testing.T) Options {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ReadTimeout: time.Minute, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	return Options{Redis: client, Timeout: time.Minute, Prefix: "iq"}
@@ -134,7 +134,7 @@ func TestAlone(t *testing.T) {
 
 // Remaining is exact, whatever fraction of a second one request takes to come back.
 func TestRemaining(t *testing.T) {
-	for name, opts := range map[string]Options{"alone": {}, "fleet": patient(t)} {
+	for name, opts := range map[string]Options{"alone": {}, "fleet": withRedis(t)} {
 		for _, perSecond := range []float64{0.3, 1, 3, 6, 7, 15, 60, 700} {
 			opts.Prefix = fmt.Sprint(perSecond)
 			l := newLimiter(t, Config{Plan: Plan{PerSecond: perSecond, Burst: 5}}, opts)
@@ -149,7 +149,7 @@ func TestRemaining(t *testing.T) {
 
 // A change of the limit counts at once, and what was spent stays spent.
 func TestSetConfig(t *testing.T) {
-	for name, opts := range map[string]Options{"alone": {}, "fleet": patient(t)} {
+	for name, opts := range map[string]Options{"alone": {}, "fleet": withRedis(t)} {
 		l := newLimiter(t, burst(1), opts)
 		if n := passed(l, 2); n != 1 {
 			t.Errorf("%s: %d requests pass a burst of 1", name, n)
@@ -169,7 +169,7 @@ func TestSetConfig(t *testing.T) {
 // frees an account at once, and none waits longer than for one request of the new limit.
 func TestAnotherLimitForAnAccountInUse(t *testing.T) {
 	const second = time.Second
-	up, spend := patient(t), map[string]int{"full": 0, "half": 30, "empty": 60, "over": 100}
+	up, spend := withRedis(t), map[string]int{"full": 0, "half": 30, "empty": 60, "over": 100}
 	away := redis.NewClient(&redis.Options{})
 	_ = away.Close() // every call fails
 	for store, opts := range map[string]Options{"none": {}, "away": {Redis: away}, "up": up} {
@@ -209,7 +209,7 @@ func TestAnotherLimitForAnAccountInUse(t *testing.T) {
 // each node need not have charged. That it keeps the rate, too, internal/simulation shows in virtual time.
 func TestFleetSharesOneBurst(t *testing.T) {
 	const nodes, most = 3, 300
-	opts := patient(t)
+	opts := withRedis(t)
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
 	for range nodes {
@@ -241,7 +241,7 @@ func TestFleetSharesOneBurst(t *testing.T) {
 // A node has at most a tenth of the burst not charged yet: but for that the other nodes know what it
 // has spent, and one node alone never passes more than the burst.
 func TestANodeHasAtMostATenthUncharged(t *testing.T) {
-	opts := patient(t)
+	opts := withRedis(t)
 	for spent := range 80 {
 		opts.Prefix = fmt.Sprint(spent)
 		one, other := newLimiter(t, burst(80), opts), newLimiter(t, burst(80), opts)
@@ -260,7 +260,7 @@ func TestANodeHasAtMostATenthUncharged(t *testing.T) {
 // A node asks Redis seldom: while there are enough tokens, when there are none, and for many
 // callers at once.
 func TestMostRequestsAskNobody(t *testing.T) {
-	opts := patient(t)
+	opts := withRedis(t)
 	l := newLimiter(t, burst(10_000), opts)
 	if n := passed(l, 5000); n != 5000 || calls(l) > 6 {
 		t.Errorf("%d of 5000 passed with %v calls", n, calls(l))
@@ -288,7 +288,7 @@ func TestMostRequestsAskNobody(t *testing.T) {
 
 // A charge of accounts at rest is one command of Redis, and the buckets know of it.
 func TestAccountsAtRestCostOneCommand(t *testing.T) {
-	opts := patient(t)
+	opts := withRedis(t)
 	l := newLimiter(t, burst(50), opts)
 	for i := range 5 * 20 {
 		l.Allow(t.Context(), fmt.Sprint(i%20), "")
@@ -362,7 +362,7 @@ func TestRedisSlow(t *testing.T) {
 	}
 	server.Resume()
 
-	opts := patient(t)
+	opts := withRedis(t)
 	l = newLimiter(t, burst(9), opts)
 	if err := opts.Redis.(*redis.Client).Do(t.Context(), "CLIENT", "PAUSE", (2 * callTimeout).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
 		WriteTimeout:            cfg.RequestTimeout + writeSlack,
-		HitLane:                 cfg.Gateway.HitLane == config.On,
+		Front:                   cfg.Gateway.HitLane == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          cfg.Gateway.Proxies(),
