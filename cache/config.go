@@ -2,10 +2,10 @@ package cache
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"time"
 
+	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/internal/setting"
 )
 
@@ -16,8 +16,6 @@ const (
 	// refreshed, at most the list's stale_while_revalidate. Who cannot wait sends a hard hint.
 	hintStaleFor = time.Second
 )
-
-var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // Config is the `cache:` section. Its zero value is not usable; start from
 // [DefaultConfig].
@@ -149,7 +147,7 @@ func (c KindConfig) validate(path string, p *setting.Problems) {
 	bound(c.Terms, path)
 	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
 		field := path + ".by_status." + status
-		if !statusName.MatchString(status) {
+		if !filters.Valid(status) {
 			p.Add(field, "is no status: 1 to 64 of letters, digits, '.', '_' and '-'")
 			continue
 		}

@@ -21,6 +21,7 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/filters"
 )
 
 // exchange is one request on its way through the gateway: what its endpoint needs
@@ -251,7 +252,7 @@ func (x *exchange) answerStranger(err error) {
 // and of a harmless alphabet. One that a stranger sends is ignored.
 func (x *exchange) identify() {
 	if ids := x.request.RequestID; x.id.n > 0 {
-	} else if len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer.Addr()) && validFilterValue(ids[0]) {
+	} else if len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer.Addr()) && filters.Valid(ids[0]) {
 		x.id.set(ids[0])
 	} else {
 		x.id.draw()
@@ -279,7 +280,7 @@ func (x *exchange) end() {
 // requestID is the id of one request, kept as bytes: most requests need it for
 // their header and their line in the log only.
 type requestID struct {
-	text [maxFilterBytes]byte
+	text [filters.MaxBytes]byte
 	n    int
 }
 
