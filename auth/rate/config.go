@@ -15,7 +15,7 @@ import (
 // plan. An account whose plan has no entry has the limit of the section itself.
 type Config struct {
 	Plan `yaml:",inline"`
-	// Plans are the limits of each account on a plan, by its name in the key store.
+	// Plans are the limits of each account on a plan, by its name in the key store, in printable ASCII.
 	Plans map[string]Plan `yaml:"plans"`
 }
 
