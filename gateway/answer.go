@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/theme"
 )
@@ -84,11 +85,11 @@ func (x *exchange) writeList() {
 	x.fields.add("Cache-Status", []string{cacheStatus(&x.list)})
 	x.fields.add("Etag", entry.ETag)
 	x.fields.add("Vary", h.vary)
-	if tags := x.request.IfNoneMatch; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
+	if tags := x.request.Fields[front.IfNoneMatch]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
 		x.send(http.StatusNotModified, nil)
 		return
 	}
-	variant, coding := x.gateway.chooseVariant(entry, x.request.AcceptEncoding)
+	variant, coding := x.gateway.chooseVariant(entry, x.request.Fields[front.AcceptEncoding])
 	if coding != nil {
 		x.fields.add("Content-Encoding", coding)
 	}

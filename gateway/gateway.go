@@ -113,9 +113,9 @@ type Gateway struct {
 	opts            Options
 	proxies         proxies
 	exchanges       sync.Pool    // of *exchange
+	heads           sync.Pool    // of *[]byte, for heads of answers only
 	lines           sync.Pool    // of *[]byte, for lines of the log only
 	strangerStreams atomic.Int64 // see maxStrangerStreams
-	heads           sync.Pool    // of *[]byte, for heads of answers only
 	refusals        *refusals
 	metrics         *metrics
 	headers         *headers

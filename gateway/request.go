@@ -59,7 +59,7 @@ type exchange struct {
 
 // request is what the gateway reads of a request, whoever has parsed it.
 type request struct {
-	front.Fields
+	Fields        front.Fields
 	Method, Proto string
 	Path, Query   string // the query as it was sent
 	Peer          netip.AddrPort
@@ -251,7 +251,7 @@ func (x *exchange) answerStranger(err error) {
 // logs and these name the same request. An id goes into logs and headers, so it is bounded
 // and of a harmless alphabet. One that a stranger sends is ignored.
 func (x *exchange) identify() {
-	if ids := x.request.RequestID; x.id.n > 0 {
+	if ids := x.request.Fields[front.RequestID]; x.id.n > 0 {
 	} else if len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer.Addr()) && filters.Valid(ids[0]) {
 		x.id.set(ids[0])
 	} else {
@@ -337,5 +337,5 @@ func (x *exchange) LogRefusal(reason string) bool {
 }
 
 func (x *exchange) clientAddress() netip.Addr {
-	return x.gateway.proxies.client(x.request.ForwardedFor, x.request.Peer.Addr())
+	return x.gateway.proxies.client(x.request.Fields[front.ForwardedFor], x.request.Peer.Addr())
 }
