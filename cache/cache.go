@@ -6,7 +6,7 @@
 // from it where the two differ. It serves what the policy allows at once; else it joins
 // the one flight of the source and waits for it. A flight looks into the process once more,
 // then reads Redis, takes the fleet's lease where the list is not there, and fills: see
-// miss.go. How an entry may be served is judged in one place, decide, by the policy in
+// flight.go. How an entry may be served is judged in one place, decide, by the policy in
 // force at that moment.
 //
 // Two things make an entry unusable besides its age: another key or mapping than the one
@@ -132,7 +132,7 @@ type Result struct {
 	Outcome Outcome
 	Tier    string        // TierLocal, TierRedis, or empty for a fill
 	Stored  bool          // the entry of this fill is in a tier now
-	Expired bool          // a list was there before this fill, too old to be served
+	TooOld  bool          // a list was there before this fill, too old to be served
 	Age     time.Duration // since the legacy answered, never negative
 	TTL     time.Duration // remaining freshness by today's policy, jitter included; negative when stale
 	Wait    time.Duration // time spent reading Redis, filling or waiting; 0 on a local hit

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,9 @@ const (
 	changeLife = maxLifetime + 24*time.Hour
 	// knownFor is how much longer than a list can be of use a node remembers its changes.
 	knownFor = 2 * time.Minute
+	// maxKnown bounds the changes that a node remembers, each in 160 bytes. With more than that it
+	// forgets the older half, and asks again for all lists that were filled before those.
+	maxKnown = 1 << 17
 	// maxPending bounds the purges that wait for Redis. With more than that they become one of
 	// both kinds.
 	maxPending = 1024
@@ -25,7 +29,7 @@ const (
 type mark struct {
 	account string // hashed
 	epoch   uint64 // of the fleet's newest change that its node knew of when it began
-	own     uint64 // how many purges its node had begun then; 0 where another node has filled it
+	serial  uint64 // how many purges its node had begun then; 0 where another node has filled it
 }
 
 // changes is what this node knows of the fleet's purges and hints, which the code calls
@@ -33,8 +37,8 @@ type mark struct {
 //
 // All of the fleet have one order: each has an epoch, given out by Redis. A list is outdated
 // by one with a later epoch than that of its mark, be it heard of early or late, once or twice,
-// before or after others. So what this node knows is a set that only grows, and it is well if
-// Redis has the same: see poll.
+// before or after others. So what this node knows is a set that grows until all in it is of no
+// interest any more, or too much, and it is well if Redis has the same: see poll.
 //
 // A purge that Redis has not taken has no epoch yet. Until then it hides, on this node, what the
 // node had filled before it, and all that others have filled.
@@ -44,7 +48,7 @@ type changes struct {
 	mu        sync.RWMutex
 	known     map[redistier.Change]change
 	pending   map[string]pending // purges that Redis has not taken, by whose they are
-	own       uint64             // purges that this node has begun
+	serial    uint64             // how many purges this node has begun
 	epoch     uint64             // the newest one known
 	life      time.Duration      // how long a change can be of interest
 	trimmed   time.Time
@@ -65,8 +69,8 @@ type change struct {
 
 // pending is a purge that Redis has not taken.
 type pending struct {
-	own  uint64 // the value of changes.own that it has made
-	left bool   // who asked for it has gone, so that it is for the next poll
+	serial  uint64 // its number among those of this node
+	forPoll bool   // who asked for it waits no longer, so that the next poll gives it to Redis
 }
 
 func newChanges(life time.Duration) *changes {
@@ -94,11 +98,11 @@ func (c *changes) interest() time.Duration {
 func (c *changes) mark(account string) mark {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return mark{account, c.epoch, c.own}
+	return mark{account, c.epoch, c.serial}
 }
 
-// since is what has come after a mark for lists of a kind.
-func (c *changes) since(kind string, m *mark, now time.Time) (after marks) {
+// after is what has come after a mark for lists of a kind.
+func (c *changes) after(kind string, m *mark, now time.Time) (found marks) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var hint time.Time
@@ -106,20 +110,20 @@ func (c *changes) since(kind string, m *mark, now time.Time) (after marks) {
 		return marks{purged: true}
 	}
 	for _, of := range [...]string{kind, m.account} {
-		if c.known[redistier.Change{Of: of, Hard: true}].epoch > m.epoch || c.pending[of].own > m.own {
+		if c.known[redistier.Change{Of: of, Hard: true}].epoch > m.epoch || c.pending[of].serial > m.serial {
 			return marks{purged: true}
 		}
 		if soft := c.known[redistier.Change{Of: of}]; soft.epoch > m.epoch {
-			after.hinted = true
+			found.hinted = true
 			if soft.at.After(hint) {
 				hint = soft.at
 			}
 		}
 	}
-	if after.hinted {
-		after.since = max(now.Sub(hint), 0)
+	if found.hinted {
+		found.ago = max(now.Sub(hint), 0)
 	}
-	return after
+	return found
 }
 
 // text is that of FillInfo.Changes, for a kind and a hashed account.
@@ -127,7 +131,7 @@ func (c *changes) text(kind, account string) string {
 	epoch := max(c.last(kind), c.last(account))
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return fmt.Sprint(epoch, max(c.pending[kind].own, c.pending[account].own), c.forgotten)
+	return fmt.Sprint(epoch, max(c.pending[kind].serial, c.pending[account].serial), c.forgotten)
 }
 
 // last is the epoch of the newest purge or hint of a kind, or of an account by its hash.
@@ -137,14 +141,14 @@ func (c *changes) last(of string) uint64 {
 	return max(c.known[redistier.Change{Of: of}].epoch, c.known[redistier.Change{Of: of, Hard: true}].epoch)
 }
 
-// sinceFill is what has come since the fill of an entry. Mostly that is nothing, and the entry
+// afterFill is what has come after the fill of an entry. Mostly that is nothing, and the entry
 // remembers it.
-func (c *changes) sinceFill(e *Entry, now time.Time) marks {
+func (c *changes) afterFill(e *Entry, now time.Time) marks {
 	version := c.version.Load()
 	if e.clean.Load() == version {
 		return marks{}
 	}
-	m := c.since(e.Kind, &e.mark, now)
+	m := c.after(e.Kind, &e.mark, now)
 	if m == (marks{}) {
 		e.clean.Store(version)
 	}
@@ -159,7 +163,7 @@ func (c *changes) newer(a, b *Entry) bool {
 		return a != nil
 	}
 	now := time.Time{}
-	if outdatedA, outdatedB := c.sinceFill(a, now) != (marks{}), c.sinceFill(b, now) != (marks{}); outdatedA != outdatedB {
+	if outdatedA, outdatedB := c.afterFill(a, now) != (marks{}), c.afterFill(b, now) != (marks{}); outdatedA != outdatedB {
 		return outdatedB
 	}
 	return a.stamp != b.stamp && a.AnsweredAt.After(b.AnsweredAt)
@@ -169,76 +173,88 @@ func (c *changes) newer(a, b *Entry) bool {
 func (c *changes) learn(what redistier.Change, epoch uint64, at, now time.Time) {
 	if now.Sub(c.trimmed) > time.Minute {
 		c.trimmed = now
-		for k, old := range c.known {
-			if now.Sub(old.at) > c.life+knownFor {
-				delete(c.known, k)
-				c.forgotten++
-				c.floor = max(c.floor, old.epoch)
-			}
-		}
+		c.forget(func(one change) bool { return now.Sub(one.at) > c.life+knownFor })
 	}
-	old := c.known[what]
-	if epoch <= old.epoch {
+	if epoch <= max(c.known[what].epoch, c.floor) {
 		return
 	}
 	c.known[what] = change{epoch, at}
+	if len(c.known) > maxKnown {
+		epochs := make([]uint64, 0, len(c.known))
+		for _, one := range c.known {
+			epochs = append(epochs, one.epoch)
+		}
+		slices.Sort(epochs)
+		c.forget(func(one change) bool { return one.epoch <= epochs[len(epochs)/2] })
+	}
 	c.epoch = max(c.epoch, epoch)
 	c.version.Add(1)
 }
 
-// begin begins purges on this node. They are pending until done or leave is called with what begin
-// returns, and with leave until they are done by a poll.
-func (c *changes) begin(of []string) (own uint64) {
+// forget forgets changes. c.mu is held.
+func (c *changes) forget(which func(change) bool) {
+	for what, one := range c.known {
+		if which(one) {
+			delete(c.known, what)
+			c.forgotten++
+			c.floor = max(c.floor, one.epoch)
+		}
+	}
+}
+
+// begin begins purges on this node, and returns the serial number of all of them. They are pending
+// until done is called with it.
+func (c *changes) begin(of []string) (serial uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.own++
+	c.serial++
 	for _, one := range of {
-		c.pending[one] = pending{own: c.own}
+		c.pending[one] = pending{serial: c.serial}
 	}
 	if len(c.pending) > maxPending {
 		clear(c.pending)
 		for _, kind := range kindNames {
-			c.pending[kind] = pending{c.own, true}
+			c.pending[kind] = pending{c.serial, true}
 		}
 	}
 	c.version.Add(1)
-	return c.own
+	return c.serial
 }
 
-// leave leaves purges that Redis has not taken to the next poll.
-func (c *changes) leave(of []string, own uint64) {
+// leaveToPoll leaves purges that Redis has not taken to the next poll.
+func (c *changes) leaveToPoll(of []string, serial uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range of {
-		if p, ok := c.pending[one]; ok && p.own == own {
-			c.pending[one] = pending{own, true}
+		if p, ok := c.pending[one]; ok && p.serial == serial {
+			c.pending[one] = pending{serial, true}
 		}
 	}
 }
 
 // done takes in changes to which an epoch was given. No purge of them is pending any more, but for
-// one that was begun after own.
-func (c *changes) done(all []redistier.Change, epoch, own uint64, now time.Time) {
+// one that was begun after serial.
+func (c *changes) done(all []redistier.Change, epoch, serial uint64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, one := range all {
 		c.learn(one, epoch, now, now)
-		if one.Hard && c.pending[one.Of].own <= own {
+		if one.Hard && c.pending[one.Of].serial <= serial {
 			delete(c.pending, one.Of)
 		}
 	}
 }
 
-// left are the purges that wait for a poll.
-func (c *changes) left() (all []redistier.Change, own uint64) {
+// forPoll are the purges that a poll has to give to Redis.
+func (c *changes) forPoll() (all []redistier.Change, serial uint64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for of, p := range c.pending {
-		if p.left {
+		if p.forPoll {
 			all = append(all, redistier.Change{Of: of, Hard: true})
 		}
 	}
-	return all, c.own
+	return all, c.serial
 }
 
 // take takes in what was found in Redis, at a moment of which redis is the time there.

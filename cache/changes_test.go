@@ -198,17 +198,17 @@ func TestWhatIsKnownOfChanges(t *testing.T) {
 		{"a hint, and one of before that is heard late", func(learn learning) {
 			learn(soft, 9, 3*time.Second)
 			learn(soft, 4, time.Hour)
-		}, marks{hinted: true, since: 3 * time.Second}},
+		}, marks{hinted: true, ago: 3 * time.Second}},
 		{"two hints", func(learn learning) {
 			learn(soft, 9, time.Second)
 			learn(soft, 8, 3*time.Second)
-		}, marks{hinted: true, since: time.Second}},
+		}, marks{hinted: true, ago: time.Second}},
 	} {
 		c := newChanges(time.Hour)
 		tt.heard(func(what redistier.Change, epoch uint64, ago time.Duration) {
 			c.learn(what, epoch, now.Add(-ago), now)
 		})
-		if got := c.since(KindBuyer, &mark{account: "a", epoch: 5}, now); got != tt.want {
+		if got := c.after(KindBuyer, &mark{account: "a", epoch: 5}, now); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}
@@ -223,6 +223,30 @@ func TestChangesThatNoListCanBeOlderThanAreForgotten(t *testing.T) {
 	if n := len(c.known); n > 300 {
 		t.Errorf("%d are known", n)
 	}
+}
+
+// What is known of changes is bounded, however many accounts there are and however fast they change.
+// Of what was filled before those that are forgotten nobody knows any more whether it was purged.
+func TestChangesBeyondTheBoundAreForgotten(t *testing.T) {
+	l, g := alone(t)
+	mustGet(t, l, aKey)
+	purge(t, l, Scope{Account: "acme"})
+	mustGet(t, l, otherKey)
+	for i := 0; i <= maxKnown; i += MaxHintIDs {
+		var h Hint
+		for n := range MaxHintIDs {
+			h.Accounts = append(h.Accounts, fmt.Sprint("account-", i+n))
+		}
+		changed(t, l, h, MaxHintIDs)
+		g.clock.Add(time.Millisecond)
+	}
+	if n := len(l.changes.known); n > maxKnown || n < maxKnown/3 {
+		t.Errorf("%d are known", n)
+	}
+	want(t, mustGet(t, l, aKey), Miss, "#3")
+	want(t, mustGet(t, l, otherKey), Miss, "#4")
+	changed(t, l, Hint{Accounts: []string{"another"}}, 1)
+	want(t, mustGet(t, l, aKey), Hit, "#3")
 }
 
 func TestASoftHintCountsFromItsOwnMoment(t *testing.T) {

@@ -115,7 +115,7 @@ func mustRing(t testing.TB, keys ...byte) *ring {
 func TestASealOpensOnlyForItsOwnKeyAndUnchanged(t *testing.T) {
 	r := mustRing(t, 1)
 	rapid.Check(t, func(t *rapid.T) {
-		raw, l := rapid.SliceOf(rapid.Byte()).Draw(t, "entry"), redistier.List{Kind: "a", Account: "b", Status: "c", InquiryType: "d", Fingerprint: "e"}
+		raw, l := rapid.SliceOf(rapid.Byte()).Draw(t, "entry"), redistier.ListID{Kind: "a", Account: "b", Status: "c", InquiryType: "d", Fingerprint: "e"}
 		sealed := r.seal(raw, l)
 		if got, err := r.open(sealed, l); err != nil || !bytes.Equal(got, raw) {
 			t.Fatalf("%x, %v", got, err)
@@ -138,7 +138,7 @@ func TestASealOpensOnlyForItsOwnKeyAndUnchanged(t *testing.T) {
 }
 
 func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
-	raw, l := []byte("entry"), redistier.List{Account: "acme"}
+	raw, l := []byte("entry"), redistier.ListID{Account: "acme"}
 	old, rotated := mustRing(t, 1), mustRing(t, 2, 1)
 	for _, tt := range []struct {
 		name   string
@@ -159,7 +159,7 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	r, l := mustRing(f, 1), redistier.List{Account: "acme"}
+	r, l := mustRing(f, 1), redistier.ListID{Account: "acme"}
 	f.Add(r.seal([]byte("entry"), l))
 	f.Add([]byte(sealMagic))
 	f.Add([]byte{})

@@ -2,10 +2,10 @@ package cache
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"time"
 
+	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/internal/setting"
 )
 
@@ -16,8 +16,6 @@ const (
 	// refreshed, at most the list's stale_while_revalidate. Who cannot wait sends a hard hint.
 	hintStaleFor = time.Second
 )
-
-var statusName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // Config is the `cache:` section. Its zero value is not usable; start from
 // [DefaultConfig].
@@ -98,9 +96,9 @@ type StatusConfig struct {
 // For is what governs the lists filtered by a status: the kind's times, with what the status
 // overrides.
 func (c KindConfig) For(status string) Terms {
-	t, own := c.Terms, c.ByStatus[status]
+	t, override := c.Terms, c.ByStatus[status]
 	for _, of := range []struct{ time, by *time.Duration }{
-		{&t.TTL, own.TTL}, {&t.StaleWhileRevalidate, own.StaleWhileRevalidate}, {&t.StaleIfError, own.StaleIfError},
+		{&t.TTL, override.TTL}, {&t.StaleWhileRevalidate, override.StaleWhileRevalidate}, {&t.StaleIfError, override.StaleIfError},
 	} {
 		if of.by != nil {
 			*of.time = *of.by
@@ -149,7 +147,7 @@ func (c KindConfig) validate(path string, p *setting.Problems) {
 	bound(c.Terms, path)
 	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
 		field := path + ".by_status." + status
-		if !statusName.MatchString(status) {
+		if !filters.Valid(status) {
 			p.Add(field, "is no status: 1 to 64 of letters, digits, '.', '_' and '-'")
 			continue
 		}
@@ -229,7 +227,7 @@ const kindCount = 2
 
 var kindNames = [kindCount]string{KindBuyer, KindSeller}
 
-// indexOf is the index of a kind; false: it is unknown.
+// indexOf is the index of a kind; false: it is unknoverride.
 func indexOf(kind string) (kindIndex, bool) {
 	switch kind {
 	case KindBuyer:

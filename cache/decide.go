@@ -31,10 +31,10 @@ const (
 	fail                       // return the error of the last fill, unless Redis has the list
 )
 
-// marks are what has come since the fill of an entry.
+// marks are what has come after the fill of an entry.
 type marks struct {
 	purged, hinted bool
-	since          time.Duration // the hint
+	ago            time.Duration // how long ago the hint was given
 }
 
 // health is how well the fills of a list are.
@@ -47,13 +47,13 @@ type health struct {
 
 // verdict is what decide says.
 type verdict struct {
-	action  action
-	outcome Outcome // of a look-up now, as far as it is known before a fetch: that can fail
-	err     error   // with fail
-	state   state
-	age     time.Duration // never negative
-	left    time.Duration // of the ttl, negative when stale
-	keep    time.Duration // how long it is worth keeping; without an entry: one that was answered now
+	action    action
+	outcome   Outcome // of a look-up now, as far as it is known before a fetch: that can fail
+	err       error   // with fail
+	state     state
+	age       time.Duration // never negative
+	remaining time.Duration // of the ttl, negative when stale
+	keep      time.Duration // how long it is worth keeping; without an entry: one that was answered now
 }
 
 // decide is the one judge: of what an entry is good for, whether it is kept, and what the next
@@ -66,14 +66,14 @@ func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
 		age := now.Sub(e.AnsweredAt)
 		ttl := t.TTL - time.Duration(float64(t.TTL)*q.policy.jitter*e.spread)
 		v.age = max(age, 0)
-		v.left = ttl - v.age
+		v.remaining = ttl - v.age
 		v.keep -= v.age
 		switch {
 		case m.purged:
-			v.state, v.keep, v.left = purged, 0, min(v.left, 0)
+			v.state, v.keep, v.remaining = purged, 0, min(v.remaining, 0)
 		case age < -maxSkew:
 			v = verdict{state: expired}
-		case v.left > 0:
+		case v.remaining > 0:
 			v.state = fresh
 		case v.age < ttl+t.StaleWhileRevalidate:
 			v.state = revalidate
@@ -85,14 +85,14 @@ func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
 	}
 	if m.hinted && v.state.servable() {
 		switch {
-		case v.state > ifError && m.since < min(hintStaleFor, t.StaleWhileRevalidate):
+		case v.state > ifError && m.ago < min(hintStaleFor, t.StaleWhileRevalidate):
 			v.state = revalidate
-		case t.StaleIfError > 0 && v.left+t.StaleIfError > 0:
+		case t.StaleIfError > 0 && v.remaining+t.StaleIfError > 0:
 			v.state = ifError
 		default:
 			v.state = expired
 		}
-		v.left = min(v.left, -m.since)
+		v.remaining = min(v.remaining, -m.ago)
 	}
 	switch {
 	case v.state == fresh:
@@ -117,7 +117,7 @@ func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
 func (l *Lists) decide(q *query, e *Entry, now time.Time) verdict {
 	var m marks
 	if e != nil {
-		m = l.changes.sinceFill(e, now)
+		m = l.changes.afterFill(e, now)
 	}
 	v := q.decide(e, now, m, health{})
 	if v.state == fresh {
@@ -135,7 +135,7 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	r := l.backoff.of(q.source, answered, now)
 	notClosed := l.opts.Failing(kindNames[q.kind], q.source.Account)
 	h := health{failing: r != nil || notClosed}
-	if r != nil && r.policy == q.policy && l.changes.since(q.source.Kind, &r.mark, now) == (marks{}) {
+	if r != nil && r.policy == q.policy && l.changes.after(q.source.Kind, &r.mark, now) == (marks{}) {
 		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
 		if now.Before(r.retry) && !notClosed { // else the breaker says what holds now, and lets no more through than it may
 			h.err = r.err

@@ -14,7 +14,7 @@ func TestDecide(t *testing.T) {
 	all := testConfig().Buyer.Terms
 	noSWR, ttlOnly := Terms{TTL: 10 * s, StaleIfError: 60 * s}, Terms{TTL: 10 * s}
 	stale, resting := health{failing: true}, health{failing: true, resting: true, looked: true}
-	hint := func(since time.Duration) marks { return marks{hinted: true, since: since} }
+	hint := func(ago time.Duration) marks { return marks{hinted: true, ago: ago} }
 	for _, tt := range []struct {
 		name    string
 		terms   Terms
@@ -87,8 +87,8 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 		}
 		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, terms: Terms{TTL: 10 * time.Second}}
 		v := q.decide(&Entry{AnsweredAt: now, spread: s}, now, marks{}, health{})
-		if v.left > 10*time.Second || v.left < 5*time.Second {
-			t.Fatalf("ttl %s", v.left)
+		if v.remaining > 10*time.Second || v.remaining < 5*time.Second {
+			t.Fatalf("ttl %s", v.remaining)
 		}
 	})
 	for ; n < 1000; n++ {

@@ -64,7 +64,7 @@ func (l *Lists) deriveFrom(q *query, r *Result) bool {
 	e := newEntry(origin{
 		key: q.key, fingerprint: source.fingerprint, answeredAt: source.AnsweredAt, stamp: source.stamp, mark: source.mark, sum: bodySum(q.kind, body),
 	}, body, cap(body))
-	e.spread, e.list, e.source = source.spread, source.list, source.source
+	e.spread, e.sourceKey, e.sourceBody = source.spread, source.sourceKey, source.sourceBody
 	r.Entry = e
 	kept := r.Tier != "" || r.Stored // the source, or it may not be
 	if v := q.decide(e, e.AnsweredAt, marks{}, health{}); kept && v.keep > 0 && e.Size() <= q.policy.maxEntry && !bytes.Equal(body, l.opts.Derivation.Empty) {

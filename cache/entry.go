@@ -19,12 +19,13 @@ import (
 type Entry struct {
 	Key // of the list
 
-	fingerprint  string        // of the mapping that made the body
-	AnsweredAt   time.Time     // when the legacy's answer was complete
-	spread       float64       // share of the jitter that shortens the ttl, in [0,1)
-	mark         mark          // of its fill
-	clean        atomic.Uint64 // the version of this node's changes by which nothing had changed since its fill
-	list, source uint64        // Source
+	fingerprint string        // of the mapping that made the body
+	AnsweredAt  time.Time     // when the legacy's answer was complete
+	spread      float64       // share of the jitter that shortens the ttl, in [0,1)
+	mark        mark          // of its fill
+	clean       atomic.Uint64 // the version of this node's changes by which nothing had changed since its fill
+	sourceKey   uint64        // a hash, as that of sourceBody: see Source
+	sourceBody  uint64
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Variant
@@ -59,7 +60,7 @@ func newEntry(o origin, body []byte, held int) *Entry {
 	}
 	e := &Entry{
 		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, mark: o.mark,
-		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held, list: o.key.Hash(), source: short(o.sum),
+		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held, sourceKey: o.key.Hash(), sourceBody: short(o.sum),
 	}
 	if i, ok := indexOf(o.key.Kind); ok {
 		e.Kind = kindNames[i] // one for all entries

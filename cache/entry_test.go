@@ -220,9 +220,9 @@ type told map[any]int
 
 func (o told) tell(what any, list uint64) { o[what], o[list] = o[what]+1, o[list]+1 }
 
-func (o told) Answered(e *Entry, outcome Outcome, _ time.Time) { o.tell(outcome, e.list) }
+func (o told) Answered(e *Entry, outcome Outcome, _ time.Time) { o.tell(outcome, e.sourceKey) }
 func (o told) Failed(_, _ string, list uint64, _ time.Time)    { o.tell("failed", list) }
-func (o told) Filled(e *Entry, _ time.Duration)                { o.tell("filled", e.list) }
+func (o told) Filled(e *Entry, _ time.Duration)                { o.tell("filled", e.sourceKey) }
 
 func TestTheObserverIsToldOfLookUpsAndFills(t *testing.T) {
 	o := told{}

@@ -19,7 +19,7 @@ type Explanation struct {
 
 	AnsweredAt time.Time `json:"answered_at,omitzero"` // of that entry
 	Age        Seconds   `json:"age_seconds"`          // since then
-	Left       Seconds   `json:"ttl_left_seconds"`     // negative when stale
+	Remaining  Seconds   `json:"ttl_left_seconds"`     // negative when stale
 	Bytes      int       `json:"bytes"`                // in Redis, before sealing
 
 	Policy               string  `json:"policy"` // the configuration key that the times come from
@@ -58,13 +58,13 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	var impossible bool
 	q.source, impossible = q.mapping().sourceOf(k)
 	x := Explanation{
-		Key: k, DerivedFrom: derivedFrom(k, q.source), Redis: l.RedisState(), Policy: q.policy.source(q.kind, k.Status),
+		Key: k, DerivedFrom: derivedFrom(k, q.source), Redis: l.RedisState(), Policy: q.policy.governing(q.kind, k.Status),
 		TTL: secondsOf(q.terms.TTL), StaleWhileRevalidate: secondsOf(q.terms.StaleWhileRevalidate), StaleIfError: secondsOf(q.terms.StaleIfError),
 		Mapping: q.mapping().Fingerprint,
 	}
 	var e *Entry
 	if !impossible && l.redis != nil { // before the tier: at the start it tells which purges there were
-		names := l.redis.Names(listOf(q.source, x.Mapping))
+		names := l.redis.Names(idOf(q.source, x.Mapping))
 		raw, _, err := l.readList(ctx, names)
 		if err == nil && len(raw) > 0 {
 			if e, err = l.open(q.source, x.Mapping, names.Account, raw); err != nil {
@@ -78,9 +78,9 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	}
 	now := l.opts.Now()
 	for _, key := range [...]Key{q.source, k} {
-		own, ok := l.tier.GetEntryQuietly(key)
-		if ok && own.Value.belongsTo(key, x.Mapping) && l.decide(&q, own.Value, now).state != purged && !l.changes.newer(e, own.Value) {
-			e, x.Tier = own.Value, TierLocal
+		kept, ok := l.tier.GetEntryQuietly(key)
+		if ok && kept.Value.belongsTo(key, x.Mapping) && l.decide(&q, kept.Value, now).state != purged && !l.changes.newer(e, kept.Value) {
+			e, x.Tier = kept.Value, TierLocal
 		}
 	}
 	x.KindEpoch, x.AccountEpoch = l.changes.last(k.Kind), l.changes.last(redistier.Hash(k.Account))
@@ -96,7 +96,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	v := l.decide(&q, e, now)
 	x.Outcome, x.Err = v.outcome, v.err
 	if e != nil {
-		x.AnsweredAt, x.Age, x.Left, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.left), e.Size()
+		x.AnsweredAt, x.Age, x.Remaining, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.remaining), e.Size()
 		x.Jitter = secondsOf(time.Duration(float64(q.terms.TTL) * q.policy.jitter * e.spread))
 	}
 	x.InFlight = l.inFlight(q.source)
@@ -114,8 +114,8 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	return x, nil
 }
 
-// source names the configuration key that governs a list.
-func (p *policy) source(i kindIndex, status string) string {
+// governing names the configuration key that governs a list.
+func (p *policy) governing(i kindIndex, status string) string {
 	name := "cache." + kindNames[i]
 	if _, ok := p.kinds[i].byStatus[status]; ok && status != "" {
 		name += ".by_status." + status
@@ -124,12 +124,12 @@ func (p *policy) source(i kindIndex, status string) string {
 }
 
 // derivedFrom names the list that a list is selected from; empty: it is fetched itself.
-func derivedFrom(k, base Key) string {
-	if base == k {
+func derivedFrom(k, source Key) string {
+	if source == k {
 		return ""
 	}
 	list := "the list"
-	for _, filter := range [][2]string{{"status", base.Status}, {"inquiry_type", base.InquiryType}} {
+	for _, filter := range [][2]string{{"status", source.Status}, {"inquiry_type", source.InquiryType}} {
 		if filter[1] != "" {
 			list += " with " + filter[0] + "=" + filter[1]
 		}

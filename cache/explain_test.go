@@ -35,9 +35,9 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 		}
 		r := mustGet(t, l, aKey)
 		settled(l)
-		if x.Outcome != r.Outcome || r.Outcome != Miss && (x.Age.Duration() != r.Age || x.Left.Duration() != r.TTL || x.Tier != r.Tier) {
+		if x.Outcome != r.Outcome || r.Outcome != Miss && (x.Age.Duration() != r.Age || x.Remaining.Duration() != r.TTL || x.Tier != r.Tier) {
 			t.Errorf("%s: predicted %s from %q, age %s, ttl %s; got %s from %q, %s, %s",
-				tt.name, x.Outcome, x.Tier, x.Age.Duration(), x.Left.Duration(), r.Outcome, r.Tier, r.Age, r.TTL)
+				tt.name, x.Outcome, x.Tier, x.Age.Duration(), x.Remaining.Duration(), r.Outcome, r.Tier, r.Age, r.TTL)
 		}
 		if x.Policy != "cache.buyer.by_status.pending" || x.TTL != 4 || x.Failing != tt.failing || !tt.failing != x.RetryAt.IsZero() || x.Redis != "off" {
 			t.Errorf("%s: %+v", tt.name, x)

@@ -303,4 +303,4 @@ func (f *fleet) grow(t testing.TB, d time.Duration) {
 }
 
 // namesOf are the keys in Redis of a list that no mapping is named for.
-func (f *fleet) namesOf(k Key) redistier.Names { return f.nodes[0].redis.Names(listOf(k, "")) }
+func (f *fleet) namesOf(k Key) redistier.Names { return f.nodes[0].redis.Names(idOf(k, "")) }

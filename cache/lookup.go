@@ -29,7 +29,7 @@ func (l *Lists) Lookup(k Key) (Result, bool) {
 			return Result{}, false
 		}
 	}
-	return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left, lookedAt: now}, true
+	return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.remaining, lookedAt: now}, true
 }
 
 // Served counts what Lookup found of a key.
@@ -118,7 +118,7 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 		if v.action == serveRefresh {
 			l.refreshSoon(ctx, q, source)
 		}
-		return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.left}, nil
+		return Result{Entry: e, Outcome: v.outcome, Tier: TierLocal, Age: v.age, TTL: v.remaining}, nil
 	}
 	switch err := ctx.Err(); {
 	case errors.Is(err, context.Canceled):
@@ -145,7 +145,7 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 	}
 	r, now := f.result, l.opts.Now()
 	v = l.decide(q, r.Entry, now)
-	r.Age, r.TTL, r.Wait = v.age, v.left, now.Sub(start)
+	r.Age, r.TTL, r.Wait = v.age, v.remaining, now.Sub(start)
 	switch {
 	case r.Outcome == Miss && !runs:
 		r.Outcome = Collapsed
@@ -180,7 +180,7 @@ func (l *Lists) serveStale(q *query, a, b *Entry, err error) (Result, error) {
 		return Result{}, err
 	}
 	// It may be outdated however young it is.
-	return Result{Entry: a, Outcome: StaleError, Tier: tier, Age: v.age, TTL: min(v.left, 0)}, nil
+	return Result{Entry: a, Outcome: StaleError, Tier: tier, Age: v.age, TTL: min(v.remaining, 0)}, nil
 }
 
 // startSpan starts a span that says of which kind the lists are.

@@ -14,9 +14,9 @@ type Observer interface {
 	// Answered tells of a look-up that got a list: e, for this outcome. It began at a
 	// moment. Calls come when look-ups end, which need not be the order of their begins.
 	Answered(e *Entry, o Outcome, at time.Time)
-	// Failed tells of a look-up that got no list. list is [Key.Hash] of the one that the
+	// Failed tells of a look-up that got no list. source is [Key.Hash] of the one that the
 	// legacy is asked for.
-	Failed(kind, status string, list uint64, at time.Time)
+	Failed(kind, status string, source uint64, at time.Time)
 	// Filled tells of a fill that worked, before its callers are answered, and how long
 	// the legacy took.
 	Filled(e *Entry, took time.Duration)
@@ -32,10 +32,9 @@ func (k Key) Hash() uint64 {
 	return h
 }
 
-// Source is a hash of what names the list that the legacy is asked for, and one of its
-// body: those of the entry itself unless it was selected from another list. Equal lists
-// have equal ones on all nodes.
-func (e *Entry) Source() (list, body uint64) { return e.list, e.source }
+// Source is a hash of the key of the entry's source, and one of its body: those of the entry
+// itself unless it was selected from another list. Equal lists have equal ones on all nodes.
+func (e *Entry) Source() (key, body uint64) { return e.sourceKey, e.sourceBody }
 
 // Sum is a hash of the entry's own body.
 func (e *Entry) Sum() uint64 { return short(e.sum) }

@@ -133,36 +133,36 @@ func (l *Lists) change(ctx context.Context, of []string, hard bool) (epoch uint6
 	for i := range of {
 		all[i] = redistier.Change{Of: of[i], Hard: hard}
 	}
-	own := uint64(0)
+	serial := uint64(0)
 	if hard {
-		own = l.changes.begin(of)
+		serial = l.changes.begin(of)
 	}
 	if l.redis == nil {
 		epoch = l.changes.mark("").epoch + 1
-		l.changes.done(all, epoch, own, l.opts.Now())
+		l.changes.done(all, epoch, serial, l.opts.Now())
 		return epoch, nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceWithin)
 	defer cancel()
 	err = redisclient.Retry(ctx, func() error {
-		epoch, err = l.announce(ctx, all, own)
+		epoch, err = l.announce(ctx, all, serial)
 		return err
 	})
 	if err != nil {
-		l.changes.leave(of, own)
+		l.changes.leaveToPoll(of, serial)
 		return 0, fmt.Errorf("write it to Redis: %w", err)
 	}
 	return epoch, nil
 }
 
 // announce has Redis take changes, which gives them an epoch, and tells the nodes.
-func (l *Lists) announce(ctx context.Context, all []redistier.Change, own uint64) (epoch uint64, err error) {
+func (l *Lists) announce(ctx context.Context, all []redistier.Change, serial uint64) (epoch uint64, err error) {
 	epoch, lost, err := l.redis.Announce(ctx, all, l.changes.mark("").epoch)
 	if lost {
 		l.changes.lost.Store(true)
 	}
 	if err == nil {
-		l.changes.done(all, epoch, own, l.opts.Now())
+		l.changes.done(all, epoch, serial, l.opts.Now())
 	}
 	return epoch, err
 }
@@ -177,7 +177,7 @@ func (l *Lists) watch() {
 		for {
 			// Errors are counted, and the next tick is the retry.
 			if l.poll(ctx) == nil {
-				l.announceLeft(ctx)
+				l.announcePending(ctx)
 			}
 			select {
 			case <-l.life.Done():
@@ -197,14 +197,14 @@ func (l *Lists) watch() {
 	})
 }
 
-// announceLeft gives Redis the purges that it has not taken from who asked for them.
-func (l *Lists) announceLeft(ctx context.Context) {
+// announcePending gives Redis the purges that it has not taken from who asked for them.
+func (l *Lists) announcePending(ctx context.Context) {
 	defer l.opts.Panics.Catch(nil)
-	all, own := l.changes.left()
+	all, serial := l.changes.forPoll()
 	if len(all) == 0 {
 		return
 	}
-	if _, err := l.announce(ctx, all, own); err == nil {
+	if _, err := l.announce(ctx, all, serial); err == nil {
 		l.opts.Logger.Info("purges that had waited for Redis are known to the fleet", "purges", len(all))
 	}
 }

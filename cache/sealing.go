@@ -94,7 +94,7 @@ func (r *ring) add(line string) error {
 
 // seal returns the sealed form of an encoded entry, bound to everything that names
 // the list. Without a ring it is the entry as it is.
-func (r *ring) seal(raw []byte, l redistier.List) []byte {
+func (r *ring) seal(raw []byte, id redistier.ListID) []byte {
 	if r == nil {
 		return raw
 	}
@@ -104,12 +104,12 @@ func (r *ring) seal(raw []byte, l redistier.List) []byte {
 	out = out[:len(out)+nonceSize]
 	nonce := out[len(out)-nonceSize:]
 	_, _ = rand.Read(nonce) // never fails
-	return r.keys[r.first].Seal(out, nonce, raw, associated(l))
+	return r.keys[r.first].Seal(out, nonce, raw, associated(id))
 }
 
 // open undoes seal. With a ring the result shares no memory with sealed. The error
 // is one of this package's reasons.
-func (r *ring) open(sealed []byte, l redistier.List) ([]byte, error) {
+func (r *ring) open(sealed []byte, id redistier.ListID) ([]byte, error) {
 	isSealed := bytes.HasPrefix(sealed, []byte(sealMagic))
 	switch {
 	case r == nil && isSealed:
@@ -127,7 +127,7 @@ func (r *ring) open(sealed []byte, l redistier.List) ([]byte, error) {
 		return nil, errUnknownKey
 	}
 	rest = rest[keyIDSize:]
-	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], associated(l))
+	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], associated(id))
 	if err != nil {
 		return nil, errSealBroken
 	}
@@ -135,8 +135,8 @@ func (r *ring) open(sealed []byte, l redistier.List) ([]byte, error) {
 }
 
 // associated is all that names a list.
-func associated(l redistier.List) (b []byte) {
-	for _, s := range [...]string{l.Kind, l.Account, l.Status, l.InquiryType, l.Fingerprint} {
+func associated(id redistier.ListID) (b []byte) {
+	for _, s := range [...]string{id.Kind, id.Account, id.Status, id.InquiryType, id.Fingerprint} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
 	return b

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"math"
 	"net/http"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/theme"
 )
@@ -16,26 +16,30 @@ import (
 // cacheName names this cache in Cache-Status (RFC 9211).
 const cacheName = "inquiry-gateway"
 
-// field is a field of an answer: a name in net/http's canonical form and its value, in the
+// answerField is a field of an answer: a name in net/http's canonical form and its value, in the
 // shape that net/http wants, so that answers can share it, or as bytes.
-type field struct {
+type answerField struct {
 	name  string
 	value []string
 	text  []byte
 }
 
-// fields are those of one answer by their names, as net/http writes them. Each name is added
+// answerFields are those of one answer by their names, as net/http writes them. Each name is added
 // once, and no value may have a line break. They are kept apart from net/http's map
 // because filling and sorting that map is a tenth of what a hit costs.
-type fields []field
+type answerFields []answerField
 
-// usualFields is how many an answer has at most today.
+// usualFields is how many fields an answer has at most today.
 const usualFields = 16
 
-func (f *fields) add(name string, value []string)   { f.insert(field{name: name, value: value}) }
-func (f *fields) addText(name string, value []byte) { f.insert(field{name: name, text: value}) }
+func (f *answerFields) add(name string, value []string) {
+	f.insert(answerField{name: name, value: value})
+}
+func (f *answerFields) addText(name string, value []byte) {
+	f.insert(answerField{name: name, text: value})
+}
 
-func (f *fields) insert(one field) {
+func (f *answerFields) insert(one answerField) {
 	all := append(*f, one)
 	i := len(all) - 1
 	for ; i > 0 && all[i-1].name > one.name; i-- {
@@ -46,7 +50,7 @@ func (f *fields) insert(one field) {
 }
 
 // into puts the fields into net/http's map.
-func (f fields) into(h http.Header) {
+func (f answerFields) into(h http.Header) {
 	for i := range f {
 		if f[i].text != nil {
 			h[f[i].name] = []string{string(f[i].text)}
@@ -57,7 +61,7 @@ func (f fields) into(h http.Header) {
 }
 
 // appendHead appends the head of an answer of HTTP/1.1.
-func (f fields) appendHead(b []byte, status int) []byte {
+func (f answerFields) appendHead(b []byte, status int) []byte {
 	b = append(strconv.AppendInt(append(b, "HTTP/1.1 "...), int64(status), 10), ' ')
 	b = append(append(b, http.StatusText(status)...), "\r\n"...)
 	for i := range f {
@@ -76,21 +80,21 @@ func (f fields) appendHead(b []byte, status int) []byte {
 // headers that the 200 would have had (RFC 9110, section 15.4.5).
 func (x *exchange) writeList() {
 	h, entry := x.gateway.headers, x.list.Entry
-	x.add("Age", []string{inSeconds(x.list.Age)})
-	x.add("Cache-Control", h.cacheControl)
-	x.add("Cache-Status", []string{cacheStatus(&x.list)})
-	x.add("Etag", entry.ETag)
-	x.add("Vary", h.vary)
-	if tags := x.request.IfNoneMatch; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
+	x.fields.add("Age", []string{inSeconds(x.list.Age)})
+	x.fields.add("Cache-Control", h.cacheControl)
+	x.fields.add("Cache-Status", []string{cacheStatus(&x.list)})
+	x.fields.add("Etag", entry.ETag)
+	x.fields.add("Vary", h.vary)
+	if tags := x.request.Fields[front.IfNoneMatch]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
 		x.send(http.StatusNotModified, nil)
 		return
 	}
-	variant, coding := x.gateway.chooseVariant(entry, x.request.AcceptEncoding)
+	variant, coding := x.gateway.chooseVariant(entry, x.request.Fields[front.AcceptEncoding])
 	if coding != nil {
-		x.add("Content-Encoding", coding)
+		x.fields.add("Content-Encoding", coding)
 	}
-	x.add("Content-Length", variant.Length)
-	x.add("Content-Type", h.jsonType)
+	x.fields.add("Content-Length", variant.Length)
+	x.fields.add("Content-Type", h.jsonType)
 	x.send(http.StatusOK, variant.Body)
 }
 
@@ -105,11 +109,11 @@ func (x *exchange) writeError(err error) {
 		}
 	}
 	body := p.Render(x.id.String())
-	x.add("Cache-Control", x.gateway.headers.noStore)
-	x.add("Content-Length", []string{strconv.Itoa(len(body))})
-	x.add("Content-Type", x.gateway.headers.jsonType)
+	x.fields.add("Cache-Control", x.gateway.headers.noStore)
+	x.fields.add("Content-Length", []string{strconv.Itoa(len(body))})
+	x.fields.add("Content-Type", x.gateway.headers.jsonType)
 	if p.header[0] != "" {
-		x.add(p.header[0], []string{p.header[1]})
+		x.fields.add(p.header[0], []string{p.header[1]})
 	}
 	x.send(p.Status, body)
 }
@@ -118,7 +122,7 @@ func (x *exchange) writeError(err error) {
 func (x *exchange) writePage() {
 	w := x.engine.Writer
 	h := w.Header()
-	x.into(h)
+	x.fields.into(h)
 	if x.closes() {
 		h["Connection"] = x.gateway.headers.close
 	}
@@ -140,33 +144,33 @@ func (x *exchange) closes() bool {
 // that GET would have. A caller that is gone is noted: nobody is left to tell.
 func (x *exchange) send(status int, body []byte) {
 	x.status = status
-	x.add("Date", x.gateway.dates.at(time.Now()))
+	x.fields.add("Date", x.gateway.dates.at(time.Now()))
 	if x.rate.Policy != "" {
 		// The form of the IETF's draft on RateLimit header fields. Moments are rounded
 		// up, so that who waits for them waits long enough.
-		b := appendLimit(x.limits[:0], x.rate.Policy, ";q=", x.rate.Limit, ";w=", x.rate.Window)
+		b := appendLimit(x.rateText[:0], x.rate.Policy, ";q=", x.rate.Limit, ";w=", x.rate.Window)
 		n := len(b)
 		b = appendLimit(b, x.rate.Policy, ";r=", x.rate.Remaining, ";t=", x.rate.Reset)
-		x.addText("Ratelimit", b[n:])
-		x.addText("Ratelimit-Policy", b[:n])
+		x.fields.addText("Ratelimit", b[n:])
+		x.fields.addText("Ratelimit-Policy", b[:n])
 	}
 	last := x.closes()
 	if last {
-		x.add("Connection", x.gateway.headers.close)
+		x.fields.add("Connection", x.gateway.headers.close)
 	}
 	var err error
 	x.begun = true
 	if x.engine == nil {
-		if x.list.Outcome == cache.Hit { // counted before a caller can have seen it
-			x.gateway.metrics.laneAnswers.Inc()
+		if x.list.Outcome == cache.Hit && x.cause == nil { // counted before a caller can have seen it
+			x.gateway.metrics.frontHits.Inc()
 		}
 		head := x.gateway.heads.Get().(*[]byte)
-		*head = x.appendHead((*head)[:0], status)
+		*head = x.fields.appendHead((*head)[:0], status)
 		x.sent, err = x.conn.Send(*head, body, last)
 		x.gateway.heads.Put(head)
 	} else {
 		w := x.engine.Writer
-		x.into(w.Header())
+		x.fields.into(w.Header())
 		w.WriteHeader(status)
 		w.WriteHeaderNow()
 		if len(body) > 0 && x.request.Method != http.MethodHead {
@@ -174,7 +178,7 @@ func (x *exchange) send(status int, body []byte) {
 		}
 	}
 	if err != nil {
-		x.leave(cmp.Or(x.cause, err))
+		x.unwritten(err)
 	}
 }
 
@@ -225,7 +229,7 @@ func cacheStatus(r *cache.Result) string {
 		status += "; detail=impossible"
 	default:
 		status += "; fwd=miss"
-		if r.Expired { // a list was there that was too old
+		if r.TooOld {
 			status = cacheName + "; fwd=stale"
 		}
 		if r.Outcome == cache.Collapsed {

@@ -26,7 +26,7 @@ import (
 )
 
 // A conversation is all that one caller sends on one connection. The same one is held
-// with a gateway whose lane is on and with one whose lane is off. What they answer,
+// with a gateway whose front is on and with one whose front is off. What they answer,
 // log and count must be the same.
 type conversation []step
 
@@ -88,7 +88,7 @@ func sameText(a, b []byte) bool {
 	})
 }
 
-// counters are all series of a stand that count, but for those of the lane itself. The
+// counters are all series of a stand that count, but for those of the front itself. The
 // cache adds up its bytes and entries some time later.
 func (s *stand) counters(tb testing.TB) string {
 	families, err := s.registry.Gather()
@@ -109,28 +109,28 @@ func (s *stand) counters(tb testing.TB) string {
 }
 
 // pair holds conversations with both.
-type pair struct{ lane, plain *stand }
+type pair struct{ front, plain *stand }
 
 func newPair(tb testing.TB, config *tls.Config) pair {
-	off := func(o *Options) { o.HitLane = false }
+	off := func(o *Options) { o.Front = false }
 	return pair{newStand(tb, setting{tls: config}), newStand(tb, setting{tls: config, options: off})}
 }
 
 // hold reports what differs; empty: nothing.
 func (p pair) hold(c conversation, peer net.Addr, slow bool) string {
-	p.lane.clock.Add(3 * time.Second)
+	p.front.clock.Add(3 * time.Second)
 	p.plain.clock.Add(3 * time.Second)
-	if got, want := p.lane.hold(c, peer, slow), p.plain.hold(c, peer, slow); !sameText(got, want) {
+	if got, want := p.front.hold(c, peer, slow), p.plain.hold(c, peer, slow); !sameText(got, want) {
 		return fmt.Sprintf("answered\n%.3000q\nwant\n%.3000q\nafter\n%#v", got, want, c)
 	}
-	if got, want := p.lane.logs.Take(), p.plain.logs.Take(); !sameText([]byte(got), []byte(want)) {
+	if got, want := p.front.logs.Take(), p.plain.logs.Take(); !sameText([]byte(got), []byte(want)) {
 		return fmt.Sprintf("logged\n%s\nwant\n%s\nafter\n%#v", got, want, c)
 	}
 	return ""
 }
 
 func (p pair) counted(tb testing.TB) string {
-	if got, want := p.lane.counters(tb), p.plain.counters(tb); got != want {
+	if got, want := p.front.counters(tb), p.plain.counters(tb); got != want {
 		return fmt.Sprintf("counted\n%s\nwant\n%s", got, want)
 	}
 	return ""
@@ -319,7 +319,7 @@ func TestConversations(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute) // net/http waits for some callers before it closes
-		t.Logf("seed %d: %d and %d hits of the front", seed, clear.lane.inLane(t), secure.lane.inLane(t))
+		t.Logf("seed %d: %d and %d hits of the front", seed, clear.front.byFront(t), secure.front.byFront(t))
 	})
 }
 
@@ -358,7 +358,7 @@ func TestForeignBytes(t *testing.T) {
 				})
 			}
 			group.Wait()
-			t.Logf("%d answers compared, %d answers of the lane, seed %d", compared.Load(), s.inLane(t), seed)
+			t.Logf("%d answers compared, %d answers of the front, seed %d", compared.Load(), s.byFront(t), seed)
 		})
 	}
 }
@@ -370,7 +370,7 @@ func (s *stand) listen(t *testing.T, secure bool) (dial func() halfConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.live.Set(s.gateway, 0, true)
+	s.gateway.opts.WriteTimeout = 0
 	in, server := front.NewListener(l, front.Options{Handler: s.live}), &http.Server{Handler: s.live, ConnContext: front.ConnContext}
 	if secure {
 		in.Secure(secureConfig(t))

@@ -79,7 +79,7 @@ func wordsOf(f filters.Filter) (words []string) {
 		return nil
 	}
 	for value, asked := range f.Values {
-		if asked != filters.NoRecord && validFilterValue(value) {
+		if asked != filters.NoRecord && filters.Valid(value) {
 			words = append(words, value)
 		}
 	}

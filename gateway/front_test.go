@@ -63,38 +63,38 @@ func TestWhatTheFrontAnswers(t *testing.T) {
 					t.Errorf("the list is %s", body)
 				}
 			}
-			before := s.inLane(t)
+			before := s.byFront(t)
 			c.send(tt.text)
 			for _, want := range tt.statuses {
 				if status, _, _ := c.receive(); status != want {
 					t.Errorf("%s: %d, want %d", name, status, want)
 				}
 			}
-			between := s.inLane(t)
-			if c.get("acme", buyersList); before != 1 || (s.inLane(t) > between) != tt.stays {
-				t.Errorf("after %s the front has answered %d, then %d and %d", name, before, between, s.inLane(t))
+			between := s.byFront(t)
+			if c.get("acme", buyersList); before != 1 || (s.byFront(t) > between) != tt.stays {
+				t.Errorf("after %s the front has answered %d, then %d and %d", name, before, between, s.byFront(t))
 			}
 		})
 	}
 }
 
-// A reload switches the lane, on open connections too.
-func TestLaneIsSwitched(t *testing.T) {
+// A reload switches the front, on open connections too.
+func TestFrontIsSwitched(t *testing.T) {
 	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
 		off := New(Options{Auth: s.gateway.opts.Auth, Lists: s.lists})
 		var answered []int
 		for _, g := range []*Gateway{s.gateway, s.gateway, s.gateway, off, off, s.gateway} {
-			s.live.Set(g, time.Second, true)
+			s.live.Set(g)
 			c.get("acme", buyersList)
-			answered = append(answered, s.inLane(t))
+			answered = append(answered, s.byFront(t))
 		}
 		if !slices.Equal(answered, []int{0, 1, 2, 2, 2, 2}) { // net/http keeps the connection
-			t.Errorf("the lane has answered %v", answered)
+			t.Errorf("the front has answered %v", answered)
 		}
 	})
 }
 
-// A stop waits for the answer that the lane is sending, no longer than it may, and for a
+// A stop waits for the answer that the front is sending, no longer than it may, and for a
 // request that is on its way.
 func TestStopOfTheFront(t *testing.T) {
 	for _, tt := range []struct {
@@ -145,8 +145,8 @@ func TestClearTextWhereTLSIsDue(t *testing.T) {
 	for _, first := range []string{hitOf("acme", buyersList), "hello", "\x16\x03\x01\x00\x05hello", ""} {
 		synctest.Test(t, func(t *testing.T) {
 			var answers, logs [2][]byte
-			for i, lane := range []bool{true, false} {
-				s := newStand(t, setting{tls: config, options: func(o *Options) { o.HitLane = lane }})
+			for i, front := range []bool{true, false} {
+				s := newStand(t, setting{tls: config, options: func(o *Options) { o.Front = front }})
 				c := s.network.connect(peers[0])
 				_, _ = io.WriteString(c, first)
 				_ = c.CloseWrite()
@@ -199,12 +199,12 @@ func (b bug) Coded(e *cache.Entry, c cache.Coding) *cache.Variant {
 // begun; there is one record of the request, one of the panic, and each is counted once.
 // Others notice nothing.
 func TestPanics(t *testing.T) {
-	for _, lane := range []bool{true, false} {
+	for _, front := range []bool{true, false} {
 		for _, place := range []string{"authorize", "rate", "look up", "render", "write"} {
 			at := ""
 			options := func(o *Options) {
 				b := bug{o.Auth, o.Lists, o.Rate, &at}
-				o.HitLane, o.Auth, o.Lists, o.Rate = lane, b, b, b
+				o.Front, o.Auth, o.Lists, o.Rate = front, b, b, b
 			}
 			inBubble(t, setting{options: options}, func(t *testing.T, s *stand, other *caller) {
 				c := s.call(t)
@@ -224,24 +224,30 @@ func TestPanics(t *testing.T) {
 					_, err = io.Copy(io.Discard, resp.Body)
 				}
 				if cut := place == "write"; cut != (err != nil) || !cut && resp.StatusCode != http.StatusInternalServerError {
-					t.Errorf("lane %v, %s: answered %v, %v", lane, place, resp, err)
+					t.Errorf("front %v, %s: answered %v, %v", front, place, resp, err)
 				}
 				synctest.Wait()
 				text := s.logs.Take()
 				for _, want := range []string{`"panic":"boom"`, "_test.go", `"msg":"request"`, `"status":500`, `"error_code":"internal_error","cause":"panic: boom"`} {
 					if !strings.Contains(text, want) || strings.Count(text, "\n") != 2 || requestIDs(text) != 1 {
-						t.Fatalf("lane %v, %s: no %q in, or not two records of one request:\n%s", lane, place, want, text)
+						t.Fatalf("front %v, %s: no %q in, or not two records of one request:\n%s", front, place, want, text)
 					}
 				}
 				at = ""
 				if status, _, _ := other.get("acme", large); status != http.StatusOK {
-					t.Errorf("lane %v, %s: another caller got %d", lane, place, status)
+					t.Errorf("front %v, %s: another caller got %d", front, place, status)
 				}
 				synctest.Wait()
-				for name, want := range map[string]float64{"panics_total ": 1, "requests_total 500buyer_inquiries": 1, "requests_in_flight ": 0} {
+				hits := map[bool]float64{true: 2}[front] // of both callers, one before the panic and one after it
+				if front && place == "write" {
+					hits++ // it is counted before it is written
+				}
+				for name, want := range map[string]float64{
+					"panics_total ": 1, "requests_total 500buyer_inquiries": 1, "requests_in_flight ": 0, "hit_lane_answers_total ": hits,
+				} {
 					name, labels, _ := strings.Cut(name, " ")
 					if got := s.counted(t, "http_"+name, labels); got != want {
-						t.Errorf("lane %v, %s: %s %s: %v, want %v", lane, place, name, labels, got, want)
+						t.Errorf("front %v, %s: %s %s: %v, want %v", front, place, name, labels, got, want)
 					}
 				}
 			})
@@ -250,9 +256,9 @@ func TestPanics(t *testing.T) {
 }
 
 // requestIDs is how many requests the records are of.
-func requestIDs(records string) int {
+func requestIDs(lines string) int {
 	ids := map[string]bool{}
-	for line := range strings.Lines(records) {
+	for line := range strings.Lines(lines) {
 		_, rest, _ := strings.Cut(line, `"request_id":"`)
 		id, _, _ := strings.Cut(rest, `"`)
 		ids[id] = true
@@ -273,8 +279,8 @@ func (e *everySecond) ShouldSample(p sdktrace.SamplingParameters) sdktrace.Sampl
 func (*everySecond) Description() string { return "every second" }
 
 // Of each request it is decided once whether its trace is recorded. Those that are
-// have all of their spans, though the lane answers them.
-func TestLaneAndTraces(t *testing.T) {
+// have all of their spans, though the front answers them.
+func TestFrontAndTraces(t *testing.T) {
 	spans, sampler := tracetest.NewSpanRecorder(), &everySecond{}
 	s := newStand(t, setting{options: func(o *Options) {
 		o.Traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
@@ -284,8 +290,8 @@ func TestLaneAndTraces(t *testing.T) {
 	for range n {
 		c.get("acme", buyersList, "Traceparent: "+foreignParent)
 	}
-	if asked, ended, answered := sampler.asked.Load(), len(spans.Ended()), s.inLane(t); asked != n || ended != n/2 || answered != n-1 {
-		t.Errorf("it was decided %d times for %d requests; %d spans, %d answers of the lane", asked, n, ended, answered)
+	if asked, ended, answered := sampler.asked.Load(), len(spans.Ended()), s.byFront(t); asked != n || ended != n/2 || answered != n-1 {
+		t.Errorf("it was decided %d times for %d requests; %d spans, %d answers of the front", asked, n, ended, answered)
 	}
 	for _, span := range spans.Ended() {
 		if len(span.Attributes()) < 5 || len(span.Links()) != 1 {
@@ -316,7 +322,7 @@ func TestDeadlinesOfTheFront(t *testing.T) {
 			if took := time.Since(begin); took < want.after || took > want.after+time.Second {
 				t.Errorf("after %q: closed after %v", rest, took)
 			}
-			if !strings.HasPrefix(string(text), want.answer) || err != nil || s.inLane(t) != 6 {
+			if !strings.HasPrefix(string(text), want.answer) || err != nil || s.byFront(t) != 6 {
 				t.Errorf("after %q: %q, %v", rest, text, err)
 			}
 		})
@@ -327,7 +333,7 @@ func TestDeadlinesOfTheFront(t *testing.T) {
 // whether it has had a request or not; one with a caller's stays.
 func TestStrangersAreIdleForShorter(t *testing.T) {
 	for _, first := range []string{"", "GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n", hitOf("nobody", buyersList)} {
-		inBubble(t, setting{unknownIdle: 5 * time.Second}, func(t *testing.T, s *stand, c *caller) {
+		inBubble(t, setting{strangerIdle: 5 * time.Second}, func(t *testing.T, s *stand, c *caller) {
 			c.get("acme", buyersList)
 			begin, stranger := time.Now(), s.call(t)
 			stranger.send(first)
@@ -376,9 +382,45 @@ func TestStrangersGiveWay(t *testing.T) {
 // evictShare is as the front's.
 const evictShare = 64
 
+// A connection is idle from the end of its last answer, however long that took: a known caller's does
+// not give way right after a slow one, be it the front's or net/http's.
+func TestIdleFromTheEndOfAnAnswer(t *testing.T) {
+	const slow = buyersList + "?status=slow"
+	for _, request := range []string{hitOf("acme", slow), strings.Replace(hitOf("acme", slow), "GET", "HEAD", 1)} {
+		options := func(o *Options) {
+			lists := o.Lists
+			o.Lists = scripted{Lists: lists, get: func(ctx context.Context, k cache.Key) (cache.Result, error) {
+				time.Sleep(3 * time.Second)
+				return lists.Get(ctx, k)
+			}}
+		}
+		inBubble(t, setting{options: options}, func(t *testing.T, s *stand, c *caller) {
+			s.listener.SetMax(1)
+			c.send(request)
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			for _, wait := range []time.Duration{0, 900 * time.Millisecond, 200 * time.Millisecond} {
+				time.Sleep(wait)
+				other := s.call(t)
+				synctest.Wait()
+				other.conn.Close()
+			}
+			answer, err := http.ReadResponse(c.in, &http.Request{Method: request[:4]})
+			if err != nil || answer.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %v", answer, err)
+			}
+			_, _ = io.Copy(io.Discard, answer.Body)
+			refused, evicted := s.counted(t, "http_connections_refused_total", ""), s.counted(t, "http_connections_evicted_total", "")
+			if refused != 2 || evicted != 1 {
+				t.Errorf("%.4s: of 3 connections within 1.1 s %v were refused, and %v were closed for them", request, refused, evicted)
+			}
+		})
+	}
+}
+
 // Over HTTP/2, too, which is net/http's from the first byte.
 func TestStrangersOverHTTP2(t *testing.T) {
-	inBubble(t, setting{unknownIdle: 5 * time.Second}, func(t *testing.T, s *stand, _ *caller) {
+	inBubble(t, setting{strangerIdle: 5 * time.Second}, func(t *testing.T, s *stand, _ *caller) {
 		opened := 0
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			opened++
@@ -406,8 +448,8 @@ func TestStrangersOverHTTP2(t *testing.T) {
 		for range 3 {
 			ask("acme")
 		}
-		if opened != 2 || s.inLane(t) != 0 {
-			t.Errorf("%d connections were opened, want 2; the lane answered %d", opened, s.inLane(t))
+		if opened != 2 || s.byFront(t) != 0 {
+			t.Errorf("%d connections were opened, want 2; the front answered %d", opened, s.byFront(t))
 		}
 	})
 }
@@ -455,8 +497,14 @@ func TestStreamsOfStrangers(t *testing.T) {
 		}
 		time.Sleep(strangerTime)
 		synctest.Wait()
-		if n := s.counted(t, "http_requests_in_flight", ""); n != 0 || int(s.counted(t, "http_requests_total", "499openapi")) != all {
-			t.Errorf("%v are in flight later, of %v the caller has left", n, s.counted(t, "http_requests_total", "499openapi"))
+		if n := s.counted(t, "http_requests_in_flight", ""); n != 0 {
+			t.Errorf("%v are in flight later", n)
+		}
+		// One is of ask. The gateway has reset all streams: no caller has left.
+		for code, want := range map[string]int{"200": maxStrangerStreams + 1, "429": all - maxStrangerStreams, "499": 0} {
+			if n := s.counted(t, "http_requests_total", code+"openapi"); int(n) != want {
+				t.Errorf("%v requests are counted as %s, want %d", n, code, want)
+			}
 		}
 	})
 }
@@ -497,7 +545,7 @@ func TestBytesOfACutAnswer(t *testing.T) {
 		}
 		_ = c.conn.Close()
 		synctest.Wait()
-		if all := s.records(t); len(all) != 1 || all[0].Status != statusClientClosedRequest || all[0].Bytes < 49_000 || all[0].Bytes > 80_000 {
+		if all := s.lines(t); len(all) != 1 || all[0].Status != statusClientClosedRequest || all[0].Bytes < 49_000 || all[0].Bytes > 80_000 {
 			t.Errorf("recorded %+v", all)
 		}
 	})

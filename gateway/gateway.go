@@ -1,8 +1,8 @@
 // Package gateway routes, authorizes and answers the requests of the public API.
 //
 // Every request becomes an exchange. Its endpoint finds its list or its page, or says why
-// there is none, and never writes; answer writes it once, and serve leaves one log record,
-// whatever happens. The table that turns errors into answers is problemOf. A request for a
+// there is none, and never writes; answer writes it once, and serve leaves one line in
+// the log, whatever happens. The table that turns errors into answers is problemOf. A request for a
 // list over HTTP/1.1 may be answered before net/http reads it (answerFront); what finds the
 // endpoint of any other one is Gin (handler). Both serve it by the same functions.
 package gateway
@@ -70,9 +70,12 @@ type Options struct {
 	Draining *atomic.Bool
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
-	// HitLane answers requests for lists before net/http reads them, on connections of a
+	// WriteTimeout is when an answer must have been written, from the begin of its request; zero
+	// means any time. It holds in place of the http.Server's.
+	WriteTimeout time.Duration
+	// Front answers requests for lists before net/http reads them, on connections of a
 	// front.Listener that has a Handler.
-	HitLane bool
+	Front bool
 	// IgnoreUnknownParameters answers requests with parameters that are not
 	// known instead of refusing them.
 	IgnoreUnknownParameters bool
@@ -88,14 +91,14 @@ type Options struct {
 	// RequestLog gets one JSON line per request, each in one Write, which must be
 	// safe for concurrent use and must not keep the bytes. Nil: no such log.
 	RequestLog io.Writer
-	// SampleHits keeps one of so many records of fresh hits; 0 and 1 keep all.
+	// SampleHits keeps one of so many lines of fresh hits; 0 and 1 keep all.
 	SampleHits int
-	// LogListKeys adds to the records what the TTL lab can read them by: kind, a
+	// LogListKeys adds to the lines what the TTL lab can read them by: kind, a
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
-	// LogRefusals is how many log records one client address gets within 10 s for each reason
+	// LogRefusals is how many lines of the log one client address gets within 10 s for each reason
 	// why a request has no good key: refused keys, unknown paths and methods, documents; and
-	// one account for each reason why it is refused, such as its rate. One more record counts
+	// one account for each reason why it is refused, such as its rate. One more line counts
 	// the others. 0: all are written.
 	LogRefusals int
 
@@ -109,10 +112,10 @@ type Options struct {
 type Gateway struct {
 	opts            Options
 	proxies         proxies
-	records         *records
 	exchanges       sync.Pool    // of *exchange
-	strangerStreams atomic.Int64 // see maxStrangerStreams
 	heads           sync.Pool    // of *[]byte, for heads of answers only
+	lines           sync.Pool    // of *[]byte, for lines of the log only
+	strangerStreams atomic.Int64 // see maxStrangerStreams
 	refusals        *refusals
 	metrics         *metrics
 	headers         *headers
@@ -130,9 +133,9 @@ type endpoint struct {
 	find func(x *exchange) error
 }
 
-// endpoint makes one that is counted by its name.
-func (g *Gateway) endpoint(name, route string, find func(x *exchange) error) *endpoint {
-	return &endpoint{route, g.metrics.endpoint(name), find}
+// newEndpoint makes one that is counted by its name.
+func (g *Gateway) newEndpoint(name, route string, find func(x *exchange) error) *endpoint {
+	return &endpoint{route, g.metrics.seriesOf(name), find}
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
@@ -151,8 +154,8 @@ func New(opts Options) *Gateway {
 	g := &Gateway{
 		opts:      opts,
 		proxies:   opts.TrustedProxies,
-		records:   newRecords(),
-		exchanges: sync.Pool{New: func() any { return &exchange{fields: make(fields, 0, usualFields)} }},
+		exchanges: sync.Pool{New: func() any { return &exchange{fields: make(answerFields, 0, usualFields)} }},
+		lines:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
 		heads:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
 		metrics:   newMetrics(opts.Registerer),
 		headers:   newHeaders(),
@@ -161,7 +164,7 @@ func New(opts Options) *Gateway {
 	}
 	for _, k := range v1.Kinds() {
 		if _, served := opts.Kinds[k.Name]; served {
-			g.lists[k.Path] = g.endpoint(k.Endpoint, k.Path, func(x *exchange) error { return x.findList(k.Name) })
+			g.lists[k.Path] = g.newEndpoint(k.Endpoint, k.Path, func(x *exchange) error { return x.findList(k.Name) })
 		}
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
@@ -191,14 +194,14 @@ func (g *Gateway) routes() {
 		document := func(x *exchange) error { d, _ := pages(); return x.findPage(d) }
 		page := func(x *exchange) error { _, p := pages(); return x.findPage(p) }
 		for _, route := range []string{"/openapi.json", "/openapi.yaml"} {
-			e.Match(read, route, g.handler(g.endpoint("openapi", route, document)))
+			e.Match(read, route, g.handler(g.newEndpoint("openapi", route, document)))
 		}
 		for _, route := range []string{"/docs", "/docs/*file"} {
-			e.Match(read, route, g.handler(g.endpoint("docs", route, page)))
+			e.Match(read, route, g.handler(g.newEndpoint("docs", route, page)))
 		}
 	}
-	e.NoRoute(g.handler(g.endpoint(unmatched, "", func(*exchange) error { return errNotFound })))
-	e.NoMethod(g.handler(g.endpoint(unmatched, "", func(*exchange) error { return errMethodNotAllowed })))
+	e.NoRoute(g.handler(g.newEndpoint(unmatched, "", func(*exchange) error { return errNotFound })))
+	e.NoMethod(g.handler(g.newEndpoint(unmatched, "", func(*exchange) error { return errMethodNotAllowed })))
 	g.engine = e
 }
 
@@ -219,39 +222,21 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Live serves with the Gateway that a reload has put last. It is safe for concurrent use;
 // Set comes before the first request.
-type Live struct{ current atomic.Pointer[live] }
+type Live struct{ current atomic.Pointer[Gateway] }
 
-// live is a Gateway with the write timeout of its configuration.
-type live struct {
-	gateway  *Gateway
-	write    time.Duration // how long the answer may take from its start
-	ofServer bool          // the http.Server says so
-}
-
-// Set serves all requests from now on with g. An answer may take write, which
-// the http.Server says already if ofServer is set.
-func (l *Live) Set(g *Gateway, write time.Duration, ofServer bool) {
-	l.current.Store(&live{g, write, ofServer})
-}
+// Set serves all requests from now on with g.
+func (l *Live) Set(g *Gateway) { l.current.Store(g) }
 
 // Enabled implements front.Handler.
 func (l *Live) Enabled() bool {
-	s := l.current.Load()
-	return s != nil && s.gateway.opts.HitLane
+	g := l.current.Load()
+	return g != nil && g.opts.Front
 }
 
 // Answer implements front.Handler.
 func (l *Live) Answer(c *front.Conn, h *front.Head, begin time.Time) (bool, error) {
-	s := l.current.Load()
-	c.WriteWithin(begin, s.write)
-	return s.gateway.answerFront(c, h, begin)
+	return l.current.Load().answerFront(c, h, begin)
 }
 
 // ServeHTTP answers with the Gateway that was set last.
-func (l *Live) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s := l.current.Load()
-	if !s.ofServer {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.write)) // else the server's holds
-	}
-	s.gateway.ServeHTTP(w, r)
-}
+func (l *Live) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.current.Load().ServeHTTP(w, r) }

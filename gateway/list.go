@@ -8,6 +8,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/gateway/front"
 )
 
 // findList finds the list that a request asks for, or says why there is none. It is the one
@@ -17,7 +18,7 @@ import (
 // nothing in the request can name another.
 func (x *exchange) findList(kind string) error {
 	g := x.gateway
-	grant, err := g.opts.Auth.AuthenticateFrom(x.ctx, x.request.Authorization, x)
+	grant, err := g.opts.Auth.AuthenticateFrom(x.ctx, x.request.Fields[front.Authorization], x)
 	x.authTime = time.Since(x.begin)
 	if err != nil {
 		return err

@@ -19,7 +19,7 @@ type metrics struct {
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
 
-	laneAnswers prometheus.Counter
+	frontHits prometheus.Counter
 
 	logErrors     prometheus.Counter
 	logSuppressed prometheus.Counter
@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}, "endpoint", "cache"),
 		inFlight: http.Gauge("requests_in_flight", "Requests being answered now."),
 		panics:   http.Counter("panics_total", "Handlers that panicked; each is a bug."),
-		laneAnswers: http.Counter("hit_lane_answers_total",
+		frontHits: http.Counter("hit_lane_answers_total",
 			"Fresh hits that were answered before net/http saw the request; they are among http_requests_total too."),
 		logErrors: log.Counter("errors_total", "Log records of requests that could not be written."),
 		logSuppressed: log.Counter("suppressed_total",
@@ -48,15 +48,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // endpointSeries are one endpoint's metrics with their labels resolved, so that a
 // request costs no look-up by label.
 type endpointSeries struct {
-	endpoint string
+	label    string
 	metrics  *metrics
 	ok       prometheus.Counter
 	duration map[cache.Outcome]prometheus.Observer
 }
 
-// endpoint resolves the labels of every outcome of a look-up, and of none.
-func (m *metrics) endpoint(name string) *endpointSeries {
-	s := &endpointSeries{endpoint: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
+// seriesOf resolves the labels of every outcome of a look-up, and of none.
+func (m *metrics) seriesOf(name string) *endpointSeries {
+	s := &endpointSeries{label: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
 	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError, cache.Impossible} {
 		s.duration[o] = m.duration.WithLabelValues(name, string(o))
 	}
@@ -69,10 +69,10 @@ func (s *endpointSeries) observe(x *exchange) {
 	if x.status == http.StatusOK {
 		s.ok.Inc()
 	} else {
-		s.metrics.requests.WithLabelValues(s.endpoint, strconv.Itoa(x.status)).Inc()
+		s.metrics.requests.WithLabelValues(s.label, strconv.Itoa(x.status)).Inc()
 	}
 	if x.problem != "" {
-		s.metrics.errors.WithLabelValues(s.endpoint, x.problem).Inc()
+		s.metrics.errors.WithLabelValues(s.label, x.problem).Inc()
 	}
 	s.duration[x.list.Outcome].Observe(x.duration.Seconds())
 }

@@ -5,11 +5,8 @@ import (
 	"strings"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/internal/filters"
 )
-
-// maxFilterBytes bounds a filter value, and what of a caller's parameter name
-// is said back in an error.
-const maxFilterBytes = 64
 
 // parseFilter reads the two filters of a key from a raw query, strictly: a parameter that is unknown,
 // repeated, badly escaped or out of its alphabet is an error, because dropping
@@ -51,7 +48,7 @@ func setFilter(k *cache.Key, name, value string, ignoreUnknown bool) error {
 	if *field != "" {
 		return &parameterError{name, "is given more than once; send it once"}
 	}
-	if !validFilterValue(value) {
+	if !filters.Valid(value) {
 		return &parameterError{name, "must be 1 to 64 characters of A-Z a-z 0-9 . _ -"}
 	}
 	*field = value
@@ -79,22 +76,6 @@ func unescapePair(pair string) (name, value string, err error) {
 	return plainName, value, nil
 }
 
-// validFilterValue tells whether a value is 1 to 64 bytes of the documented
-// alphabet. Values go into keys and logs.
-func validFilterValue(s string) bool {
-	if len(s) == 0 || len(s) > maxFilterBytes {
-		return false
-	}
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
-			return false
-		}
-	}
-	return true
-}
-
 // parameterError says which query parameter is wrong and what to do about it.
 type parameterError struct {
 	name string
@@ -105,8 +86,8 @@ func (e *parameterError) Error() string { return "parameter " + e.shownName() + 
 
 // shownName bounds what a caller can have said back.
 func (e *parameterError) shownName() string {
-	if len(e.name) <= maxFilterBytes {
+	if len(e.name) <= filters.MaxBytes {
 		return e.name
 	}
-	return strings.ToValidUTF8(e.name[:maxFilterBytes], "") + "..."
+	return strings.ToValidUTF8(e.name[:filters.MaxBytes], "") + "..."
 }

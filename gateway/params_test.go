@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/internal/filters"
 )
 
 var filterValue = regexp.MustCompile(`\A[A-Za-z0-9._-]{1,64}\z`)
@@ -35,7 +36,7 @@ func filterOf(query string, ignoreUnknown bool) (k cache.Key, good bool) {
 // The parser reads a query without net/url's maps, and sees the same in it. An error names
 // the parameter, and says back what is bounded.
 func FuzzParseFilter(f *testing.F) {
-	long := strings.Repeat("a", maxFilterBytes)
+	long := strings.Repeat("a", filters.MaxBytes)
 	for _, query := range []string{
 		"", "status=pending", "inquiry_type=A.b_c-9&status=answered", "st%61tus=pend%69ng", "&&status=pending&", "status=" + long,
 		"status=" + long + "a", "status=", "status", "status=a&status=a", "status=a&st%61tus=b", "status=a+b", "status=a%00", "status=%zz",

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"log"
 	"log/slog"
 	"net/netip"
@@ -16,14 +17,14 @@ import (
 const (
 	// refusalWindow is how long refusals are counted before a summary is written.
 	refusalWindow = 10 * time.Second
-	// maxRefusalCounts bounds the counts of one window. Clients beyond it are
-	// counted together, as "others".
+	// maxRefusalCounts bounds the counts of one window. Clients and accounts beyond it are
+	// counted together, each as "others".
 	maxRefusalCounts = 4096
 )
 
-// refusals bounds the log records of requests that were refused. In each window a client,
+// refusals bounds the log lines of requests that were refused. In each window a client,
 // or an account, gets most of them for each reason; the others are counted,
-// and the end of the window leaves one record that says how many they were.
+// and the end of the window leaves one line that says how many they were.
 type refusals struct {
 	most       int // 0: no bound
 	logger     *slog.Logger
@@ -36,8 +37,9 @@ type refusals struct {
 
 // refusal is what is counted together.
 type refusal struct {
+	good    bool         // there was a good key: its account counts, else the client
+	account string       // empty: others
 	client  netip.Prefix // zero: others
-	account string       // whose good key it was; empty: nobody's, and the client counts
 	reason  string       // of a fixed set
 }
 
@@ -45,7 +47,7 @@ func newRefusals(most int, logger *slog.Logger, suppressed prometheus.Counter) *
 	return &refusals{most: most, logger: logger, suppressed: suppressed, counts: make(map[refusal]int)}
 }
 
-// logged counts a refusal and reports whether it gets records of its own.
+// logged counts a refusal and reports whether it gets a line of its own.
 func (r *refusals) logged(key refusal) bool {
 	if r.most == 0 {
 		return true
@@ -53,7 +55,7 @@ func (r *refusals) logged(key refusal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts[key] == 0 && len(r.counts) >= maxRefusalCounts {
-		key = refusal{reason: key.reason}
+		key = refusal{good: key.good, reason: key.reason}
 	}
 	r.counts[key]++
 	if r.timer == nil {
@@ -81,8 +83,8 @@ func (r *refusals) flush() {
 			continue
 		}
 		who, event := slog.String("client_address", key.address()), "unauthenticated_suppressed"
-		if key.account != "" {
-			who, event = slog.String("account", key.account), "refused_suppressed"
+		if key.good {
+			who, event = slog.String("account", cmp.Or(key.account, "others")), "refused_suppressed"
 		}
 		r.logger.Info("what was refused and has no record of its own", who,
 			slog.Group("security", slog.String("event", event), slog.String("reason", key.reason), slog.Int("suppressed", n-r.most)))
@@ -101,7 +103,7 @@ func (k refusal) address() string {
 }
 
 // NewErrorLog gives the log for http.Server and front.Listener, whose lines are about
-// connections: strangers choose how many fail. Each line is a record of level WARN. One client
+// connections: strangers choose how many fail. Each becomes a line of level WARN. One client
 // gets most of each sort within 10 s; one more counts the others. flush writes what
 // is still to be said.
 func NewErrorLog(most int, logger *slog.Logger, reg prometheus.Registerer) (l *log.Logger, flush func()) {

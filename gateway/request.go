@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime/debug"
 	"time"
 
@@ -20,10 +21,11 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/filters"
 )
 
 // exchange is one request on its way through the gateway: what its endpoint needs
-// to know of it, its answer, and what becomes its one log record.
+// to know of it, its answer, and what becomes its one line in the log.
 type exchange struct {
 	id       requestID
 	gateway  *Gateway
@@ -35,28 +37,29 @@ type exchange struct {
 	begin    time.Time
 
 	// Filled on the way, written once at the end.
-	fields
+	fields    answerFields
 	status    int
-	begun     bool // an answer is being written, and no other one can be
-	cut       bool // the connection must be closed
+	begun     bool      // an answer is being written, and no other one can be
+	cut       bool      // the connection, or the stream, must be closed
+	writeBy   time.Time // when the answer must have been written; zero: any time
 	principal auth.Principal
 	admitted  bool // within its account's rate
 	authTime  time.Duration
 	rate      rate.Decision // zero: no limit applies
-	limits    [128]byte     // what the answer says of it; longer ones are allocated
+	rateText  [128]byte     // what the answer says of it; longer ones are allocated
 	list      cache.Result  // zero: no list was looked up
 	page      http.Handler  // writes a document; nil: another answer
 	cause     error         // of an error answer; never shown to the caller
 	problem   string        // public error code; empty for a success
-	refused   bool          // LogRefusal has decided on its record
-	unlogged  bool          // a summary of refusals counts it instead of a record
+	refused   bool          // LogRefusal has decided on its line in the log
+	unlogged  bool          // a summary of refusals counts it instead
 	sent      int           // bytes of the body
 	duration  time.Duration
 }
 
 // request is what the gateway reads of a request, whoever has parsed it.
 type request struct {
-	front.Fields
+	Fields        front.Fields
 	Method, Proto string
 	Path, Query   string // the query as it was sent
 	Peer          netip.AddrPort
@@ -81,9 +84,10 @@ const maxStrangerStreams = 4096
 // answerFront answers h on c, where it asks for a list.
 func (g *Gateway) answerFront(c *front.Conn, h *front.Head, begin time.Time) (taken bool, err error) {
 	list := g.lists[h.Path]
-	if list == nil || !g.opts.HitLane {
+	if list == nil || !g.opts.Front {
 		return false, nil
 	}
+	c.WriteWithin(begin, g.opts.WriteTimeout)
 	x := g.exchanges.Get().(*exchange)
 	x.gateway, x.endpoint, x.ctx, x.conn, x.begin = g, list, c.Context(), c, begin
 	x.request = request{
@@ -118,6 +122,9 @@ func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
 			// body for the next request.
 			Coded: len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0,
 		}
+		if within := g.opts.WriteTimeout; within > 0 {
+			x.writeUntil(x.begin.Add(within))
+		}
 		if x.serve() {
 			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
 		}
@@ -125,7 +132,7 @@ func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
 }
 
 // serve answers the exchange and ends it, whatever happens: it is counted once, leaves its
-// one record, and must not be used any more. After a panic the caller gets a 500, or a
+// one line in the log, and must not be used any more. After a panic the caller gets a 500, or a
 // connection that is cut because an answer has begun.
 func (x *exchange) serve() (cut bool) {
 	x.gateway.metrics.inFlight.Inc()
@@ -144,11 +151,17 @@ func (x *exchange) serve() (cut bool) {
 	return false
 }
 
-// answer writes what the endpoint has found: a list, a page, or an error.
+// answer answers with what the endpoint has found: a list, a page, or an error.
 func (x *exchange) answer(err error) {
 	if x.principal.Account == "" {
-		defer x.toStranger()()
+		x.answerStranger(err)
+	} else {
+		x.write(err)
 	}
+}
+
+// write writes the answer.
+func (x *exchange) write(err error) {
 	switch {
 	case err != nil && callerLeft(x.ctx):
 		x.leave(err)
@@ -165,13 +178,8 @@ func (x *exchange) answer(err error) {
 // failed for that reason, and the legacy is not at fault. Only HTTP/2 tells.
 func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// panicked answers in place of what has panicked. With http.ErrAbortHandler somebody asks
-// for the connection to be cut; all else is a bug.
+// panicked answers in place of what has panicked, which is a bug.
 func (x *exchange) panicked(thrown any) {
-	if thrown == http.ErrAbortHandler {
-		x.leave(http.ErrAbortHandler)
-		return
-	}
 	x.gateway.metrics.panics.Inc()
 	x.gateway.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
 	bug := fmt.Errorf("panic: %v", thrown)
@@ -184,35 +192,57 @@ func (x *exchange) panicked(thrown any) {
 	}
 }
 
-// leave notes that the caller gets no answer.
+// leave notes that the caller has left, and gets no answer.
 func (x *exchange) leave(cause error) {
 	x.status, x.problem, x.cause, x.cut = statusClientClosedRequest, "", cause, true
 }
 
-// toStranger bounds the answer to a request without a good key, which may be read slowly on
-// purpose. What it returns comes after the answer, and waits until it is written.
-func (x *exchange) toStranger() (written func()) {
+// unwritten notes that the answer could not be written. Where the time for that is over the gateway
+// has cut it, and the caller may well be there: the status stays that of the answer.
+func (x *exchange) unwritten(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || !x.writeBy.IsZero() && !time.Now().Before(x.writeBy) {
+		x.cause, x.cut = cmp.Or(x.cause, err), true
+	} else {
+		x.leave(cmp.Or(x.cause, err))
+	}
+}
+
+// writeUntil bounds the time in which the answer is written.
+func (x *exchange) writeUntil(at time.Time) {
+	if x.writeBy = at; x.engine == nil {
+		x.conn.WriteBy(at)
+	} else {
+		_ = http.NewResponseController(x.engine.Writer).SetWriteDeadline(at)
+	}
+}
+
+// errManyStrangers is why a stream of a request without a good key is reset.
+var errManyStrangers = errors.New("too many answers to strangers wait to be read")
+
+// answerStranger answers a request without a good key, whose caller may read slowly on purpose: in
+// time, and over HTTP/2 only where not too many such answers wait. It returns when the answer is
+// written.
+func (x *exchange) answerStranger(err error) {
+	x.writeUntil(time.Now().Add(strangerTime))
 	if x.engine == nil { // the front waits in any case
-		x.conn.WriteBy(time.Now().Add(strangerTime))
-		return func() {}
+		x.write(err)
+		return
 	}
-	_ = http.NewResponseController(x.engine.Writer).SetWriteDeadline(time.Now().Add(strangerTime))
-	streams, http2 := &x.gateway.strangerStreams, x.engine.Request.ProtoMajor == 2
-	if http2 && streams.Add(1) > maxStrangerStreams {
-		streams.Add(-1)
-		panic(http.ErrAbortHandler)
-	}
-	return func() {
-		if http2 {
-			defer streams.Add(-1)
-		}
-		under, ok := x.engine.Writer.(interface{ Unwrap() http.ResponseWriter })
-		if !x.begun || !ok {
+	if x.engine.Request.ProtoMajor == 2 {
+		streams := &x.gateway.strangerStreams
+		defer streams.Add(-1)
+		if streams.Add(1) > maxStrangerStreams {
+			x.status, x.problem, x.cause, x.cut = v1.RateLimited.Status, v1.RateLimited.Code, errManyStrangers, true
 			return
 		}
-		if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-			x.leave(cmp.Or(x.cause, err))
-		}
+	}
+	x.write(err)
+	under, ok := x.engine.Writer.(interface{ Unwrap() http.ResponseWriter })
+	if !x.begun || !ok {
+		return
+	}
+	if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		x.unwritten(err)
 	}
 }
 
@@ -221,22 +251,22 @@ func (x *exchange) toStranger() (written func()) {
 // logs and these name the same request. An id goes into logs and headers, so it is bounded
 // and of a harmless alphabet. One that a stranger sends is ignored.
 func (x *exchange) identify() {
-	if ids := x.request.RequestID; x.id.n > 0 {
-	} else if len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer.Addr()) && validFilterValue(ids[0]) {
+	if ids := x.request.Fields[front.RequestID]; x.id.n > 0 {
+	} else if len(ids) > 0 && x.gateway.proxies.trust(x.request.Peer.Addr()) && filters.Valid(ids[0]) {
 		x.id.set(ids[0])
 	} else {
 		x.id.draw()
 	}
-	x.addText("X-Request-Id", x.id.bytes())
-	x.add("X-Content-Type-Options", x.gateway.headers.nosniff)
+	x.fields.addText("X-Request-Id", x.id.bytes())
+	x.fields.add("X-Content-Type-Options", x.gateway.headers.nosniff)
 }
 
-// end counts the exchange, describes it in its span, writes its record and puts it back.
+// end counts the exchange, describes it in its span, writes its line and puts it back.
 func (x *exchange) end() {
 	g := x.gateway
 	x.duration = time.Since(x.begin)
 	if !x.admitted { // whoever sends such requests chooses how many there are
-		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.endpoint))
+		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.label))
 	}
 	x.endpoint.series.observe(x)
 	g.describe(x)
@@ -248,9 +278,9 @@ func (x *exchange) end() {
 }
 
 // requestID is the id of one request, kept as bytes: most requests need it for
-// their header and their record only.
+// their header and their line in the log only.
 type requestID struct {
-	text [maxFilterBytes]byte
+	text [filters.MaxBytes]byte
 	n    int
 }
 
@@ -293,12 +323,12 @@ func (x *exchange) ClientIP() string { return x.clientAddress().String() }
 // Deadline implements auth.Caller.
 func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
 
-// LogRefusal implements auth.Caller. What it decides is for the record of the
+// LogRefusal implements auth.Caller. What it decides is for the line of the
 // request too. A second reason changes nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {
-		who := refusal{account: x.principal.Account, reason: reason}
-		if who.account == "" {
+		who := refusal{good: x.principal.Account != "", account: x.principal.Account, reason: reason}
+		if !who.good {
 			who.client = auth.Network(x.clientAddress())
 		}
 		x.refused, x.unlogged = true, !x.gateway.refusals.logged(who)
@@ -307,5 +337,5 @@ func (x *exchange) LogRefusal(reason string) bool {
 }
 
 func (x *exchange) clientAddress() netip.Addr {
-	return x.gateway.proxies.client(x.request.ForwardedFor, x.request.Peer.Addr())
+	return x.gateway.proxies.client(x.request.Fields[front.ForwardedFor], x.request.Peer.Addr())
 }

@@ -50,10 +50,10 @@ type stand struct {
 
 // setting is how a stand differs from the usual one.
 type setting struct {
-	tls         *tls.Config
-	unknownIdle time.Duration
-	logErrors   int // see NewErrorLog
-	options     func(*Options)
+	tls          *tls.Config
+	strangerIdle time.Duration
+	logErrors    int // see NewErrorLog
+	options      func(*Options)
 }
 
 var standTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -89,19 +89,19 @@ func newStand(tb testing.TB, c setting) *stand {
 	plans := rate.Config{Plans: map[string]rate.Plan{"tight": {PerSecond: 1, Burst: 5}}}
 	limits := rate.New(plans, rate.Options{Now: s.clock.Now, Registerer: s.registry})
 	opts := Options{
-		Auth: auth.NewAuthenticator(store, auth.Hasher{}, shared), Lists: s.lists, Rate: limits, HitLane: true, Docs: true, LogListKeys: true,
+		Auth: auth.NewAuthenticator(store, auth.Hasher{}, shared), Lists: s.lists, Rate: limits, Front: true, Docs: true, LogListKeys: true, WriteTimeout: 10 * time.Second,
 		Logger: logger, RequestLog: s.logs, Registerer: s.registry, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 	}
 	if c.options != nil {
 		c.options(&opts)
 	}
 	s.gateway = New(opts)
-	s.live.Set(s.gateway, 10*time.Second, true)
+	s.live.Set(s.gateway)
 	errorLog, _ := NewErrorLog(c.logErrors, logger, s.registry)
 	s.server = newServer(s.live, errorLog)
 	s.listener = front.NewListener(s.network, front.Options{
-		Handler: s.live, ReadHeaderTimeout: s.server.ReadHeaderTimeout, IdleTimeout: s.server.IdleTimeout, UnknownIdle: c.unknownIdle,
-		Log: s.server.ErrorLog,
+		Handler: s.live, ReadHeaderTimeout: s.server.ReadHeaderTimeout, IdleTimeout: s.server.IdleTimeout, StrangerIdle: c.strangerIdle,
+		Log: s.server.ErrorLog, Metrics: front.NewMetrics(s.registry),
 	})
 	if s.secure {
 		s.listener.Secure(c.tls)
@@ -157,14 +157,14 @@ func (s *stand) counted(tb testing.TB, name, labels string) float64 {
 	return values[labels]
 }
 
-// inLane is how many fresh hits the front has answered.
-func (s *stand) inLane(tb testing.TB) int {
+// byFront is how many fresh hits the front has answered.
+func (s *stand) byFront(tb testing.TB) int {
 	tb.Helper()
 	return int(s.counted(tb, "http_hit_lane_answers_total", ""))
 }
 
-// record is what tests read of the records of the log.
-type record struct {
+// logLine is what tests read of a line of the log.
+type logLine struct {
 	Msg, Level, Endpoint, Cause, Stack string
 	Status, Bytes                      int
 	Client                             string `json:"client_address"`
@@ -175,11 +175,11 @@ type record struct {
 	SpanID                             string `json:"span_id"`
 }
 
-// records takes those of requests since the last call, each of which must be JSON.
-func (s *stand) records(tb testing.TB) (all []record) {
+// lines takes those of requests since the last call, each of which must be JSON.
+func (s *stand) lines(tb testing.TB) (all []logLine) {
 	tb.Helper()
 	for line := range strings.Lines(s.logs.Take()) {
-		var r record
+		var r logLine
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			tb.Fatalf("%v in %s", err, line)
 		}

@@ -13,6 +13,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/internal/telemetry"
 )
 
@@ -30,11 +31,12 @@ const scope = "inquiry-gateway/gateway"
 func (x *exchange) openSpan() (opened telemetry.Span) {
 	g, r := x.gateway, &x.request
 	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-	if len(r.Traceparent) == 1 { // two of them are none (W3C Trace Context, section 3.2.2.5)
-		sent := propagation.MapCarrier{"traceparent": r.Traceparent[0]}
+	parent, state := r.Fields[front.Traceparent], r.Fields[front.Tracestate]
+	if len(parent) == 1 { // two of them are none (W3C Trace Context, section 3.2.2.5)
+		sent := propagation.MapCarrier{"traceparent": parent[0]}
 		if trusted := len(g.proxies) > 0 && g.proxies.trust(r.Peer.Addr()); trusted {
-			if len(r.Tracestate) > 0 {
-				sent["tracestate"] = r.Tracestate[0]
+			if len(state) > 0 {
+				sent["tracestate"] = state[0]
 			}
 			x.ctx = propagation.TraceContext{}.Extract(x.ctx, sent)
 		} else if s := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(x.ctx, sent)); s.IsValid() {
@@ -89,7 +91,7 @@ func (g *Gateway) recording(x *exchange) bool {
 	return g.tracer != nil && trace.SpanFromContext(x.ctx).IsRecording()
 }
 
-// describe puts into the server's span what the request's record has.
+// describe puts into the server's span what the request's line in the log has.
 func (g *Gateway) describe(x *exchange) {
 	if !g.recording(x) {
 		return
@@ -113,7 +115,7 @@ func (g *Gateway) describe(x *exchange) {
 	}
 }
 
-// appendTrace appends to a record where its trace is, if it was recorded.
+// appendTrace appends to a line where its trace is, if it was recorded.
 func (g *Gateway) appendTrace(b []byte, x *exchange) []byte {
 	if g.tracer == nil {
 		return b

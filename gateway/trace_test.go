@@ -112,7 +112,7 @@ func TestRecordAndSpanNameEachOther(t *testing.T) {
 		}}
 	})
 	s.ask("GET", buyersList)
-	span, all := spans.Ended()[0], s.records(t)
+	span, all := spans.Ended()[0], s.lines(t)
 	if all[0].TraceID != span.SpanContext().TraceID().String() || all[0].SpanID != span.SpanContext().SpanID().String() {
 		t.Errorf("recorded %+v of %v", all[0], span.SpanContext())
 	}

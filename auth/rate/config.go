@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"inquiry-gateway/internal/setting"
@@ -14,7 +15,7 @@ import (
 // plan. An account whose plan has no entry has the limit of the section itself.
 type Config struct {
 	Plan `yaml:",inline"`
-	// Plans are the limits of each account on a plan, by its name in the key store.
+	// Plans are the limits of each account on a plan, by its name in the key store, in printable ASCII.
 	Plans map[string]Plan `yaml:"plans"`
 }
 
@@ -29,12 +30,15 @@ type Plan struct {
 // Most is how many may come at once.
 func (l Plan) Most() int { return cmp.Or(l.Burst, int(math.Ceil(l.PerSecond))) }
 
-// Validate reports bursts without a rate as [setting.Problems]. That each value keeps the bounds of
+// Validate reports bursts without a rate, and plans whose name no answer can say, as [setting.Problems]. That each value keeps the bounds of
 // its tag is for the reader of the file to check.
 func (c Config) Validate() error {
 	var p setting.Problems
 	c.Plan.validate(&p, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
+		unsayable := func(r rune) bool { return r < ' ' || r > '~' }
+		p.AddIf(name == "" || strings.ContainsFunc(name, unsayable), "plans."+name,
+			"answers say the name in RateLimit-Policy, which takes printable ASCII only; rename the plan")
 		c.Plans[name].validate(&p, "plans."+name+".")
 	}
 	return p.Err()
@@ -66,8 +70,8 @@ func (l Limit) Window() time.Duration {
 // every is the time in which one token comes back.
 func (l Limit) every() time.Duration { return time.Duration(float64(time.Second) / l.PerSecond) }
 
-// full is the bucket in terms of time.
-func (l Limit) full() time.Duration { return time.Duration(l.Burst) * l.every() }
+// capacity is the bucket in terms of time.
+func (l Limit) capacity() time.Duration { return time.Duration(l.Burst) * l.every() }
 
 // times is the time in which so many tokens come back, to the microsecond.
 func (l Limit) times(tokens float64) time.Duration {

@@ -122,18 +122,19 @@ type account struct {
 	limit Limit
 	own   *rate.Limiter // the node's own bucket
 
-	uncharged int           // requests that have passed and are to be charged
-	paid      int           // tokens for those who have waited for a call of Redis
-	empty     time.Time     // Redis has no token before
-	full      time.Time     // when Redis has all of them again
-	asking    chan struct{} // closed when the call of Redis is over that is under way; nil: none is
-	waiting   int           // requests that wait for it
+	uncharged  int           // requests that have passed and are to be charged
+	paid       int           // tokens for those who have waited for a call of Redis
+	emptyUntil time.Time     // Redis has no token before
+	fullAt     time.Time     // when Redis has all of them again
+	asking     chan struct{} // closed when the call of Redis is over that is under way; nil: none is
+	waiting    int           // requests that wait for it
 }
 
 // Allow decides about one request of an account on a plan, and counts it when it is allowed.
 // It waits for Redis only when as many requests as may be are not charged yet, and it does not
-// know that there are no tokens, and no longer than Options.Timeout or the context. It never
-// fails: without Redis the node decides on its own.
+// know that there are no tokens, and no longer than Options.Timeout or the context, also where it
+// comes too late for the call that is under way. It never fails: after that, and without Redis,
+// the node decides on its own.
 func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	limit := l.limits.Load().of(plan)
 	if limit.PerSecond == 0 {
@@ -145,6 +146,7 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	var cancel context.CancelFunc // of the one deadline, however many calls of Redis are waited for
 	for {
 		now := l.opts.Now()
 		a.adopt(limit, now)
@@ -161,7 +163,7 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 		case a.paid > 0:
 			a.paid--
 			return l.allowed(a, now)
-		case now.Before(a.empty):
+		case now.Before(a.emptyUntil):
 			return l.denied(a, now)
 		case a.uncharged < limit.Uncharged:
 			if a.uncharged++; a.asking == nil && a.uncharged >= limit.Uncharged-limit.Uncharged/8 {
@@ -176,6 +178,10 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 		}
 		answered := a.asking
 		a.mu.Unlock()
+		if cancel == nil {
+			ctx, cancel = context.WithTimeout(ctx, l.opts.Timeout)
+			defer cancel()
+		}
 		select {
 		case <-answered:
 		case <-ctx.Done():
@@ -200,7 +206,7 @@ func (a *account) adopt(limit Limit, now time.Time) {
 		spent := math.Round(float64(a.limit.Burst) - a.own.TokensAt(now))
 		own.AllowN(now, min(int(spent), limit.Burst))
 	}
-	a.limit, a.own, a.empty = limit, own, time.Time{}
+	a.limit, a.own, a.emptyUntil = limit, own, time.Time{}
 }
 
 // ask begins a call of Redis: for what is not charged yet, and for those who wait. False: Redis is
@@ -219,9 +225,9 @@ func (l *Limiter) ask(a *account, id string, now time.Time) bool {
 	l.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, l.opts.Timeout)
 		defer cancel()
-		b := quota.Bucket{Key: l.opts.Prefix + ":rate:" + id, Every: limit.every(), Burst: limit.full(), Full: true}
+		b := quota.Bucket{Key: l.opts.Prefix + ":rate:" + id, Every: limit.every(), Burst: limit.capacity(), Full: true}
 		a.mu.Lock()
-		n, rested := a.uncharged+a.waiting, !a.full.After(l.opts.Now())
+		n, rested := a.uncharged+a.waiting, !a.fullAt.After(l.opts.Now())
 		a.mu.Unlock()
 		got, err := quota.Charge(ctx, l.opts.Redis, b, n, rested)
 		l.reached(err)
@@ -244,9 +250,9 @@ func (a *account) charged(got quota.Taken, n int, limit Limit, now time.Time) st
 	a.uncharged -= owed
 	a.paid = min(got.Tokens-owed, a.waiting)
 	if a.limit == limit {
-		a.full = now.Add(got.Level)
+		a.fullAt = now.Add(got.Level)
 		if got.Tokens < n {
-			a.empty = now.Add(max(got.Level+limit.every()-limit.full(), min(limit.Window()/4, maxPause), time.Millisecond))
+			a.emptyUntil = now.Add(max(got.Level+limit.every()-limit.capacity(), min(limit.Window()/4, maxPause), time.Millisecond))
 		}
 	}
 	switch got.Tokens {
@@ -284,13 +290,13 @@ func (l *Limiter) allowed(a *account, now time.Time) Decision {
 func (l *Limiter) denied(a *account, now time.Time) Decision {
 	l.metrics.decisions[0][1].Inc()
 	d := a.decision(now, false)
-	d.Remaining, d.RetryAfter = 0, max(d.RetryAfter, a.empty.Sub(now))
+	d.Remaining, d.RetryAfter = 0, max(d.RetryAfter, a.emptyUntil.Sub(now))
 	return d
 }
 
 // alone decides by the node's own bucket.
 func (l *Limiter) alone(a *account, now time.Time) Decision {
-	a.full = now // what Redis has said is of no use
+	a.fullAt = now // what Redis has said is of no use
 	if a.own.AllowN(now, 1) {
 		l.metrics.decisions[1][0].Inc()
 		return a.decision(now, true)
@@ -302,12 +308,12 @@ func (l *Limiter) alone(a *account, now time.Time) Decision {
 // decision is what the bucket of the node and what is known of that in Redis say, of which the
 // emptier one counts.
 func (a *account) decision(now time.Time, allowed bool) Decision {
-	missing := a.full.Sub(now) + time.Duration(a.uncharged)*a.limit.every()
+	missing := a.fullAt.Sub(now) + time.Duration(a.uncharged)*a.limit.every()
 	tokens := a.own.TokensAt(now)
 	own := a.limit.times(float64(a.limit.Burst) - tokens)
-	d := Decision{Allowed: allowed, Policy: a.limit.Policy, Limit: a.limit.Burst, Window: a.limit.Window(), Reset: min(max(own, missing), a.limit.full())}
+	d := Decision{Allowed: allowed, Policy: a.limit.Policy, Limit: a.limit.Burst, Window: a.limit.Window(), Reset: min(max(own, missing), a.limit.capacity())}
 	// A level of Redis is in whole microseconds, a token of the node's a fraction.
-	d.Remaining = max(0, min(int(tokens+1e-6), int((a.limit.full()-max(missing, 0)+time.Microsecond)/a.limit.every())))
+	d.Remaining = max(0, min(int(tokens+1e-6), int((a.limit.capacity()-max(missing, 0)+time.Microsecond)/a.limit.every())))
 	if !allowed {
 		d.RetryAfter = max(a.limit.times(1-tokens), time.Millisecond)
 	}
@@ -335,7 +341,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	decisions := all.Counters("decisions_total",
 		"Decisions of the rate limit by result, and by who decided: the fleet's tokens or the node alone.", "result", "by")
 	m := metrics{
-		charges: telemetry.By(all.Counters("charges_total", "Requests charged at Redis, several at a time, by result: full, partial, denied (no token is left) or failed.", "result"),
+		charges: telemetry.By(all.Counters("charges_total", "Calls of Redis, each of which charges the requests of one account, by result: full, partial, denied (no token is left) or failed.", "result"),
 			chargeFull, chargePartial, chargeDenied, chargeFailed),
 		fallback: all.Gauge("fallback", "1 while Redis is away and the node limits on its own."),
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -31,8 +32,8 @@ func newLimiter(t testing.TB, cfg Config, opts Options) *Limiter {
 	return l
 }
 
-// patient starts a Redis and gives its client and options that wait for it, however busy the machine is.
-func patient(t *testing.T) Options {
+// withRedis starts a Redis and gives its client and options that wait for it, however busy the machine is.
+func withRedis(t *testing.T) Options {
 	client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ReadTimeout: time.Minute, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { _ = client.Close() })
 	return Options{Redis: client, Timeout: time.Minute, Prefix: "iq"}
@@ -133,7 +134,7 @@ func TestAlone(t *testing.T) {
 
 // Remaining is exact, whatever fraction of a second one request takes to come back.
 func TestRemaining(t *testing.T) {
-	for name, opts := range map[string]Options{"alone": {}, "fleet": patient(t)} {
+	for name, opts := range map[string]Options{"alone": {}, "fleet": withRedis(t)} {
 		for _, perSecond := range []float64{0.3, 1, 3, 6, 7, 15, 60, 700} {
 			opts.Prefix = fmt.Sprint(perSecond)
 			l := newLimiter(t, Config{Plan: Plan{PerSecond: perSecond, Burst: 5}}, opts)
@@ -148,7 +149,7 @@ func TestRemaining(t *testing.T) {
 
 // A change of the limit counts at once, and what was spent stays spent.
 func TestSetConfig(t *testing.T) {
-	for name, opts := range map[string]Options{"alone": {}, "fleet": patient(t)} {
+	for name, opts := range map[string]Options{"alone": {}, "fleet": withRedis(t)} {
 		l := newLimiter(t, burst(1), opts)
 		if n := passed(l, 2); n != 1 {
 			t.Errorf("%s: %d requests pass a burst of 1", name, n)
@@ -168,7 +169,7 @@ func TestSetConfig(t *testing.T) {
 // frees an account at once, and none waits longer than for one request of the new limit.
 func TestAnotherLimitForAnAccountInUse(t *testing.T) {
 	const second = time.Second
-	up, spend := patient(t), map[string]int{"full": 0, "half": 30, "empty": 60, "over": 100}
+	up, spend := withRedis(t), map[string]int{"full": 0, "half": 30, "empty": 60, "over": 100}
 	away := redis.NewClient(&redis.Options{})
 	_ = away.Close() // every call fails
 	for store, opts := range map[string]Options{"none": {}, "away": {Redis: away}, "up": up} {
@@ -208,7 +209,7 @@ func TestAnotherLimitForAnAccountInUse(t *testing.T) {
 // each node need not have charged. That it keeps the rate, too, internal/simulation shows in virtual time.
 func TestFleetSharesOneBurst(t *testing.T) {
 	const nodes, most = 3, 300
-	opts := patient(t)
+	opts := withRedis(t)
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
 	for range nodes {
@@ -240,7 +241,7 @@ func TestFleetSharesOneBurst(t *testing.T) {
 // A node has at most a tenth of the burst not charged yet: but for that the other nodes know what it
 // has spent, and one node alone never passes more than the burst.
 func TestANodeHasAtMostATenthUncharged(t *testing.T) {
-	opts := patient(t)
+	opts := withRedis(t)
 	for spent := range 80 {
 		opts.Prefix = fmt.Sprint(spent)
 		one, other := newLimiter(t, burst(80), opts), newLimiter(t, burst(80), opts)
@@ -259,7 +260,7 @@ func TestANodeHasAtMostATenthUncharged(t *testing.T) {
 // A node asks Redis seldom: while there are enough tokens, when there are none, and for many
 // callers at once.
 func TestMostRequestsAskNobody(t *testing.T) {
-	opts := patient(t)
+	opts := withRedis(t)
 	l := newLimiter(t, burst(10_000), opts)
 	if n := passed(l, 5000); n != 5000 || calls(l) > 6 {
 		t.Errorf("%d of 5000 passed with %v calls", n, calls(l))
@@ -287,7 +288,7 @@ func TestMostRequestsAskNobody(t *testing.T) {
 
 // A charge of accounts at rest is one command of Redis, and the buckets know of it.
 func TestAccountsAtRestCostOneCommand(t *testing.T) {
-	opts := patient(t)
+	opts := withRedis(t)
 	l := newLimiter(t, burst(50), opts)
 	for i := range 5 * 20 {
 		l.Allow(t.Context(), fmt.Sprint(i%20), "")
@@ -361,13 +362,67 @@ func TestRedisSlow(t *testing.T) {
 	}
 	server.Resume()
 
-	opts := patient(t)
+	opts := withRedis(t)
 	l = newLimiter(t, burst(9), opts)
 	if err := opts.Redis.(*redis.Client).Do(t.Context(), "CLIENT", "PAUSE", (2 * callTimeout).Milliseconds()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if d := l.Allow(t.Context(), "acme", ""); !d.Allowed || testutil.ToFloat64(l.metrics.charges[chargeFull]) != 1 {
 		t.Errorf("%+v is not the fleet's decision", d)
+	}
+}
+
+// slowly is a client of a Redis that takes its time, and gives what it is asked for.
+type slowly time.Duration
+
+func (slowly) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (slowly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (d slowly) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		select {
+		case <-time.After(time.Duration(d)):
+		case <-ctx.Done():
+			cmd.SetErr(ctx.Err())
+			return ctx.Err()
+		}
+		switch cmd := cmd.(type) {
+		case *redis.BoolCmd:
+			cmd.SetVal(true)
+		case *redis.Cmd:
+			cmd.SetVal([]any{int64(cmd.Args()[7].(int)), int64(0)}) // as many as the script is asked for
+		}
+		return nil
+	}
+}
+
+// Nobody waits for longer than one call of Redis may take: who comes while one is under way is not
+// paid for by that, and needs the next one.
+func TestWhoComesLateWaitsForOneCallAtMost(t *testing.T) {
+	for _, took := range []time.Duration{callTimeout / 10, callTimeout * 9 / 10, 2 * callTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: "192.0.2.1:6379"}) // nobody dials
+			rdb.AddHook(slowly(took))
+			defer rdb.Close()
+			l := newLimiter(t, burst(9), Options{Redis: rdb, Now: time.Now})
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					begun := time.Now()
+					d := l.Allow(t.Context(), "acme", "")
+					if waited := time.Since(begun); !d.Allowed || waited > min(2*took, callTimeout) {
+						t.Errorf("calls of %v: %+v after %v", took, d, waited)
+					}
+				})
+				time.Sleep(callTimeout / 100)
+			}
+			wg.Wait()
+			if byNode := testutil.ToFloat64(l.metrics.decisions[1][0]); (byNode > 0) != (2*took > callTimeout) {
+				t.Errorf("calls of %v: the node alone has decided %v times", took, byNode)
+			}
+		})
 	}
 }
 

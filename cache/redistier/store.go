@@ -115,8 +115,8 @@ func (t *Tier) Down() bool { return t.rdb.Down() }
 // the timeout of that call it bounds what a slow Redis adds.
 func (t *Tier) Slow() time.Duration { return t.rdb.CallTimeout() / 2 }
 
-// List is everything that names a list in Redis.
-type List struct {
+// ListID is everything that names a list in Redis.
+type ListID struct {
 	Kind, Account, Status, InquiryType string
 	Fingerprint                        string // of the mapping that made it
 }
@@ -132,9 +132,9 @@ type Names struct {
 func (n Names) lease() string { return n.Entry + ":lease:" + strconv.FormatUint(n.Epoch, 36) }
 
 // Names makes the keys of a list.
-func (t *Tier) Names(l List) Names {
-	account := Hash(l.Account)
-	return Names{Account: account, Entry: t.prefix + "{" + account + "}:" + l.Kind + ":" + l.Fingerprint + ":" + Hash(l.Account, l.Status, l.InquiryType)}
+func (t *Tier) Names(id ListID) Names {
+	account := Hash(id.Account)
+	return Names{Account: account, Entry: t.prefix + "{" + account + "}:" + id.Kind + ":" + id.Fingerprint + ":" + Hash(id.Account, id.Status, id.InquiryType)}
 }
 
 // Hash hashes its parts so that no two lists of parts run together.
@@ -153,11 +153,11 @@ func Hash(parts ...string) string {
 func (t *Tier) Read(ctx context.Context, n Names, limit int) ([]byte, error) {
 	ctx, cancel := t.rdb.Bounded(ctx)
 	defer cancel()
-	return listOf(t.rdb.GetRange(ctx, n.Entry, 0, int64(limit)))
+	return valueOf(t.rdb.GetRange(ctx, n.Entry, 0, int64(limit)))
 }
 
-// listOf is the list that Redis has given; nil: there is none, or something else.
-func listOf(c *redis.StringCmd) ([]byte, error) {
+// valueOf is what Redis has given; nil: there is nothing, or something that is no value.
+func valueOf(c *redis.StringCmd) ([]byte, error) {
 	raw, err := c.Bytes()
 	if err != nil && strings.HasPrefix(err.Error(), "WRONGTYPE") {
 		return nil, nil
@@ -184,7 +184,7 @@ func (t *Tier) Lease(ctx context.Context, n Names, token string, limit int, seen
 	taken := p.SetNX(ctx, n.lease(), token, LeaseLife)
 	list := p.GetRange(ctx, n.Entry, 0, int64(limit))
 	_, _ = p.Exec(ctx) // each has its own error
-	if raw, err = listOf(list); err != nil {
+	if raw, err = valueOf(list); err != nil {
 		return nil, "", err
 	}
 	if seen != "" && strings.HasPrefix(string(raw[:min(len(raw), seenBytes)]), seen) {

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-var aList = List{Kind: "buyer", Account: "acme", Fingerprint: "f"}
+var aList = ListID{Kind: "buyer", Account: "acme", Fingerprint: "f"}
 
 func open(t *testing.T) (*Tier, *redistest.Server) {
 	t.Helper()

@@ -22,18 +22,18 @@ const (
 	// nextBytes of a connection's next request are waited for, as net/http does: fewer of
 	// them and then the end are not a bad request, but no request.
 	nextBytes = 4
-	// run is how many answers one connection gets before others have their turn,
+	// answersPerTurn is how many answers one connection gets before others have their turn,
 	// for a caller whose next request is always there already.
-	run = 64
+	answersPerTurn = 64
 	// rearmAfter is how old a deadline may be before it is set again.
 	rearmAfter = time.Second
 	// lingerTime is how long the rest of what a caller sends is read after the last answer:
 	// the kernel would answer it with a reset, which can keep the caller from reading that
 	// answer (RFC 9112, section 9.6).
 	lingerTime = 500 * time.Millisecond
-	// evicted stands for the moment since when a connection that was closed to make room is
+	// evictedSince stands for the moment since when a connection that was closed to make room is
 	// idle or busy.
-	evicted = math.MinInt64
+	evictedSince = math.MinInt64
 )
 
 // Conn is a connection of a Listener: the socket, with what the table of connections knows
@@ -48,7 +48,7 @@ type Conn struct {
 	authenticated atomic.Int64 // when somebody did so last, Unix nanoseconds; 0: nobody has
 	closed        atomic.Bool
 	inFront       atomic.Bool
-	timer         *time.Timer // ends a connection without a known caller; guarded by the listener's mutex, nil without a bound
+	timer         *time.Timer // ends the connection of a stranger; guarded by the listener's mutex, nil without a bound
 
 	// For the goroutine of serve.
 	stream     net.Conn             // what HTTP is spoken on: this Conn, or TLS over it
@@ -143,22 +143,15 @@ func (c *Conn) Stopping() bool { return c != nil && c.listener.stopping.Load() }
 // begin says that a request is under way; false: the connection was closed to make room.
 func (c *Conn) begin(at time.Time) bool {
 	since := c.since.Load()
-	return since != evicted && c.since.CompareAndSwap(since, -at.UnixNano())
+	return since != evictedSince && c.since.CompareAndSwap(since, -at.UnixNano())
 }
 
-// setIdle takes the time of the last authentication for now where there is one, as that
-// was a moment ago and spares a look at the clock.
-func (c *Conn) setIdle() {
-	since := c.authenticated.Load()
-	if since == 0 {
-		since = time.Now().UnixNano()
-	}
-	c.since.Store(since)
-}
+// setIdle notes that an answer has ended.
+func (c *Conn) setIdle() { c.since.Store(time.Now().UnixNano()) }
 
 // evict closes the connection if it is still idle, or busy, since then.
 func (c *Conn) evict(since int64) bool {
-	return since != evicted && c.since.CompareAndSwap(since, evicted) && c.Close() == nil
+	return since != evictedSince && c.since.CompareAndSwap(since, evictedSince) && c.Close() == nil
 }
 
 // Close closes the socket and removes the connection from its listener's table.
@@ -298,7 +291,7 @@ func (c *Conn) serve() {
 		if c.state != nil || c.writeArmed.IsZero() { // TLS may have to write while it reads, whenever that is
 			_, c.writeArmed = c.SetWriteDeadline(time.Time{}), time.Time{}
 		}
-		if i%run == run-1 {
+		if i%answersPerTurn == answersPerTurn-1 {
 			runtime.Gosched()
 		}
 	}
@@ -418,7 +411,7 @@ func (c *Conn) Send(head, body []byte, last bool) (int, error) {
 		c.parts = [2][]byte{} // the body belongs to the cache
 		return max(0, int(n)-len(head)), err
 	}
-	c.held = c.listener.records.Get().(*[]byte)
+	c.held = c.listener.sealed.Get().(*[]byte)
 	_, err := c.stream.Write(head)
 	n := 0
 	if err == nil && len(body) > 0 {
@@ -428,7 +421,7 @@ func (c *Conn) Send(head, body []byte, last bool) (int, error) {
 		_, err = c.Conn.Write(*c.held)
 	}
 	*c.held = (*c.held)[:0]
-	c.listener.records.Put(c.held)
+	c.listener.sealed.Put(c.held)
 	c.held = nil
 	if err != nil {
 		n = 0 // what was sent of the records is not known

@@ -5,20 +5,31 @@ import (
 	"strings"
 )
 
-// Fields are the fields of a request that the gateway reads, whoever has parsed it. One that
-// was not sent is nil; else it has one value for each of its lines.
-type Fields struct {
-	Authorization, AcceptEncoding, IfNoneMatch []string
-	RequestID, ForwardedFor                    []string // only trusted proxies may send them
-	Traceparent, Tracestate                    []string
-}
+// The fields of a request that the gateway reads, by their places in Fields.
+const (
+	Authorization = iota
+	AcceptEncoding
+	IfNoneMatch
+	RequestID    // from trusted proxies only
+	ForwardedFor // from trusted proxies only
+	Traceparent
+	Tracestate
+	fieldCount
+)
+
+// fieldNames are their names in the form of net/http.
+var fieldNames = [fieldCount]string{"Authorization", "Accept-Encoding", "If-None-Match", "X-Request-Id", "X-Forwarded-For", "Traceparent", "Tracestate"}
+
+// Fields are the values of those fields, whoever has parsed the request: one for each line of a
+// field, nil for one that was not sent.
+type Fields [fieldCount][]string
 
 // FieldsOf takes them out of net/http's map.
-func FieldsOf(h http.Header) Fields {
-	return Fields{
-		Authorization: h["Authorization"], AcceptEncoding: h["Accept-Encoding"], IfNoneMatch: h["If-None-Match"],
-		RequestID: h["X-Request-Id"], ForwardedFor: h["X-Forwarded-For"], Traceparent: h["Traceparent"], Tracestate: h["Tracestate"],
+func FieldsOf(h http.Header) (f Fields) {
+	for i, name := range fieldNames {
+		f[i] = h[name]
 	}
+	return f
 }
 
 // Head is a request in the one form that the front reads: exactly one whole GET of
@@ -26,15 +37,13 @@ func FieldsOf(h http.Header) Fields {
 // on one line, in visible ASCII. Everything that another reader might take for
 // something else is left to net/http.
 type Head struct {
-	Fields
 	Path, Query string
+	Fields      Fields
 
-	host   []string
-	values [fieldCount]string // what the slices above are slices of
+	host   bool
+	values [fieldCount]string // what Fields has slices of
 	text   string             // all of it
 }
-
-const fieldCount = 8
 
 // read reads what one read has brought. False: it is not in that form. Many callers send
 // one request again and again: that one is there already.
@@ -66,7 +75,7 @@ func (h *Head) parse(p []byte) bool {
 			return false
 		}
 	}
-	return h.host != nil
+	return h.host
 }
 
 // target reads the request line.
@@ -111,39 +120,24 @@ func (h *Head) field(line string) bool {
 // set takes a field over. A field of which a second one would matter comes once.
 func (h *Head) set(name, value string) bool {
 	is := func(s string) bool { return len(name) == len(s) && strings.EqualFold(name, s) }
+	for i, read := range fieldNames {
+		if is(read) { // the value lies in the Head, so that it takes no allocation
+			once := h.Fields[i] == nil
+			h.values[i] = value
+			h.Fields[i] = h.values[i : i+1 : i+1]
+			return once
+		}
+	}
 	switch {
 	case is("Host"):
-		return validHost(value) && h.once(&h.host, 0, value)
-	case is("Authorization"):
-		return h.once(&h.Authorization, 1, value)
-	case is("Accept-Encoding"):
-		return h.once(&h.AcceptEncoding, 2, value)
-	case is("If-None-Match"):
-		return h.once(&h.IfNoneMatch, 3, value)
-	case is("X-Request-Id"):
-		return h.once(&h.RequestID, 4, value)
-	case is("X-Forwarded-For"):
-		return h.once(&h.ForwardedFor, 5, value)
-	case is("Traceparent"):
-		return h.once(&h.Traceparent, 6, value)
-	case is("Tracestate"):
-		return h.once(&h.Tracestate, 7, value)
+		once := !h.host
+		h.host = true
+		return once && validHost(value)
 	case is("Connection"):
 		return strings.EqualFold(value, "keep-alive")
 	case is("Content-Length"), is("Transfer-Encoding"), is("Expect"), is("Upgrade"), is("Trailer"):
 		return false
 	}
-	return true
-}
-
-// once is false for a field that has come before. The value lies in the Head itself, so
-// that it takes no allocation.
-func (h *Head) once(field *[]string, i int, value string) bool {
-	if *field != nil {
-		return false
-	}
-	h.values[i] = value
-	*field = h.values[i : i+1 : i+1]
 	return true
 }
 

@@ -79,10 +79,10 @@ type Handler interface {
 type Options struct {
 	// MaxConnections may be open at a time; zero means any number. See SetMax.
 	MaxConnections int
-	// UnknownIdle is how long a connection may be idle on which nobody has
-	// authenticated yet; zero means as long as any other.
-	UnknownIdle time.Duration
-	Handler     Handler // nil: net/http answers all
+	// StrangerIdle is how long the connection of a stranger may be idle; zero means as long as
+	// any other.
+	StrangerIdle time.Duration
+	Handler      Handler // nil: net/http answers all
 	// ReadHeaderTimeout and IdleTimeout are the server's.
 	ReadHeaderTimeout, IdleTimeout time.Duration
 	// Name is the listener's in Metrics.
@@ -95,9 +95,9 @@ type Options struct {
 // those of net/http. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
-	opts    Options
-	tls     *tls.Config // nil: clear text
-	records sync.Pool   // of *[]byte, for sealed bytes only
+	opts   Options
+	tls    *tls.Config // nil: clear text
+	sealed sync.Pool   // of *[]byte, for records of TLS only
 
 	start    sync.Once
 	ready    chan accepted
@@ -133,7 +133,7 @@ func NewListener(l net.Listener, opts Options) *Listener {
 	out := &Listener{
 		Listener: l,
 		opts:     opts,
-		records:  sync.Pool{New: func() any { return new(make([]byte, 0, heldBytes)) }},
+		sealed:   sync.Pool{New: func() any { return new(make([]byte, 0, heldBytes)) }},
 		ready:    make(chan accepted),
 		done:     make(chan struct{}),
 		open:     opts.Metrics.open.WithLabelValues(opts.Name),
@@ -159,7 +159,7 @@ func (l *Listener) SetMax(n int) {
 
 // Accept waits for the next connection that net/http has to serve.
 func (l *Listener) Accept() (net.Conn, error) {
-	l.start.Do(func() { go l.run() })
+	l.start.Do(func() { go l.acceptAll() })
 	select {
 	case next := <-l.ready:
 		return next.conn, next.err
@@ -179,8 +179,8 @@ func (l *Listener) give(c net.Conn, err error) {
 	}
 }
 
-// run accepts connections until the listener is closed.
-func (l *Listener) run() {
+// acceptAll accepts connections until the listener is closed.
+func (l *Listener) acceptAll() {
 	for {
 		c, err := l.Listener.Accept()
 		switch {
@@ -264,8 +264,8 @@ func (l *Listener) admit(c net.Conn, now time.Time) *Conn {
 	defer l.mu.Unlock()
 	l.conns[conn] = struct{}{}
 	l.open.Inc()
-	if l.opts.UnknownIdle > 0 {
-		conn.timer = time.AfterFunc(l.opts.UnknownIdle, conn.endUnknown)
+	if l.opts.StrangerIdle > 0 {
+		conn.timer = time.AfterFunc(l.opts.StrangerIdle, conn.endStranger)
 	}
 	if l.opts.Handler != nil && l.opts.Handler.Enabled() && !l.stopping.Load() {
 		conn.inFront.Store(true)
@@ -289,8 +289,8 @@ func (l *Listener) makeRoom(now time.Time) bool {
 	var strangers, known []candidate
 	l.mu.Lock()
 	limit, open := int(l.max.Load()), len(l.conns)
-	full := limit > 0 && open >= limit
-	if full && now.Sub(l.allBusy) >= searchAgain {
+	atLimit := limit > 0 && open >= limit
+	if atLimit && now.Sub(l.allBusy) >= searchAgain {
 		for c := range l.conns {
 			since := c.since.Load()
 			one := candidate{c, since, max(since, -since)}
@@ -305,7 +305,7 @@ func (l *Listener) makeRoom(now time.Time) bool {
 		}
 	}
 	l.mu.Unlock()
-	if !full {
+	if !atLimit {
 		return true
 	}
 	byAge := func(a, b candidate) int { return cmp.Compare(a.at, b.at) }
@@ -335,11 +335,11 @@ func (l *Listener) remove(c *Conn) {
 	}
 }
 
-// endUnknown closes the connection if nobody has authenticated on it and it has
+// endStranger closes the connection if nobody has authenticated on it and it has
 // been idle for too long; else it looks again later.
-func (c *Conn) endUnknown() {
+func (c *Conn) endStranger() {
 	for c.authenticated.Load() == 0 && !c.closed.Load() {
-		left, since := c.listener.opts.UnknownIdle, c.since.Load()
+		left, since := c.listener.opts.StrangerIdle, c.since.Load()
 		if since > 0 {
 			left -= time.Since(time.Unix(0, since))
 		}

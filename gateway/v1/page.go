@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/internal/theme"
+	"github.com/yuin/goldmark"
 )
 
 // document is what the page shows of the OpenAPI document. The names of its types
@@ -208,12 +208,19 @@ func table(title, second string, rows [][]string) string {
 	fmt.Fprintf(&out, `<div class="scroll" role="group" aria-label="%s" tabindex="0"><table class="data"><caption>%[1]s</caption>`+
 		`<thead><tr><th scope="col">Name</th><th scope="col">%s</th><th scope="col">Meaning</th></tr></thead><tbody>`, title, second)
 	for _, row := range rows {
-		fmt.Fprintf(&out, `<tr><th scope="row"><code>%s</code></th><td>%s</td><td>%s</td></tr>`, html.EscapeString(row[0]), theme.Inline(row[1]), theme.Inline(row[2]))
+		fmt.Fprintf(&out, `<tr><th scope="row"><code>%s</code></th><td>%s</td><td>%s</td></tr>`, html.EscapeString(row[0]), cell(row[1]), cell(row[2]))
 	}
 	return out.String() + "</tbody></table></div>"
 }
 
-// markdown renders what the document uses of it: paragraphs, code and strong.
+// markdown renders a text of the document, which has no raw HTML.
 func markdown(text string) string {
-	return "<p>" + strings.ReplaceAll(theme.Inline(strings.TrimSpace(text)), "\n\n", "</p><p>") + "</p>"
+	var out strings.Builder
+	_ = goldmark.Convert([]byte(text), &out) // writing to out meets no error
+	return strings.TrimSpace(out.String())
+}
+
+// cell renders one paragraph as what is in it.
+func cell(text string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(markdown(text), "<p>"), "</p>")
 }

@@ -1,5 +1,5 @@
-// Package filters has the words in which the mapping tells the cache what becomes of the
-// filters of a request; the two do not know each other.
+// Package filters has what all parts know of the filters of a request: what a value can be, and the
+// words in which the mapping tells the cache what becomes of it; the two do not know each other.
 package filters
 
 // Filter says what becomes of the values of one filter. It must not change once somebody
@@ -28,4 +28,23 @@ func (f *Filter) Of(value string) Asked {
 		return a
 	}
 	return f.Other
+}
+
+// MaxBytes bounds the value of a filter.
+const MaxBytes = 64
+
+// Valid tells whether a text can be the value of a filter: 1 to MaxBytes of A-Z a-z 0-9 . _ - as the
+// documents say. Values go into keys and logs, and so the ids of requests are of them, too.
+func Valid(value string) bool {
+	if value == "" || len(value) > MaxBytes {
+		return false
+	}
+	for i := range len(value) {
+		switch c := value[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return true
 }

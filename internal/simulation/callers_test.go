@@ -21,10 +21,10 @@ import (
 
 const (
 	callers = 8
-	// thinks is the mean time between two requests of a caller. It is longer by patience while
-	// the fleet recovers, when less is promised.
-	thinks   = 500 * time.Millisecond
-	patience = 4
+	// thinkTime is the mean time between two requests of a caller. While the fleet recovers, when
+	// less is promised, it is recoveryFactor times that.
+	thinkTime      = 500 * time.Millisecond
+	recoveryFactor = 4
 )
 
 // caller sends requests to random nodes. When and what it asks depends on nothing but the
@@ -100,9 +100,9 @@ func (c *caller) run() {
 	defer c.close()
 	at := time.Now()
 	for n := 1; ; n++ {
-		pause := c.rng.ExpFloat64() * float64(thinks)
+		pause := c.rng.ExpFloat64() * float64(thinkTime)
 		if c.env.checks.recovers(at) {
-			pause *= patience
+			pause *= recoveryFactor
 		}
 		at = at.Add(time.Duration(pause))
 		time.Sleep(time.Until(at))

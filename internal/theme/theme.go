@@ -7,11 +7,9 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"html"
 	"io/fs"
 	"net/http"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -94,15 +92,4 @@ func Secure(h http.Header, policy string) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-}
-
-var (
-	codeSpan = regexp.MustCompile("`([^`]+)`")
-	strong   = regexp.MustCompile(`\*\*([^*]+)\*\*`)
-)
-
-// Inline renders a text with the little of Markdown that the pages' sources use:
-// code between backticks, and strong between double stars.
-func Inline(text string) string {
-	return strong.ReplaceAllString(codeSpan.ReplaceAllString(html.EscapeString(text), "<code>$1</code>"), "<strong>$1</strong>")
 }

@@ -192,7 +192,7 @@ func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	connections := front.NewMetrics(a.registry)
 	a.errorLog, a.flushErrors = gateway.NewErrorLog(refusalRecords, a.opts.Logger, a.registry)
 	public := front.NewListener(l.Public, front.Options{
-		Name: "public", Metrics: connections, MaxConnections: fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), UnknownIdle: strangerIdleTimeout,
+		Name: "public", Metrics: connections, MaxConnections: fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), StrangerIdle: strangerIdleTimeout,
 		Handler: &a.gateway, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Log: a.errorLog,
 	})
 	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,8 +43,12 @@ func (a *App) buildOps(l *front.Listener) error {
 		reply.Epoch, err = a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
 		return reply, err
 	}
+	node, err := os.Hostname()
+	if err != nil {
+		return err
+	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.registry, Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version,
+		Gatherer: a.registry, Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version, Node: node,
 	}); err != nil {
 		return err
 	}

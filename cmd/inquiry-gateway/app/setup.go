@@ -89,7 +89,8 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		Rate:                    a.rate,
 		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
-		HitLane:                 cfg.Gateway.HitLane == config.On,
+		WriteTimeout:            cfg.RequestTimeout + writeSlack,
+		Front:                   cfg.Gateway.HitLane == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          cfg.Gateway.Proxies(),
@@ -113,12 +114,10 @@ func (a *App) apply(next *setup) {
 	next.policy()
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
 	a.tokens.Set(cfg.Ops.Tokens())
-	write := cfg.RequestTimeout + writeSlack
-	sameWrite := a.public == nil || a.public.http.WriteTimeout == write
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
-	a.gateway.Set(next.public, write, sameWrite)
+	a.gateway.Set(next.public)
 	a.current.Store(next)
 }
 

@@ -12,14 +12,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
+
+	"inquiry-gateway/internal/filters"
 )
 
 // maxBody bounds a body. An account for the canary has a short list.
 const maxBody = 32 << 20
-
-// requestID is the form of the ids that may go into the log.
-var requestID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // round asks for the lists of one kind with every key, and finds out what there is to
 // find out.
@@ -200,7 +198,7 @@ func (r *round) ask(ctx context.Context, kind string, key Secret, tag string) (*
 	if err = errors.Join(err, resp.Body.Close()); err == nil && len(a.body) > maxBody {
 		err = fmt.Errorf("the body has more than %d MiB; give the canary accounts with short lists", maxBody>>20)
 	}
-	if id := resp.Header.Get("X-Request-Id"); requestID.MatchString(id) {
+	if id := resp.Header.Get("X-Request-Id"); filters.Valid(id) { // of the form of those that may go into the log
 		a.id = id
 	}
 	return a, err

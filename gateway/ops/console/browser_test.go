@@ -83,7 +83,7 @@ func serve(t *testing.T) *served {
 				Access:     &ops.Access{KeyID: "k1", Verdict: "allowed", KeyKind: "buyer", Scopes: []string{"inquiries:read"}, PaidAccess: true},
 				Cache: cache.Explanation{
 					Key: cache.Key{Kind: want.Kind, Account: want.Account}, Outcome: cache.Hit, Tier: "local", AnsweredAt: time.Date(2026, 11, 23, 6, 7, 0, 0, time.UTC),
-					Age: 12, Left: 17, Bytes: 10234, Policy: "cache.buyer", TTL: 30, Jitter: 1, StaleWhileRevalidate: 30, StaleIfError: 600, Redis: "ok",
+					Age: 12, Remaining: 17, Bytes: 10234, Policy: "cache.buyer", TTL: 30, Jitter: 1, StaleWhileRevalidate: 30, StaleIfError: 600, Redis: "ok",
 				},
 				Upstream: ops.UpstreamState{Breaker: "closed"},
 			}, nil

@@ -22,6 +22,8 @@ const (
 	overUnknown = 5 * time.Minute
 	// forgotten is how long what is over is still shown.
 	forgotten = 12 * time.Hour
+	// foreignReason is that of an episode of lists that have records of another account.
+	foreignReason = "owner"
 	// maxText bounds the text of an error.
 	maxText = 300
 )
@@ -316,9 +318,10 @@ type line struct {
 // system where records of another account stand; and below it what is over, the newest first.
 func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 	all := []line{}
+	legacy := facts.Legacy
 	for _, c := range causes {
 		if c.id == "keystore" {
-			all = append(all, legacyLines(facts, now)...)
+			all = append(all, legacyLines(legacy, facts, episodes["answers"], now)...)
 		}
 		e := episodes[c.id]
 		if e == nil || now.Sub(e.last) > forgotten {
@@ -328,6 +331,15 @@ func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 		l := line{
 			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: c.over(e, now),
 			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts), Text: names.Replace(c.text), Do: names.Replace(c.do),
+		}
+		if c.id == "foreign" { // whose lists fail by it is no second line
+			legacy = slices.DeleteFunc(slices.Clone(legacy), func(f ops.Failing) bool {
+				told := f.Reason == foreignReason && (f.Over || !l.Over)
+				if told && !f.Over {
+					l.Text, l.Cause = l.Text+" "+sentence(f, "", now), lastOf(f)
+				}
+				return told
+			})
 		}
 		if l.Over {
 			l.Do = c.after

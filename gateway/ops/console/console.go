@@ -52,8 +52,8 @@ type Options struct {
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
-	// Version of the program, for the head of the page.
-	Version string
+	// Version of the program and the name of this node, for the head of the page.
+	Version, Node string
 	// Now is time.Now if nil.
 	Now func() time.Time
 }
@@ -86,7 +86,7 @@ func New(opts Options) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	put := []string{"{{runbook}}", runbook, "{{version}}", html.EscapeString(opts.Version)}
+	put := []string{"{{runbook}}", runbook, "{{version}}", html.EscapeString(opts.Version), "{{node}}", html.EscapeString(opts.Node)}
 	for name, a := range assets {
 		put = append(put, "{{asset "+name+"}}", "console/assets/"+a.Name)
 		c.mux.Handle("GET /console/assets/"+a.Name, a)

@@ -15,25 +15,29 @@ import (
 type legacyCause struct {
 	failure, name, some, chapter string // some: its name where only some accounts fail
 	mayBeBad                     bool
-	hits, do, doSome             string // doSome: where only some accounts fail
+	codes                        []string // public codes of the errors that callers get
+	hits, do, doSome             string   // doSome: where only some accounts fail
 }
 
 // legacyCauses stand in the order in which they are shown.
 var legacyCauses = []legacyCause{
 	{
 		failure: "system", name: "The legacy system fails", some: "The legacy system fails for some accounts", chapter: "InquiryGatewayLegacySystemFails", mayBeBad: true,
+		codes:  []string{"upstream_error", "upstream_timeout", "upstream_unavailable"},
 		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists get 502, 503 or 504.",
 		do:     "Ask the legacy system from this node: {check}. If that fails too, call its owners. Nothing has to be reset here.",
 		doSome: "Ask for one of them from this node: {check}. If that fails too, send the owners of the legacy system what it says.",
 	},
 	{
 		failure: "sign_in", name: "The legacy system refuses our sign-in", some: "The legacy system refuses some accounts to our user", chapter: "InquiryGatewaySignInRefused", mayBeBad: true,
+		codes:  []string{"upstream_sign_in_failed"},
 		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists get 502 `upstream_sign_in_failed`.",
 		do:     "The cause says how we sign in, as whom, and with the secret of which file. Has the password changed or expired, is the user locked, or does the legacy system want another sign-in now? A new secret in the file is read within a second. Try it: {check}.",
 		doSome: "Other accounts are let in, so the password is right. Ask the owners of the legacy system whether our user may read these accounts: {check}.",
 	},
 	{
 		failure: "mapping", name: "Replies do not fit the mapping", some: "Replies do not fit the mapping", chapter: "InquiryGatewayInvalidReplies", mayBeBad: true,
+		codes:  []string{"upstream_invalid_response"},
 		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists that fail so get 502 `upstream_invalid_response`. Waiting does not help.",
 		doSome: "See which record and field: {probe}. Correct the record in the legacy system, or the mapping in {file}: the gateway reads the changed file by itself.",
 	},
@@ -44,6 +48,7 @@ var legacyCauses = []legacyCause{
 	},
 	{
 		failure: "refused", name: "The gateway holds requests back", some: "The gateway holds requests of some accounts back", chapter: "InquiryGatewayHeldBack", mayBeBad: true,
+		codes:  []string{"upstream_unavailable"},
 		hits:   "Lists that this gateway has are served beyond their ttl, for `stale_if_error`. Callers of all other lists get 503 with `Retry-After`.",
 		do:     "{bound}",
 		doSome: "{bound} Other accounts are served.",
@@ -62,12 +67,12 @@ var bounds = map[string]string{
 }
 
 // legacyLines are the causes of the legacy system: one for what is not over, of both kinds, and
-// one for each episode that is over.
-func legacyLines(facts Facts, now time.Time) (all []line) {
+// one for each episode that is over. answers is the episode of answers that fail; nil: there is none.
+func legacyLines(episodes []ops.Failing, facts Facts, answers *episode, now time.Time) (all []line) {
 	for _, c := range legacyCauses {
 		for _, some := range []bool{false, true} {
 			var open []ops.Failing
-			for _, f := range facts.Legacy {
+			for _, f := range episodes {
 				switch {
 				case f.Failure != c.failure || f.Some != some:
 				case f.Over:
@@ -77,11 +82,28 @@ func legacyLines(facts Facts, now time.Time) (all []line) {
 				}
 			}
 			if len(open) > 0 {
-				all = append(all, c.line(open, facts, now, false))
+				l := c.line(open, facts, now, false)
+				l.Text += c.callers(answers, l.Since)
+				all = append(all, l)
 			}
 		}
 	}
 	return all
+}
+
+// callers says how many requests got an error in an outage since a moment.
+func (c *legacyCause) callers(answers *episode, since int64) string {
+	if answers == nil || answers.last.Unix() < since {
+		return ""
+	}
+	n := 0
+	for _, code := range c.codes {
+		n += int(answers.counts[code])
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Callers got an error for %s since %s UTC.", count(n, "request", "requests"), answers.since.UTC().Format(time.TimeOnly))
 }
 
 // line words episodes of one cause, at most one of a kind.
@@ -114,7 +136,7 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 		}
 	}
 	l.Text, l.Since, l.Last = strings.Join(texts, " "), first.Since.Unix(), last.Last.Unix()
-	l.Cause = fmt.Sprintf("Last: %s (%s list of %s)", shown(last.Cause), last.Kind, last.Account)
+	l.Cause = lastOf(last)
 	if last.UsualFetches < last.Fetches && last.Usual != last.Text {
 		l.Cause += fmt.Sprintf(". Most often, %d of %d times: %s", last.UsualFetches, last.Fetches, shown(last.UsualCause))
 	}
@@ -125,6 +147,11 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 		l.Do, l.Last = "", first.Ended.Unix()
 	}
 	return l
+}
+
+// lastOf says why the last list of an episode failed, and whose it is.
+func lastOf(f ops.Failing) string {
+	return fmt.Sprintf("Last: %s (%s list of %s)", shown(f.Cause), f.Kind, f.Account)
 }
 
 // sentence says how one kind's lists fail.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,29 +13,21 @@ import (
 	"inquiry-gateway/cache"
 )
 
-// records are the buffers that log records are written in.
-type records struct{ pool sync.Pool }
-
-func newRecords() *records {
-	return &records{sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }}}
-}
-
-// log writes the exchange's one record, in one Write. Who asked is said by
-// account and key id; never the key, a filter's records or an id of the legacy
-// system.
+// log writes the exchange's one line, in one Write. Who asked is said by account and key id; never
+// the key, what a filter takes or an id of the legacy system.
 func (g *Gateway) log(x *exchange) {
 	if g.opts.RequestLog == nil || !g.sampled(x) {
 		return
 	}
-	buf := g.records.pool.Get().(*[]byte)
-	*buf = g.appendRecord((*buf)[:0], x)
+	buf := g.lines.Get().(*[]byte)
+	*buf = g.appendLine((*buf)[:0], x)
 	if _, err := g.opts.RequestLog.Write(*buf); err != nil {
 		g.metrics.logErrors.Inc()
 	}
-	g.records.pool.Put(buf)
+	g.lines.Put(buf)
 }
 
-// sampled says whether the exchange gets a record: everything does but a refusal
+// sampled says whether the exchange gets a line: everything does but a refusal
 // that a summary counts, and fresh hits that were answered, of which one in sampleHits does.
 func (g *Gateway) sampled(x *exchange) bool {
 	if x.unlogged {
@@ -45,10 +36,10 @@ func (g *Gateway) sampled(x *exchange) bool {
 	return g.opts.SampleHits == 1 || x.list.Outcome != cache.Hit || x.cause != nil || rand.IntN(g.opts.SampleHits) == 0
 }
 
-// appendRecord appends the record as the line that slog's JSONHandler would
+// appendLine appends the line that slog's JSONHandler would
 // write of the same attributes. It is written by hand because every hit pays
 // for it: slog takes four times as long.
-func (g *Gateway) appendRecord(b []byte, x *exchange) []byte {
+func (g *Gateway) appendLine(b []byte, x *exchange) []byte {
 	level := slog.LevelInfo
 	if x.status >= http.StatusInternalServerError {
 		level = slog.LevelError
@@ -60,7 +51,7 @@ func (g *Gateway) appendRecord(b []byte, x *exchange) []byte {
 	b = append(b, `","msg":"request"`...)
 	b = appendText(b, "request_id", x.id.bytes())
 	b = appendText(b, "method", methodLabel(x.request.Method))
-	b = appendText(b, "endpoint", x.endpoint.series.endpoint)
+	b = appendText(b, "endpoint", x.endpoint.series.label)
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(x.status), 10)
 	b = appendSeconds(b, "duration_seconds", x.duration)
@@ -100,7 +91,7 @@ func appendListKey(b []byte, e *cache.Entry) []byte {
 	return fmt.Appendf(b, `,"key":"%016x","etag":"%016x"`, list, body)
 }
 
-// appendText appends a text attribute. Every text of a record is escaped here, also one
+// appendText appends a text attribute. Every text of a line is escaped here, also one
 // that cannot need it: a line that is no JSON hides its request.
 func appendText[T []byte | string](b []byte, key string, value T) []byte {
 	b = append(b, ',', '"')

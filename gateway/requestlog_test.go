@@ -39,7 +39,7 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 			list:      cache.Result{Outcome: cache.Hit, Tier: cache.TierLocal, Age: time.Duration(micros.Draw(t, "age")) * time.Microsecond},
 			problem:   text.Draw(t, "problem"), cause: errors.New(text.Draw(t, "cause")),
 		}
-		x.endpoint = g.endpoint("e", "", nil)
+		x.endpoint = g.newEndpoint("e", "", nil)
 		x.id.set("0123abcd")
 		level := slog.LevelInfo
 		if x.status >= 500 {
@@ -57,7 +57,7 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		if err := slog.NewJSONHandler(&want, nil).Handle(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
-		if got := g.appendRecord(nil, x); !reflect.DeepEqual(parsed(t, got), parsed(t, want.Bytes())) || bytes.Count(got, []byte("\n")) != 1 {
+		if got := g.appendLine(nil, x); !reflect.DeepEqual(parsed(t, got), parsed(t, want.Bytes())) || bytes.Count(got, []byte("\n")) != 1 {
 			t.Fatalf("got  %s\nwant %s", got, want.Bytes())
 		}
 	})
@@ -78,7 +78,7 @@ func TestSampledHits(t *testing.T) {
 	for range n {
 		s.ask("GET", buyersList)
 	}
-	all := s.records(t)
+	all := s.lines(t)
 	if len(all) < 2 || len(all) > n/20 {
 		t.Errorf("%d of %d hits have a record", len(all), n)
 	}
@@ -92,7 +92,7 @@ func TestSampledHits(t *testing.T) {
 			s.live.ServeHTTP(&gone{header: http.Header{}}, s.request("GET", buyersList))
 		}()
 	}
-	if all := s.records(t); len(all) != 20 || all[19].Status != statusClientClosedRequest {
+	if all := s.lines(t); len(all) != 20 || all[19].Status != statusClientClosedRequest {
 		t.Errorf("of 10 errors and 10 hits that were cut off there are %d records: %+v", len(all), all)
 	}
 }
@@ -137,15 +137,15 @@ func TestRecordsOfFailedConnectionsAreBounded(t *testing.T) {
 func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, setting{options: func(o *Options) { o.LogRefusals = 3; o.TrustedProxies = nil }})
-		recorded := func(n int, method, target, from, key string) (records int) {
+		recorded := func(n int, method, target, from, key string) (lines int) {
 			for range n {
 				s.ask(method, target, "From: "+from, "Authorization: ", "Authorization: "+key)
 			}
-			return len(s.records(t))
+			return len(s.lines(t))
 		}
 		for _, c := range []struct {
 			method, target, from, key string
-			n, records                int
+			n, lines                  int
 		}{
 			{"GET", "/nowhere", "192.0.2.1:1", "", 100, 3},
 			{"GET", "/docs/nowhere", "192.0.2.1:2", "", 2, 0}, // for the same reason
@@ -161,8 +161,8 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 			{"GET", "/nowhere", "[2001:db8::2]:1", "", 5, 0}, // of the same network
 			{"GET", "/nowhere", "[2001:db8:0:1::2]:1", "", 1, 1},
 		} {
-			if got := recorded(c.n, c.method, c.target, c.from, c.key); got != c.records {
-				t.Errorf("%+v: %d records", c, got)
+			if got := recorded(c.n, c.method, c.target, c.from, c.key); got != c.lines {
+				t.Errorf("%+v: %d lines", c, got)
 			}
 		}
 		if n := s.counted(t, "http_errors_total", "docsnot_found"); n != 2 {
@@ -196,17 +196,25 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 	})
 }
 
-// The clients that are counted are bounded too.
+// The clients and accounts that are counted are bounded too. Those beyond are counted together, an
+// account whose key is good never among strangers.
 func TestRefusalsAreBounded(t *testing.T) {
 	var log testkit.Log
 	r := newRefusals(1, slog.New(slog.NewJSONHandler(&log, nil)), prometheus.NewCounter(prometheus.CounterOpts{Name: "suppressed"}))
 	for i := range 2 * maxRefusalCounts {
 		r.logged(refusal{client: auth.Network(netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256))), reason: "unknown"})
 	}
+	for i := range 10 {
+		r.logged(refusal{good: true, account: fmt.Sprint("account-", i), reason: "rate_limited"})
+	}
 	r.flush()
-	others := `"client_address":"others","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":` +
-		strconv.Itoa(maxRefusalCounts-1)
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, others) {
-		t.Errorf("%.500s", text)
+	text := log.String()
+	for _, others := range []string{
+		`"client_address":"others","security":{"event":"unauthenticated_suppressed","reason":"unknown","suppressed":` + strconv.Itoa(maxRefusalCounts-1),
+		`"account":"others","security":{"event":"refused_suppressed","reason":"rate_limited","suppressed":9}`,
+	} {
+		if strings.Count(text, "\n") != 2 || !strings.Contains(text, others) {
+			t.Errorf("no %s in %.500s", others, text)
+		}
 	}
 }

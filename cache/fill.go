@@ -1,0 +1,177 @@
+package cache
+
+import (
+	"context"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"go.opentelemetry.io/otel/attribute"
+
+	"inquiry-gateway/cache/redistier"
+)
+
+const (
+	// overdueGrace is how much longer than its deadline a fill may take to
+	// return its own error before the waiters are sent away.
+	overdueGrace = 250 * time.Millisecond
+	leaseRenew   = redistier.LeaseLife / 3
+)
+
+// fill asks the legacy and settles the flight with its answer. It has the whole
+// Fills.Timeout, however long the flight has waited before: if its callers leave
+// meanwhile, the list is there when they ask again. A failure changes nothing in the tiers.
+func (l *Lists) fill(ctx context.Context, f *flight) bool {
+	limit := l.policy.Load().fillTimeout
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	began, start, m := l.opts.Now(), time.Now(), l.changes.mark(f.redis.names.Account)
+	changes := l.changes.text(f.key.Kind, f.redis.names.Account)
+	f.mark.Store(&m)
+	watchdog := time.AfterFunc(limit+overdueGrace, func() {
+		l.failed(f, began, ErrFillOverdue, fillError)
+		l.settle(f, Result{}, ErrFillOverdue)
+	})
+	defer watchdog.Stop()
+	if filling, token := ctx, f.redis.token; token != "" { // copied, as ctx is replaced and the token given away below
+		l.spawn(func() { l.keepLease(filling, f.redis.names, token) })
+	}
+	q := l.queryOf(f.key)
+	newest := f.newest.Load()
+	tooOld := f.tooOld || newest != nil && q.decide(newest, began, marks{}, health{}).state != fresh
+
+	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
+	defer span.End()
+	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Changes: changes})
+	if err != nil {
+		span.Fail(reasonOf(err))
+		if watchdog.Stop() { // else that is noted already
+			l.failed(f, began, err, fillError)
+		}
+		l.settle(f, Result{}, err)
+		return true
+	}
+	e := l.entryOf(f, c)
+	l.metrics.duration[f.kind].Observe(time.Since(start).Seconds())
+	result := fillOK
+	if c.NoStore {
+		result = fillNoStore
+	} else { // without the legacy nothing is known about it
+		l.backoff.gave(f.key, e.AnsweredAt)
+	}
+	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
+	unstored, lives := l.store(f, e, c.NoStore)
+	if unstored != "" {
+		l.metrics.unstored.WithLabelValues(unstored).Inc()
+	}
+	if span.Recording() {
+		span.Set(attribute.Bool("cache.stored", unstored == ""), attribute.Int("cache.entry_bytes", e.Size()))
+	}
+	if o := l.opts.Observer; o != nil {
+		o.Filled(e, time.Since(start))
+	}
+	if unstored == "" && f.redis.there && !l.outdated(f) { // else a newer one may be there
+		l.share(f, e, lives)
+	}
+	l.settle(f, Result{Entry: e, Outcome: Miss, Stored: unstored == "", TooOld: tooOld}, nil)
+	return true
+}
+
+// unwanted tells that nobody waits for a refresh.
+func (l *Lists) unwanted(f *flight) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return f.background && f.callers.number == 0
+}
+
+// failed notes a failed fill.
+func (l *Lists) failed(f *flight, began time.Time, err error, result string) {
+	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
+	a := attempt{policy: f.policy, began: began}
+	if m := f.mark.Load(); m != nil {
+		a.mark = *m
+	}
+	l.backoff.failed(f.key, a, err, l.opts.Now())
+}
+
+// entryOf makes the entry of a fill.
+func (l *Lists) entryOf(f *flight, c Content) *Entry {
+	now := l.opts.Now()
+	if c.AnsweredAt.IsZero() || c.AnsweredAt.After(now) {
+		c.AnsweredAt = now
+	}
+	o := origin{key: f.key, fingerprint: c.Fingerprint, mark: *f.mark.Load(), answeredAt: c.AnsweredAt, sum: bodySum(f.kind, c.Body)}
+	if f.redis.there { // early by up to a round trip, so that no list seems younger than it is
+		early, _ := l.redis.Now()
+		o.stamp = early.Add(c.AnsweredAt.Sub(now)).UnixNano()
+	}
+	return newEntry(o, c.Body, cap(c.Body))
+}
+
+// store puts the entry of a fill into the in-process tier, or says why no tier may take it. lives
+// is how long the list can be of use.
+func (l *Lists) store(f *flight, e *Entry, noStore bool) (unstored string, lives time.Duration) {
+	q := l.queryOf(f.key)
+	now := l.opts.Now()
+	v := q.decide(e, now, l.changes.afterFill(e, now), health{})
+	switch {
+	case noStore:
+		return unstoredNoStore, 0
+	case e.fingerprint != f.fingerprint() || e.fingerprint != q.mapping().Fingerprint:
+		return unstoredMapping, 0
+	case v.state == purged:
+		return unstoredPurged, 0
+	case e.Size() > q.policy.maxEntry:
+		return unstoredTooBig, 0
+	case v.keep <= 0:
+		return unstoredPolicy, 0
+	}
+	l.keep(e)
+	return "", v.keep
+}
+
+// keep puts an entry into the in-process tier unless a newer one is there.
+func (l *Lists) keep(e *Entry) {
+	l.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+		if found && old.fingerprint == e.fingerprint && l.changes.newer(old, e) {
+			return old, otter.CancelOp
+		}
+		return e, otter.WriteOp
+	})
+}
+
+// share writes an entry to Redis for the fleet, and ends the lease by that. The callers have
+// their answer already; one goroutine alone waits, and no longer than redis.timeout.
+func (l *Lists) share(f *flight, e *Entry, lives time.Duration) {
+	token := f.redis.token
+	f.redis.token = ""
+	ctx, span := l.tracer.Start(f.span.In(l.life), "cache.store")
+	l.spawn(func() {
+		defer span.End()
+		sealed := l.policy.Load().ring.seal(e.encode(), f.id())
+		switch err := l.redis.Put(ctx, f.redis.names, sealed, max(lives, time.Millisecond), token); err {
+		case nil:
+		case redistier.ErrBusy:
+			l.metrics.unstored.WithLabelValues(unstoredBusy).Inc()
+		default:
+			l.metrics.unstored.WithLabelValues(unstoredRedis).Inc()
+		}
+	})
+}
+
+// keepLease renews a lease until the fill has ended or its time is up, so that a slow fill
+// stays the only one, a dead node is found out quickly, and a fill that hangs is not
+// waited for.
+func (l *Lists) keepLease(ctx context.Context, n redistier.Names, token string) {
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if held, err := l.redis.Renew(ctx, n, token); err == nil && !held {
+			return
+		}
+	}
+}
