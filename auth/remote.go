@@ -37,12 +37,13 @@ const (
 )
 
 var (
-	errBusy   = errors.New("too many look-ups are under way")
-	errClosed = errors.New("the key store has been closed")
+	errBusy   = fmt.Errorf("%w: too many look-ups are under way", ErrNotAsked)
+	errClosed = fmt.Errorf("%w: it has been closed", ErrNotAsked)
 )
 
-// Lookup asks a remote source about one key. It returns ErrUnknownKey only when the source has
-// said so. Its context has a deadline and no caller's cancellation.
+// Lookup asks a remote source about one key. Its context has a deadline and no caller's
+// cancellation. It returns ErrUnknownKey only when the source has said so. ErrGarbage, ErrRefused and
+// ErrNotAsked say what else went wrong; any other error means that the source is away.
 type Lookup func(ctx context.Context, c Credential) (*Grant, error)
 
 // RemotePolicy says how long and how much a RemoteStore stores.
@@ -202,7 +203,7 @@ func (s *RemoteStore) Recall(d Digest) (g *Grant, seen bool) {
 	return g, seen
 }
 
-// Away implements Store: the last look-up that ended was not answered, or SetAway said so.
+// Away implements Store: the last look-up that was sent got no answer, or SetAway said so.
 func (s *RemoteStore) Away() bool { return s.away.Load() }
 
 // SetAway notes whether the source is away, for who finds that out without a look-up.
@@ -267,7 +268,6 @@ func (s *RemoteStore) lookUp(ctx context.Context, c Credential, known *answer) *
 	go func() {
 		defer s.end()
 		l.grant, l.err = s.run(ctx, c)
-		s.SetAway(l.err != nil && !errors.Is(l.err, ErrUnknownKey))
 		s.store(c.Digest, l)
 		close(l.done)
 	}()
@@ -320,7 +320,12 @@ func (s *RemoteStore) run(ctx context.Context, c Credential) (g *Grant, err erro
 	defer s.panics.Catch(func(p any) { g, err = nil, fmt.Errorf("%s: a bug: %v", s.name, p) })
 	ctx, cancel := context.WithTimeout(ctx, s.policy.Timeout)
 	defer cancel()
-	return s.ask(ctx, c)
+	g, err = s.ask(ctx, c)
+	if !errors.Is(err, ErrNotAsked) {
+		answered := err == nil || errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrGarbage) || errors.Is(err, ErrRefused)
+		s.SetAway(!answered)
+	}
+	return g, err
 }
 
 // store keeps the answer of a look-up, unless its key or account was forgotten while it was under
