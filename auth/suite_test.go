@@ -90,7 +90,7 @@ func openFile(t *testing.T, s *testStore, opts auth.Options) {
 	}
 	editor := keysfile.NewEditor(path, auth.Hasher{})
 	then := func(err error) {
-		if err := errors.Join(err, store.Reload()); err != nil {
+		if err := errors.Join(err, store.Reload(false)); err != nil {
 			t.Fatal(err)
 		}
 	}
