@@ -86,8 +86,7 @@ func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, err
 
 var errOpen = fmt.Errorf("%w: the breaker of the introspection endpoint is open", auth.ErrNotAsked)
 
-// Close refuses further look-ups, waits for those under way, which end by
-// their own deadline, and closes the connections.
+// Close refuses further look-ups, gives up those under way, and closes the connections.
 func (s *Store) Close() {
 	s.RemoteStore.Close()
 	s.client.CloseIdleConnections()

@@ -112,8 +112,7 @@ func newStore(client *redisclient.Client, prefix string, h auth.Hasher, ttl time
 	return s
 }
 
-// Close stops watching, refuses further look-ups and waits for those under
-// way, which end by their own deadline.
+// Close stops watching, refuses further look-ups and gives up those under way.
 func (s *Store) Close() {
 	s.stop()
 	s.wg.Wait()
