@@ -38,6 +38,7 @@ type Options struct {
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	Guesses *Guesses           // beyond it a client that sends unknown keys gets ErrTooManyGuesses; nil: no limit
+	Before  *Authenticator     // first uses that it has reported are not reported again; nil: none
 	Memory  *Memory            // of an earlier store of the same source; nil: a new one
 	Panics  *telemetry.Catcher // of its goroutines; nil: logged only
 }
@@ -115,13 +116,17 @@ type Authenticator struct {
 // digests of the same hasher.
 func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 	opts = opts.WithDefaults()
+	security := newSecurityLog(opts.Logger)
+	if opts.Before != nil {
+		security = opts.Before.security
+	}
 	return &Authenticator{
 		store:    store,
 		hasher:   h,
 		now:      opts.Now,
 		guesses:  opts.Guesses,
 		results:  newResults(opts.Registerer),
-		security: newSecurityLog(opts.Logger),
+		security: security,
 		tracer:   telemetry.NewTracer(opts.Traces, spanScope),
 	}
 }

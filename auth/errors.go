@@ -35,6 +35,12 @@ var (
 	// ErrGarbage marks answers of a store that make no sense. They let nobody in
 	// and say nothing about the key.
 	ErrGarbage = errors.New("the key store's answer makes no sense")
+	// ErrRefused marks look-ups that the source refuses although it is there: the
+	// gateway's request, its credentials or its configuration are wrong.
+	ErrRefused = errors.New("the key store refuses the look-up")
+	// ErrNotAsked marks look-ups that never reached the source. They say nothing
+	// about the key or the source, and cost the client none of its guesses.
+	ErrNotAsked = errors.New("the key store was not asked")
 )
 
 // The reasons of a Denial. The set is closed, so a reason is safe as a metric

@@ -92,7 +92,8 @@ func (g *Guesses) Reserve(ctx context.Context, client string) error {
 }
 
 // Refund gives a token back, unless the look-up that it was reserved for found no key or failed.
-// For a good key it gives one of a failure back, too, which may have been the store's.
+// A look-up that never reached the source counts as none. For a good key Refund gives one token of a
+// failed look-up back, too: that failure may have been the source's.
 func (g *Guesses) Refund(client string, err error) {
 	if g == nil || client == "" {
 		return
@@ -107,7 +108,7 @@ func (g *Guesses) Refund(client string, err error) {
 		s.failed, s.spent = s.failed-back, s.spent-back
 	case errors.Is(err, ErrUnknownKey):
 		s.spent++
-	case !errors.Is(err, errBusy) && !errors.Is(err, errClosed): // those were not asked
+	case !errors.Is(err, ErrNotAsked):
 		s.failed, s.spent = s.failed+1, s.spent+1
 	}
 	s.next(g.burst)

@@ -37,12 +37,13 @@ const (
 )
 
 var (
-	errBusy   = errors.New("too many look-ups are under way")
-	errClosed = errors.New("the key store has been closed")
+	errBusy   = fmt.Errorf("%w: too many look-ups are under way", ErrNotAsked)
+	errClosed = fmt.Errorf("%w: it has been closed", ErrNotAsked)
 )
 
-// Lookup asks a remote source about one key. It returns ErrUnknownKey only when the source has
-// said so. Its context has a deadline and no caller's cancellation.
+// Lookup asks a remote source about one key. Its context has a deadline and no caller's
+// cancellation. It returns ErrUnknownKey only when the source has said so. ErrGarbage, ErrRefused and
+// ErrNotAsked say what else went wrong; any other error means that the source is away.
 type Lookup func(ctx context.Context, c Credential) (*Grant, error)
 
 // RemotePolicy says how long and how much a RemoteStore stores.
@@ -138,6 +139,8 @@ type RemoteStore struct {
 	panics  *telemetry.Catcher
 	memory  *Memory
 	away    atomic.Bool
+	life    context.Context // of look-ups
+	end     context.CancelFunc
 
 	mu      sync.Mutex
 	running int
@@ -156,6 +159,7 @@ func NewRemoteStore(name string, ask Lookup, p RemotePolicy, opts Options) *Remo
 		name: name, ask: ask, policy: p, now: opts.Now, metrics: newLookupMetrics(name, opts.Registerer),
 		tracer: telemetry.NewTracer(opts.Traces, spanScope), panics: opts.Panics, memory: opts.Memory,
 	}
+	s.life, s.end = context.WithCancel(context.Background())
 	s.memory.good.SetMaximum(uint64(p.MaxKeys))
 	s.memory.forget(func(a *answer) {
 		if due := a.due.Load(); due != forgotten {
@@ -202,7 +206,7 @@ func (s *RemoteStore) Recall(d Digest) (g *Grant, seen bool) {
 	return g, seen
 }
 
-// Away implements Store: the last look-up that ended was not answered, or SetAway said so.
+// Away implements Store: the last look-up that was sent got no answer, or SetAway said so.
 func (s *RemoteStore) Away() bool { return s.away.Load() }
 
 // SetAway notes whether the source is away, for who finds that out without a look-up.
@@ -265,16 +269,15 @@ func (s *RemoteStore) lookUp(ctx context.Context, c Credential, known *answer) *
 	m.lookups[c.Digest] = l
 	ctx = context.WithoutCancel(ctx) // the request it belongs to may be over
 	go func() {
-		defer s.end()
+		defer s.done()
 		l.grant, l.err = s.run(ctx, c)
-		s.SetAway(l.err != nil && !errors.Is(l.err, ErrUnknownKey))
 		s.store(c.Digest, l)
 		close(l.done)
 	}()
 	return l
 }
 
-// begin takes a place among the look-ups that run; end gives it back.
+// begin takes a place among the look-ups that run; done gives it back.
 func (s *RemoteStore) begin(seen bool) error {
 	most := maxUnseenLookups
 	if seen {
@@ -294,7 +297,7 @@ func (s *RemoteStore) begin(seen bool) error {
 	return nil
 }
 
-func (s *RemoteStore) end() {
+func (s *RemoteStore) done() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
@@ -320,7 +323,13 @@ func (s *RemoteStore) run(ctx context.Context, c Credential) (g *Grant, err erro
 	defer s.panics.Catch(func(p any) { g, err = nil, fmt.Errorf("%s: a bug: %v", s.name, p) })
 	ctx, cancel := context.WithTimeout(ctx, s.policy.Timeout)
 	defer cancel()
-	return s.ask(ctx, c)
+	defer context.AfterFunc(s.life, cancel)()
+	g, err = s.ask(ctx, c)
+	if !errors.Is(err, ErrNotAsked) {
+		answered := err == nil || errors.Is(err, ErrUnknownKey) || errors.Is(err, ErrGarbage) || errors.Is(err, ErrRefused)
+		s.SetAway(!answered)
+	}
+	return g, err
 }
 
 // store keeps the answer of a look-up, unless its key or account was forgotten while it was under
@@ -398,11 +407,13 @@ func (s *RemoteStore) ForgetWhere(match func(*Grant) bool) {
 // ForgetAll makes every key be looked up again.
 func (s *RemoteStore) ForgetAll() { s.ForgetWhere(func(*Grant) bool { return true }) }
 
-// Close refuses new look-ups and waits for those that run; each ends by its own deadline.
+// Close refuses new look-ups, gives up those that run, and waits for their end: nobody needs their
+// answers, and a stop must not last as long as they may.
 func (s *RemoteStore) Close() {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.end()
 	s.wg.Wait()
 }
 

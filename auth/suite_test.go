@@ -23,6 +23,7 @@ import (
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -53,12 +54,13 @@ const (
 type testStore struct {
 	auth.Store
 	*auth.Authenticator
-	clock  *testkit.Clock
-	reg    *prometheus.Registry
-	put    func(k auth.KeyRecord, a auth.Account) // the key itself is the record's id
-	revoke func(id string)
-	state  func(string) // nil: the store asks nobody and knows no states
-	forget func()       // drops what is stored on the node
+	guesses *auth.Guesses // 50 of a client
+	clock   *testkit.Clock
+	reg     *prometheus.Registry
+	put     func(k auth.KeyRecord, a auth.Account) // the key itself is the record's id
+	revoke  func(id string)
+	state   func(string) // nil: the store asks nobody and knows no states
+	forget  func()       // drops what is stored on the node
 }
 
 // everyStore runs a test over all stores.
@@ -68,7 +70,8 @@ func everyStore(t *testing.T, test func(t *testing.T, s *testStore)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testStore{clock: testkit.NewClock(testNow), reg: prometheus.NewRegistry(), forget: func() {}}
-			opts := auth.Options{Now: s.clock.Now, Registerer: s.reg}
+			s.guesses = auth.NewGuesses(rate.Plan{PerSecond: 0.001, Burst: 50}, s.clock.Now)
+			opts := auth.Options{Now: s.clock.Now, Registerer: s.reg, Guesses: s.guesses}
 			open(t, s, opts)
 			s.Authenticator = auth.NewAuthenticator(s.Store, auth.Hasher{}, opts)
 			test(t, s)
@@ -87,7 +90,7 @@ func openFile(t *testing.T, s *testStore, opts auth.Options) {
 	}
 	editor := keysfile.NewEditor(path, auth.Hasher{})
 	then := func(err error) {
-		if err := errors.Join(err, store.Reload()); err != nil {
+		if err := errors.Join(err, store.Reload(false)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -302,6 +305,37 @@ func TestStoresInTrouble(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A look-up that an open breaker refuses costs its client no guess: nothing was asked.
+func TestAnOpenBreakerCostsNoGuesses(t *testing.T) {
+	everyStore(t, func(t *testing.T, s *testStore) {
+		if s.state == nil {
+			return // a file has no breaker
+		}
+		const client = "192.0.2.1"
+		s.put(record("known"), paying)
+		_, err := s.authenticate(t, "known")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.state(storeDown)
+		s.clock.Add(30 * time.Second) // the time of the known key is over
+		for tries := 0; !errors.Is(err, auth.ErrNotAsked) && tries < 300; tries++ {
+			_, err = s.authenticate(t, "known")
+		}
+		for i := range 100 {
+			_, err := s.AuthenticateFrom(t.Context(), []string{fmt.Sprint("Bearer new", i)}, caller(client))
+			if !errors.Is(err, auth.ErrUnavailable) || !errors.Is(err, auth.ErrNotAsked) {
+				t.Fatalf("key %d: %v", i, err)
+			}
+		}
+		for i := range 50 {
+			if err := s.guesses.Reserve(t.Context(), client); err != nil {
+				t.Fatalf("guess %d: %v", i, err)
+			}
+		}
+	})
 }
 
 // ByID says of a key what AuthenticateFrom does; a store without ids says so.

@@ -2,7 +2,6 @@ package introspect
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -13,10 +12,10 @@ import (
 
 // grant makes an auth.Grant of an introspection answer (RFC 7662, 2.2).
 //
-// auth.ErrUnknownKey: the key is not active, or it is another service's: it says
-// not whose it is or of which kind. auth.ErrGarbage: the answer is no JSON object
-// with `active`, or a claim is of an impossible type. Only what the claims say
-// in so many words is granted.
+// auth.ErrUnknownKey: the key is not active, or the answer does not name an account and a
+// kind, as that of another service's key, or its jti is no string. auth.ErrGarbage: the answer is
+// no JSON object with `active`, or another claim is of an impossible type. A missing
+// claim grants nothing.
 func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 	if !gjson.ValidBytes(body) {
 		return nil, fmt.Errorf("%w: it is no JSON", auth.ErrGarbage)
@@ -30,6 +29,9 @@ func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 		return nil, auth.ErrUnknownKey
 	}
 	r := claimReader{answer: answer}
+	if id := r.claim("jti"); id.IsBool() || id.Type == gjson.JSON {
+		return nil, fmt.Errorf("%w: claim jti is not a string", auth.ErrUnknownKey)
+	}
 	g := &auth.Grant{
 		Digest: d,
 		Principal: auth.Principal{
@@ -132,14 +134,22 @@ func (r *claimReader) paid(name string) bool {
 	return r.text(name) == auth.AccessPaid
 }
 
+// maxExpiry is the last second that RFC 3339 can write, in 9999: what issuers of key records
+// may say, too. Milliseconds that are taken for seconds are always beyond it.
+const maxExpiry = 253402300799
+
 // time reads seconds since 1970. Absent means never.
 func (r *claimReader) time(name string) time.Time {
 	v := r.claim(name)
 	if v.Type == gjson.Null {
 		return time.Time{}
 	}
-	if v.Type != gjson.Number || v.Num <= 0 || v.Num > math.MaxInt32*1000.0 {
+	switch {
+	case v.Type != gjson.Number || v.Num <= 0:
 		r.fail(name, "a time in seconds")
+		return time.Time{}
+	case v.Num > maxExpiry:
+		r.fail(name, "a time in seconds before the year 10000; it may be in milliseconds")
 		return time.Time{}
 	}
 	return time.Unix(int64(v.Num), 0).UTC()

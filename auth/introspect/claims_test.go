@@ -32,6 +32,7 @@ func TestClaims(t *testing.T) {
 		auth.Principal{Kind: auth.KindBuyer, Account: "acme", Scopes: "a b c", PaidAccess: true}, never)
 	grants(claims, `{"active":true,"sub":4711,"kind":"seller"}`, auth.Principal{Kind: auth.KindSeller, Account: "4711"}, never)
 	grants(claims, `{"active":true,"sub":"a","kind":"buyer","exp":1800000000.9}`, buyer, time.Unix(1800000000, 0))
+	grants(claims, `{"active":true,"sub":"a","kind":"buyer","exp":253402300799}`, buyer, time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 	for _, rest := range []string{`"api_access":"none"`, `"api_access":false`, `"api_access":"yes"`, `"jti":"a\nb"`, `"exp":null`} {
 		grants(claims, `{"active":true,"sub":"a","kind":"buyer",`+rest+`}`, buyer, never)
 	}
@@ -42,17 +43,22 @@ func TestClaims(t *testing.T) {
 		`{"active":true,"sub":"a"}`:                               auth.ErrUnknownKey,
 		`{"active":true,"sub":"a","kind":"admin"}`:                auth.ErrUnknownKey,
 		`{"active":true,"sub":null,"kind":"buyer"}`:               auth.ErrUnknownKey,
+		`{"active":true,"sub":"a","kind":"buyer","jti":{}}`:       auth.ErrUnknownKey,
+		`{"active":true,"sub":"a","kind":"buyer","jti":[1]}`:      auth.ErrUnknownKey,
+		`{"active":true,"sub":"a","kind":"buyer","jti":true}`:     auth.ErrUnknownKey,
 		`{"active":true,"sub":{},"kind":"buyer"}`:                 auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","scope":[1]}`:    auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","plan":"a b"}`:   auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","exp":"soon"}`:   auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","exp":0}`:        auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","exp":1e300}`:    auth.ErrGarbage,
-		`{"active":"true","sub":"a","kind":"buyer"}`:              auth.ErrGarbage,
-		`{"sub":"a","kind":"buyer"}`:                              auth.ErrGarbage,
-		`[{"active":true}]`:                                       auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buy`:                    auth.ErrGarbage,
-		``:                                                        auth.ErrGarbage,
+		// Milliseconds, which would be good for 50,000 years.
+		`{"active":true,"sub":"a","kind":"buyer","exp":1800000000000}`: auth.ErrGarbage,
+		`{"active":"true","sub":"a","kind":"buyer"}`:                   auth.ErrGarbage,
+		`{"sub":"a","kind":"buyer"}`:                                   auth.ErrGarbage,
+		`[{"active":true}]`:                                            auth.ErrGarbage,
+		`{"active":true,"sub":"a","kind":"buy`:                         auth.ErrGarbage,
+		``:                                                             auth.ErrGarbage,
 	} {
 		if g, err := grant(claims, auth.Digest{1}, []byte(answer)); g != nil || !errors.Is(err, want) {
 			t.Errorf("%s: %+v, %v; want %v", answer, g, err, want)

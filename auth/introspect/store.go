@@ -13,6 +13,7 @@ package introspect
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -70,17 +71,22 @@ func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 // nothing of the server, as strangers could choose what makes a look-up fail and so lock out known
 // keys: it goes by the breaker and does not move it. What strangers may ask auth.Guesses bounds.
 func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	if c.Seen {
-		return s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
+	if !c.Seen && s.breaker.State() == gobreaker.StateOpen {
+		return nil, errOpen
 	}
-	if s.breaker.State() == gobreaker.StateOpen {
-		return nil, gobreaker.ErrOpenState
+	if !c.Seen {
+		return s.introspect(ctx, c)
 	}
-	return s.introspect(ctx, c)
+	grant, err := s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		err = errOpen
+	}
+	return grant, err
 }
 
-// Close refuses further look-ups, waits for those under way, which end by
-// their own deadline, and closes the connections.
+var errOpen = fmt.Errorf("%w: the breaker of the introspection endpoint is open", auth.ErrNotAsked)
+
+// Close refuses further look-ups, gives up those under way, and closes the connections.
 func (s *Store) Close() {
 	s.RemoteStore.Close()
 	s.client.CloseIdleConnections()
@@ -112,6 +118,11 @@ func (e errStatus) Error() string {
 	return fmt.Sprintf("the introspection endpoint answered with status %d", int(e))
 }
 
+// Is makes errors.Is(err, auth.ErrRefused) hold unless the server fails or is too busy.
+func (e errStatus) Is(target error) bool {
+	return target == auth.ErrRefused && e/100 != 5 && e != http.StatusTooManyRequests
+}
+
 // aboutKey tells whether it is about what was sent, and so says nothing of the server.
 func (e errStatus) aboutKey() bool {
 	return e/100 == 4 && e != http.StatusUnauthorized && e != http.StatusTooManyRequests
@@ -141,6 +152,9 @@ func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant,
 		return nil, bare(err)
 	}
 	res, err := s.client.Do(req)
+	if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return nil, fmt.Errorf("%w: %w", auth.ErrRefused, wrong)
+	}
 	if err != nil {
 		return nil, bare(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sony/gobreaker/v2"
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
@@ -83,35 +82,50 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// Whatever is no answer to the question says nothing about the key; the error tells neither key nor address.
+// Whatever is no answer to the question says nothing about the key; the error tells neither key nor
+// address. Only a server that gives no answer at all is away: mistakes of the configuration, and
+// refusals of what was sent, are not that.
 func TestTrouble(t *testing.T) {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
-	for name, handler := range map[string]http.HandlerFunc{
-		"500": status(http.StatusInternalServerError), "401 to us": status(http.StatusUnauthorized),
-		"redirect": func(w http.ResponseWriter, r *http.Request) { // with the key
+	for _, tt := range []struct {
+		name   string
+		away   bool
+		answer http.HandlerFunc
+	}{
+		{"500", true, status(http.StatusInternalServerError)},
+		{"503", true, status(http.StatusServiceUnavailable)},
+		{"429", true, status(http.StatusTooManyRequests)},
+		{"400", false, status(http.StatusBadRequest)},
+		{"401 to us", false, status(http.StatusUnauthorized)},
+		{"403 to us", false, status(http.StatusForbidden)},
+		{"another path", false, status(http.StatusNotFound)},
+		{"redirect", false, func(w http.ResponseWriter, r *http.Request) { // with the key
 			if r.URL.Path == "/introspect" {
 				http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 				return
 			}
 			typed("application/json", activeAnswer)(w, r)
-		},
-		"login page": typed("text/html", activeAnswer), "no type": typed("", activeAnswer), "empty": typed("application/json", ""),
-		"too large": typed("application/json", `{"active":false}`+strings.Repeat(" ", maxIntrospection)),
-		"cut off": func(w http.ResponseWriter, _ *http.Request) {
+		}},
+		{"login page", false, typed("text/html", activeAnswer)},
+		{"no type", false, typed("", activeAnswer)},
+		{"empty", false, typed("application/json", "")},
+		{"too large", false, typed("application/json", `{"active":false}`+strings.Repeat(" ", maxIntrospection))},
+		{"cut off", true, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "1000")
 			typed("application/json", activeAnswer)(w, nil)
-		},
-		"dropped": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		}},
+		{"dropped", true, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	} {
-		server := httptest.NewServer(handler)
-		g, err := find(t, introspecting(t, server, nil), "a-secret-key")
-		if g != nil || err == nil || errors.Is(err, auth.ErrUnknownKey) {
-			t.Fatalf("%s: %+v, %v", name, g, err)
+		server := httptest.NewServer(tt.answer)
+		s := introspecting(t, server, nil)
+		g, err := find(t, s, "a-secret-key")
+		if g != nil || err == nil || errors.Is(err, auth.ErrUnknownKey) || s.Away() != tt.away {
+			t.Fatalf("%s: %+v, %v, away: %t", tt.name, g, err, s.Away())
 		}
 		if strings.Contains(err.Error(), "a-secret-key") || strings.Contains(err.Error(), server.URL) {
-			t.Errorf("%s: tells too much: %v", name, err)
+			t.Errorf("%s: tells too much: %v", tt.name, err)
 		}
 	}
 }
@@ -158,7 +172,7 @@ func TestBreaker(t *testing.T) {
 		if calls != tt.calls {
 			t.Errorf("%s key, status %d: %d calls got through, want %d", tt.key, tt.status, calls, tt.calls)
 		}
-		if _, err := find(t, s, "one more"); errors.Is(err, gobreaker.ErrOpenState) != (tt.calls == breakerRequests) {
+		if _, err := find(t, s, "one more"); errors.Is(err, auth.ErrNotAsked) != (tt.calls == breakerRequests) {
 			t.Errorf("%s key, status %d: then a new key gets %v", tt.key, tt.status, err)
 		}
 	}
@@ -173,8 +187,9 @@ func TestOnlyTheRightServerGetsKeys(t *testing.T) {
 	if _, err := find(t, introspecting(t, server, func(c *Config) { c.CAFile = ca }), "k"); err != nil {
 		t.Errorf("with the authority: %v", err)
 	}
-	if _, err := find(t, introspecting(t, server, nil), "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) {
-		t.Errorf("without the authority: %v", err)
+	s := introspecting(t, server, nil)
+	if _, err := find(t, s, "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) || s.Away() {
+		t.Errorf("without the authority: %v, away: %t", err, s.Away())
 	}
 }
 

@@ -46,6 +46,7 @@ type Store struct {
 	good    prometheus.Gauge
 
 	reload  sync.Mutex // one reload at a time
+	failed  string     // why the last reload failed; empty: it did not
 	current atomic.Pointer[snapshot]
 }
 
@@ -115,21 +116,26 @@ func (s *Store) Recall(d auth.Digest) (g *auth.Grant, seen bool) {
 // Away implements auth.Store.
 func (s *Store) Away() bool { return false }
 
-// Reload reads the file again. After an error, which is logged and counted
-// too, the keys of the last good reading stay in force.
-func (s *Store) Reload() error {
+// Reload reads the file again. After an error, which is logged and counted, too, the keys of the
+// last good reading stay in force. again is for another try without any reason: it does not log
+// the error that the log has already.
+func (s *Store) Reload(again bool) error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
 	l, err := read(s.path, s.hasher)
 	if err != nil {
 		s.reloads.WithLabelValues(resultFailed).Inc()
 		s.good.Set(0)
-		s.log.Error("keys file not reloaded, the old keys stay in force", slog.String("file", s.path), slog.Any("error", err))
+		if text := err.Error(); !again || text != s.failed {
+			s.failed = text
+			s.log.Error("keys file not reloaded, the old keys stay in force", slog.String("file", s.path), slog.Any("error", err))
+		}
 		return fmt.Errorf("the old keys stay in force: %w", err)
 	}
 	s.current.Store(newSnapshot(l))
 	s.reloads.WithLabelValues(resultOK).Inc()
 	s.good.Set(1)
+	s.failed = ""
 	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(l.Keys)))
 	return nil
 }

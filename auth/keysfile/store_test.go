@@ -69,7 +69,7 @@ func TestReload(t *testing.T) {
 	metric("last_reload_successful", "map[:1]")
 
 	writeFile(t, path, keysYAML("pro", "three"))
-	if err := s.Reload(); err != nil {
+	if err := s.Reload(false); err != nil {
 		t.Fatal(err)
 	}
 	find("three", "pro", nil)
@@ -77,18 +77,35 @@ func TestReload(t *testing.T) {
 
 	for _, broken := range []string{"", "keys: [", keysYAML("pro", "x", "x")} {
 		writeFile(t, path, broken)
-		if err := s.Reload(); err == nil || !strings.Contains(err.Error(), "the old keys stay in force") {
+		if err := s.Reload(false); err == nil || !strings.Contains(err.Error(), "the old keys stay in force") {
 			t.Errorf("reload of %q: %v", broken, err)
 		}
 	}
-	if err := errors.Join(os.Remove(path), s.Reload()); !errors.Is(err, fs.ErrNotExist) {
+	if err := errors.Join(os.Remove(path), s.Reload(false)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("reload of a file that is gone: %v", err)
 	}
 	find("three", "pro", nil)
 	metric("reloads_total", "map[failed:4 ok:2]")
 	metric("last_reload_successful", "map[:0]")
-	if n := strings.Count(log.String(), "level=ERROR"); n != 4 {
-		t.Errorf("%d failed reloads in the log:\n%s", n, log.String())
+	failures := func(what string, want int) {
+		t.Helper()
+		if n := strings.Count(log.String(), "level=ERROR"); n != want {
+			t.Errorf("%s: %d failed reloads in the log, want %d:\n%s", what, n, want, log.String())
+		}
+	}
+	failures("each for a reason", 4)
+	for range 3 {
+		_ = s.Reload(true) // the last error
+	}
+	failures("more tries", 4)
+	writeFile(t, path, "keys: 1\n")
+	_ = s.Reload(true)
+	failures("another mistake", 5)
+	_ = s.Reload(false)
+	failures("on demand", 6)
+	writeFile(t, path, keysYAML("pro", "three"))
+	if err := s.Reload(true); err != nil || strings.Count(log.String(), "keys file reloaded") != 2 {
+		t.Errorf("mended: %v\n%s", err, log.String())
 	}
 }
 
@@ -132,7 +149,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	})
 	for i := range 30 {
 		writeFile(t, path, []string{keysYAML("basic", "k"), keysYAML("pro", "k"), "broken: ["}[i%3])
-		if err := s.Reload(); (err != nil) != (i%3 == 2) {
+		if err := s.Reload(false); (err != nil) != (i%3 == 2) {
 			t.Errorf("reload %d: %v", i, err)
 		}
 	}

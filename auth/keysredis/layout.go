@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/setting"
 )
 
@@ -215,10 +216,14 @@ func encode(record any) string {
 	return string(text)
 }
 
-// redisError marks what Redis says about data of a wrong type, whose texts may name keys.
+// redisError marks what Redis says about data of a wrong type, whose texts may name keys, and what
+// its breaker keeps away from it.
 func redisError(err error) error {
 	if strings.HasPrefix(err.Error(), "WRONGTYPE") {
 		return fmt.Errorf("%w: what should be a hash is none", auth.ErrGarbage)
+	}
+	if redisclient.ResultOf(err) == "skipped" {
+		return fmt.Errorf("%w: %w", auth.ErrNotAsked, err)
 	}
 	return fmt.Errorf("redis: %w", err)
 }

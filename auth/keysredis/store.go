@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,8 +112,7 @@ func newStore(client *redisclient.Client, prefix string, h auth.Hasher, ttl time
 	return s
 }
 
-// Close stops watching, refuses further look-ups and waits for those under
-// way, which end by their own deadline.
+// Close stops watching, refuses further look-ups and gives up those under way.
 func (s *Store) Close() {
 	s.stop()
 	s.wg.Wait()
@@ -153,18 +153,23 @@ func (s *Store) record(ctx context.Context, c cell) (string, error) {
 }
 
 // DigestOf finds the digest of the key with that id, for Authenticator.ByID.
-// Errors: auth.ErrNoSuchKey; others mean that Redis could not be asked.
+// Errors: auth.ErrNoSuchKey; others mean that Redis could not be asked, or that a shard is lost in
+// which the key may have been.
 func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
 	ctx, cancel := s.client.Bounded(ctx)
 	defer cancel()
 	all := withID(id)
-	if _, err := all.read(ctx, s.client, s.layout); err != nil {
+	versions, err := all.read(ctx, s.client, s.layout)
+	if err != nil {
 		return auth.Digest{}, err
 	}
 	for _, c := range all {
 		if c.old != "" {
 			return parseDigest(c.old)
 		}
+	}
+	if slices.Contains(versions[:], "") {
+		return auth.Digest{}, errLost
 	}
 	return auth.Digest{}, auth.NoSuchKey(id)
 }

@@ -270,6 +270,12 @@ func TestLostShards(t *testing.T) {
 				t.Errorf("without %q: %s is %s, want %s", tt.gone, key, got, want)
 			}
 		}
+		for id, there := range map[string]bool{"k1": tt.k1 == good || tt.gone == "8", "k3": false} {
+			_, err := f.DigestOf(t.Context(), id) // for explain
+			if lost := errors.Is(err, errLost); (err == nil) != there || !there && lost != (tt.gone != "") {
+				t.Errorf("without %q: the id %s: %v", tt.gone, id, err)
+			}
+		}
 		err := f.editor.Keys(t.Context(), func(auth.Listing) error { return nil })
 		if (err == nil) != tt.lists {
 			t.Errorf("without %q: keys list: %v", tt.gone, err)

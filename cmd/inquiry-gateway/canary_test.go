@@ -276,6 +276,10 @@ func TestTheConsoleInEachFault(t *testing.T) {
 	if line := p.consoleSays("redis", "connection refused"); !strings.Contains(line.Do, "redis-cli -h 127.0.0.1 -p "+server.Port()) {
 		t.Errorf("%+v", line)
 	}
+	p.write("keys.yaml", "kezs: []\n")
+	if line := p.consoleSays("reload", "keys.yaml:1:1: kezs: unknown key"); !strings.Contains(p.enter(line.Do), "keys.yaml:1:1: kezs") {
+		t.Errorf("%+v", line)
+	}
 	p.edit("listen: ", "lisen: ")
 	if line := p.consoleSays("reload", "gateway.yaml:1:1: lisen: unknown key"); !strings.Contains(p.enter(line.Do), "gateway.yaml:1:1: lisen") {
 		t.Errorf("%+v", line)

@@ -496,6 +496,11 @@ func TestIntrospection(t *testing.T) {
 		took < 400*time.Millisecond || took > 9*time.Second { // the store's own time is 10 s
 		t.Errorf("after %v: %d %s", took, a.status, a.body)
 	}
+	begun = time.Now()
+	p.stop()
+	if took := time.Since(begun); took > 4*time.Second { // it needs some milliseconds; the look-up would take 9.5 s
+		t.Errorf("the stop waits %v for a look-up", took)
+	}
 }
 
 // guess sends a key that does not exist.

@@ -212,6 +212,36 @@ func TestReloadWhileTheKeyStoreIsAway(t *testing.T) {
 	})
 }
 
+// A reload of auth gives no client its guesses anew, unless it changes their limit, and tells no first
+// use again.
+func TestAReloadOfAuthKeepsGuessesAndFirstUses(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{auth: "{keys_file: keys.yaml, unknown_keys: {per_second: 0.001, burst: 3}}", onlyWhenTold: true})
+	p.write("copy.yaml", p.read("keys.yaml"))
+	for _, change := range []struct {
+		old, now string
+		kept     bool
+	}{
+		{"keys_file:", "cache_ttl: 9s, keys_file:", true},
+		{"keys.yaml", "copy.yaml", true},
+		{"burst: 3", "burst: 4", false},
+	} {
+		for range 4 {
+			p.guess(0)
+		}
+		p.gets(http.StatusOK, buyerList, "buyer")
+		p.edit(change.old, change.now)
+		p.reload()
+		p.gets(http.StatusOK, buyerList, "buyer")
+		if limited := p.guess(0).status == http.StatusTooManyRequests; limited != change.kept {
+			t.Errorf("%s: an address that had no guess left has none: %t", change.now, limited)
+		}
+	}
+	if n := strings.Count(p.logs.String(), `"key_first_used"`); n != 1 {
+		t.Errorf("the first use of one key is told %d times", n)
+	}
+}
+
 // What an authorization server has said of a key before a reload counts after it, until the key is
 // looked up again, unless another server says it, or of another client, or it is read in another way:
 // that is how a grant that was wrong is taken back. Late answers to the store of before are not stored.

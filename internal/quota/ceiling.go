@@ -181,13 +181,16 @@ func (c *Ceiling) State() CeilingState {
 }
 
 // Wait waits until one request for the account may be sent, and no longer than its class
-// does. An empty account is everybody's, as of a sign-in. The error is [ErrCeiling].
+// does. An empty account is everybody's, as of a sign-in. The error is [ErrCeiling], or
+// [context.Canceled] where ctx was canceled, which is no refusal.
 func (c *Ceiling) Wait(ctx context.Context, account string, class Class) error {
 	if c == nil {
 		return nil
 	}
 	err := c.wait(ctx, account, class)
-	c.metrics.requests[class][err != nil].Inc()
+	if !errors.Is(err, context.Canceled) {
+		c.metrics.requests[class][err != nil].Inc()
+	}
 	return err
 }
 
@@ -233,6 +236,9 @@ func (c *Ceiling) wait(ctx context.Context, account string, class Class) error {
 		return nil
 	default:
 		l.remove(w)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return context.Canceled
+		}
 		return ErrCeiling
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
@@ -384,7 +385,8 @@ func TestAccountsInTurn(t *testing.T) {
 
 func TestHowLongARequestWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCeiling(CeilingOptions{}) // without Redis
+		reg := prometheus.NewRegistry()
+		c := NewCeiling(CeilingOptions{Registerer: reg}) // without Redis
 		c.Set(1, 0)
 		defer c.Close()
 		wait := func(class Class, ctx context.Context) (time.Duration, error) {
@@ -411,6 +413,15 @@ func TestHowLongARequestWaits(t *testing.T) {
 		defer cancel()
 		if took, err := wait(Started, ctx); took != 10*time.Millisecond || !errors.Is(err, ErrCeiling) {
 			t.Errorf("started: %v %v", took, err)
+		}
+		left, leave := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, leave)
+		if took, err := wait(Started, left); took != 10*time.Millisecond || !errors.Is(err, context.Canceled) {
+			t.Errorf("a caller who leaves: %v %v", took, err)
+		}
+		refused, err := testkit.Values(reg, "inquiry_gateway_ceiling_requests_total")
+		if err != nil || refused["askedrefused"] != 1 || refused["backgroundrefused"] != 1 || refused["startedrefused"] != 1 {
+			t.Errorf("counted %v, %v", refused, err)
 		}
 		c.Set(0, 0)
 		if took, err := wait(Background, t.Context()); took != 0 || err != nil {

@@ -40,6 +40,9 @@ const topAccounts = 256
 // maxOpsConnections is far more than probes, Prometheus and people need.
 const maxOpsConnections = 256
 
+// closeTime is what the parts may take to end where requests have used up shutdown_grace.
+const closeTime = time.Second
+
 // writeSlack is what writing an answer may take beyond the time to find it.
 const writeSlack = 10 * time.Second
 
@@ -231,16 +234,20 @@ func Check(cfg config.Config) (err error) {
 }
 
 // Run serves until asked ends. Then it stops in order: for shutdown_delay it is not ready but
-// serves, then it takes no new requests, waits for those under way, and ends refreshes,
-// connections, and last the ops listener, so that the stop itself can be watched. Where a part
-// fails there is no delay.
+// serves, then it ends a reload that is under way, takes no new requests, waits for those
+// under way, and ends refreshes, connections, and last the ops listener, so that the stop itself can
+// be watched. Where a part fails there is no delay.
 func (a *App) Run(asked context.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(asked))
 	defer end()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(a.public.serve)
 	group.Go(a.ops.serve)
-	group.Go(func() error { return a.watch(ctx) })
+	watched := make(chan struct{})
+	group.Go(func() error {
+		defer close(watched)
+		return a.watch(ctx)
+	})
 	recheck := func(ctx context.Context) { a.recheck(ctx, gateway.NewFill(a.fetch, a.traces.tracers())) }
 	for _, work := range []struct {
 		where string
@@ -260,6 +267,7 @@ func (a *App) Run(asked context.Context) error {
 		case <-ctx.Done():
 		}
 		end()
+		<-watched // or the setup of a reload would be left open
 		return a.stop()
 	})
 	return group.Wait()
@@ -297,7 +305,8 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
-// stop ends the parts within shutdown_grace, which begins here, after shutdown_delay.
+// stop ends the parts within shutdown_grace, which begins here, after shutdown_delay. Where
+// requests need all of it, closeTime is left for the parts.
 func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.running().cfg.ShutdownGrace
@@ -305,7 +314,16 @@ func (a *App) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	err := a.public.shutdown(ctx)
-	return errors.Join(err, a.closeParts(ctx), a.ops.shutdown(ctx))
+	closed := make(chan error, 1)
+	go func() { closed <- a.closeParts(ctx) }()
+	deadline, _ := ctx.Deadline()
+	select {
+	case failed := <-closed:
+		err = errors.Join(err, failed)
+	case <-time.After(max(closeTime, time.Until(deadline))):
+		err = errors.Join(err, errors.New("not all parts had ended at the end of shutdown_grace"))
+	}
+	return errors.Join(err, a.ops.shutdown(ctx))
 }
 
 // closeParts closes the parts: the lists with their refreshes first, then what these use.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,9 +22,12 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -42,6 +47,14 @@ func buyerKey(t *testing.T, dir string) string {
 // section is put before the section upstream. key is that of a buyer.
 func build(t *testing.T, section string) (a *App, key string) {
 	t.Helper()
+	a, key = buildFor(t, section, Options{Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { must(t, a.stop()) })
+	return a, key
+}
+
+// buildFor is build for a test that stops the App.
+func buildFor(t *testing.T, section string, opts Options) (a *App, key string) {
+	t.Helper()
 	dir := t.TempDir()
 	system := httptest.NewServer(legacy.New(legacy.Options{}))
 	t.Cleanup(system.Close)
@@ -54,10 +67,18 @@ func build(t *testing.T, section string) (a *App, key string) {
 	must(t, err)
 	l, err := OpenListeners(cfg)
 	must(t, err)
-	a, err = New(cfg, l, Options{Logger: slog.New(slog.DiscardHandler)})
+	a, err = New(cfg, l, opts)
 	must(t, err)
-	t.Cleanup(func() { must(t, a.stop()) })
 	return a, key
+}
+
+// change replaces texts in the configuration of a.
+func change(t *testing.T, a *App, texts ...string) {
+	t.Helper()
+	file := a.running().cfg.Path()
+	text, err := os.ReadFile(file)
+	must(t, err)
+	must(t, os.WriteFile(file, []byte(strings.NewReplacer(texts...).Replace(string(text))), 0o600))
 }
 
 // deadlineWriter notes until when an answer may be written.
@@ -90,6 +111,140 @@ func TestReloadOfTheWriteDeadline(t *testing.T) {
 	a.apply(next)
 	if left := time.Until(get(a, key).deadline); left < time.Minute || left > time.Minute+writeSlack {
 		t.Errorf("the answer must be written within %s", left)
+	}
+}
+
+// heldLog holds up whoever writes a record that begins with a text, once it is told to.
+type heldLog struct {
+	slog.Handler
+	begin         string
+	armed         atomic.Bool // for one record
+	held, release chan struct{}
+	stops         atomic.Bool // a record says that the stop begins
+}
+
+func (l *heldLog) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, l.begin) && l.armed.Swap(false) {
+		close(l.held)
+		<-l.release
+	}
+	if r.Message == "stopping" {
+		l.stops.Store(true)
+	}
+	return nil
+}
+
+func (l *heldLog) Enabled(context.Context, slog.Level) bool { return true }
+
+// A stop that comes while a reload puts its setup in force closes that setup, and none begins after it.
+func TestAStopDuringAReload(t *testing.T) {
+	log := &heldLog{Handler: slog.DiscardHandler, begin: "max_connections is more", held: make(chan struct{}), release: make(chan struct{})}
+	hangup := make(chan os.Signal, 1)
+	a, _ := buildFor(t, "shutdown_delay: 0s", Options{Logger: slog.New(log), Hangup: hangup, PollFiles: time.Hour})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- a.Run(ctx) }()
+	log.armed.Store(true)
+	change(t, a, "auth: {keys_file: keys.yaml}", `auth: {introspection: {url: "http://127.0.0.1:9/"}}`, "listen: 127.0.0.1:0\nops", "max_connections: 100000000\nlisten: 127.0.0.1:0\nops")
+	hangup <- syscall.SIGHUP
+	<-log.held
+	stop()
+	time.Sleep(100 * time.Millisecond) // for a stop that does not wait
+	if log.stops.Load() {
+		t.Error("parts are stopped during a reload")
+	}
+	close(log.release)
+	must(t, <-done)
+	last := a.running()
+	if _, err := last.keys.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil); last.cfg.Auth.Introspection == nil || !errors.Is(err, auth.ErrNotAsked) {
+		t.Errorf("the last setup is left open: %v", err)
+	}
+	for range 20 { // select takes any of two
+		if len(hangup) == 0 {
+			hangup <- syscall.SIGHUP
+		}
+		must(t, a.watch(ctx))
+	}
+	if a.running() != last {
+		t.Error("a reload began after the stop")
+	}
+}
+
+// A reload that is refused leaves all as it was, whatever of it is wrong.
+func TestARefusedReloadChangesNothing(t *testing.T) {
+	var asked atomic.Int64
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"active":true,"sub":%q,"kind":"buyer","scope":"inquiries:read","api_access":"paid"}`, legacy.BuyerTypical)
+	}))
+	t.Cleanup(issuer.Close)
+	a, _ := build(t, "cache: {buyer: {ttl: 1ms, stale_if_error: 0s}}")
+	cfg := a.running().cfg
+	cfg.Auth = config.Auth{Introspection: new(introspect.DefaultConfig()), CacheTTL: new(10 * time.Minute)}
+	cfg.Auth.Introspection.URL = issuer.URL
+	cfg.Upstream.BaseURL, cfg.Upstream.Breaker.MinRequests = "http://127.0.0.1:9", 2 // nobody is there
+	next, err := a.build(cfg)
+	must(t, err)
+	a.apply(next)
+	get(a, "key")
+	for account := range 5 {
+		_, _ = a.fetch(t.Context(), upstream.Request{Kind: "buyer", Account: fmt.Sprint(account)}) // opens the breaker
+	}
+	for name, broken := range map[string]func(*config.Config){
+		"certificate":   func(c *config.Config) { c.TLS.CertFile = setting.NewFile("cert.pem", "none") },
+		"pepper":        func(c *config.Config) { c.Auth.PepperFile = setting.NewFile("pepper", "short") },
+		"another file":  func(c *config.Config) { c.Auth = config.Auth{KeysFile: filepath.Join(t.TempDir(), "none")} },
+		"legacy system": func(c *config.Config) { c.Upstream.BaseURL = "none" },
+		"cache":         func(c *config.Config) { c.Cache.MaxEntryBytes = c.Cache.MaxBytes + 1 },
+	} {
+		bad := cfg
+		bad.Upstream.BaseURL = "http://127.0.0.1:10" // another system has another breaker
+		bad.Auth.CacheTTL = new(9 * time.Minute)
+		broken(&bad)
+		if _, err := a.build(bad); err == nil {
+			t.Fatalf("%s: it is built", name)
+		}
+		get(a, "key")
+		if state := a.running().client.BreakerState("buyer", ""); state != "open" || asked.Load() != 1 {
+			t.Errorf("%s: the breaker is %s, %d look-ups of one key", name, state, asked.Load())
+		}
+	}
+}
+
+// What is wrong with the keys file is logged once and shown, however often it is read again.
+func TestAMistakeInTheKeysFileIsLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	a, _ := buildFor(t, "", Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	defer func() { must(t, a.stop()) }()
+	keys := a.running().cfg.Auth.KeysFile
+	good, err := os.ReadFile(keys)
+	must(t, err)
+	for _, step := range []struct {
+		text, shown string
+		again       bool
+		errors, ok  int // in the log
+	}{
+		{"keys: 1\n", "keys: wants a list", false, 1, 0},
+		{"keys: 1\n", "keys: wants a list", true, 1, 0},
+		{"keys: 1\n", "keys: wants a list", true, 1, 0},
+		{"kezs: 1\n", "kezs: unknown key", true, 2, 0},
+		{"kezs: 1\n", "kezs: unknown key", false, 3, 0},
+		{string(good), "", true, 3, 1},
+	} {
+		must(t, os.WriteFile(keys, []byte(step.text), 0o600))
+		changed := []string{keys}
+		if step.again {
+			changed = nil
+		}
+		a.reload(t.Context(), changed, false)
+		facts := a.facts()
+		if errors, ok := strings.Count(log.String(), "level=ERROR"), strings.Count(log.String(), "keys file reloaded"); errors != step.errors || ok != step.ok {
+			t.Errorf("%+v: %d errors, %d good readings\n%s", step, errors, ok, &log)
+		}
+		if shown := facts.Last["reload"].Text; !strings.Contains(shown, step.shown) || (len(facts.NotInForce) > 0) != (step.shown != "") {
+			t.Errorf("%+v: not in force %q, %s", step, facts.NotInForce, shown)
+		}
 	}
 }
 

@@ -15,8 +15,11 @@ type lastErrors struct {
 	facts console.Facts // Last, NotInForce and Waiting
 }
 
-// reloaded notes what is not in force after a reload.
-func (e *lastErrors) reloaded(notInForce, waiting []string) {
+// reloaded notes what is not in force after a reload, and why; nil: all is, or waits for a restart.
+func (e *lastErrors) reloaded(notInForce, waiting []string, err error) {
+	if err != nil {
+		e.note("reload", time.Time{}, err)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.facts.NotInForce, e.facts.Waiting = notInForce, waiting

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -68,7 +69,8 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 	return r
 }
 
-// watch takes over what changes until ctx ends. It starts and stops the canary, too.
+// watch takes over what changes until ctx ends. It starts and stops the canary, too. When it
+// returns no reload is under way, and only the running setup is left to close.
 func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
 	a.startCanary(ctx, a.running())
@@ -79,17 +81,23 @@ func (a *App) watch(ctx context.Context) error {
 	poll := time.NewTicker(r.every)
 	defer poll.Stop()
 	for {
+		var now time.Time
 		select {
 		case <-ctx.Done():
+		case now = <-poll.C:
+		case <-r.hangup:
+		}
+		switch {
+		case ctx.Err() != nil: // also where there is something to read, too: select takes any
 			return nil
-		case now := <-poll.C:
+		case now.IsZero():
+			a.reload(ctx, nil, true)
+		default:
 			r.closeRetired(now)
 			changed, failed := r.watcher.Changed(now), r.keys != nil || r.config != nil
 			if len(changed) > 0 || failed && now.After(r.retryAt) {
 				a.reload(ctx, changed, false)
 			}
-		case <-r.hangup:
-			a.reload(ctx, nil, true)
 		}
 	}
 }
@@ -97,24 +105,24 @@ func (a *App) watch(ctx context.Context) error {
 // reload reads what has changed and what failed before, or all files.
 func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	r, running := a.reloads, a.running()
-	file, again := running.cfg.Auth.KeysFile, !all && len(changed) == 0
-	if keys := running.keys.file; keys != nil && (all || r.keys != nil || slices.Contains(changed, file)) {
-		r.keys = keys.Reload() // it says why, and counts it
+	file := running.cfg.Auth.KeysFile
+	keysChanged := all || slices.Contains(changed, file)
+	restChanged := all || slices.ContainsFunc(changed, func(name string) bool { return name != file })
+	if keys := running.keys.file; keys != nil && (keysChanged || r.keys != nil) {
+		r.keys = keys.Reload(!keysChanged) // it says why, and counts it
 	}
-	if all || r.config != nil || slices.ContainsFunc(changed, func(name string) bool { return name != file }) {
-		a.reloadConfig(ctx, again)
+	if restChanged || r.config != nil {
+		a.reloadConfig(ctx, !restChanged)
 	}
 	var notInForce []string
-	for what, err := range map[string]error{"configuration": r.config, "keys file": r.keys} {
-		if err != nil {
-			notInForce = append(notInForce, what)
-		}
-	}
 	waiting := r.waiting
 	if r.config != nil {
-		waiting = nil // the mistake comes first
+		notInForce, waiting = append(notInForce, "configuration"), nil // the mistake comes first
 	}
-	a.lastErrors.reloaded(notInForce, waiting)
+	if r.keys != nil {
+		notInForce = append(notInForce, "keys file")
+	}
+	a.lastErrors.reloaded(notInForce, waiting, errors.Join(r.config, r.keys))
 	r.last.Set(0)
 	if len(notInForce)+len(r.waiting) == 0 {
 		r.last.Set(1)
@@ -136,7 +144,6 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	}
 	if err != nil {
 		r.total.WithLabelValues("failed").Inc()
-		a.lastErrors.note("reload", time.Time{}, err)
 		a.opts.Logger.Error("configuration not reloaded; the old one stays in force", "error", err)
 		return
 	}

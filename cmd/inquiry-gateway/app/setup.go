@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"crypto/tls"
 	"time"
 
@@ -41,7 +42,8 @@ type keyring struct {
 	registry *prometheus.Registry
 	memory   *auth.Memory    // of the keys of Redis or an authorization server
 	file     *keysfile.Store // nil: another store, which is asked for each key
-	close    func()          // ends what the store runs; nil: nothing
+	guesses  *auth.Guesses
+	close    func() // ends what the store runs; nil: nothing
 }
 
 // running is the setup in force, an empty one until the first is there. What must not change in
@@ -49,15 +51,29 @@ type keyring struct {
 func (a *App) running() *setup { return a.current.Load() }
 
 // build makes the setup of a configuration, with the parts of the running one that do not change.
-// All that can fail fails here; then nothing new is left running.
+// On an error, a panic included, nothing new is left running, and the running setup is as before: all
+// that can fail comes before what changes something that both setups use.
 func (a *App) build(cfg config.Config) (next *setup, err error) {
 	old := a.running()
 	next = &setup{cfg: cfg}
+	built := false
 	defer func() {
-		if err != nil {
+		if !built {
 			next.close(old)
 		}
 	}()
+	if next.certificate, err = cfg.Certificate(); err != nil {
+		return next, err
+	}
+	if err = cfg.Cache.Validate(); err != nil {
+		return next, err
+	}
+	startKeys := func() *keyring { return old.keys }
+	if old.keys == nil || !cfg.Same(old.cfg, "auth") {
+		if startKeys, err = a.newKeyring(cfg, old); err != nil {
+			return next, err
+		}
+	}
 	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
 		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), RedisTimeout: cfg.Redis.Timeout, Prefix: cfg.Redis.KeyPrefix(), Before: old.client,
@@ -65,22 +81,15 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 	}); err != nil {
 		return next, err
 	}
-	if next.keys = old.keys; next.keys == nil || !cfg.Same(old.cfg, "auth") {
-		if next.keys, err = a.newKeyring(cfg, old); err != nil {
-			return next, err
-		}
-	}
-	if next.canary = old.canary; next.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
-		next.canary = a.newCanary(next)
-	}
 	if a.lists != nil { // a check has none
 		fills := cache.Fills{Timeout: cfg.RequestTimeout, Mappings: gateway.Mappings(next.client)}
 		if next.policy, err = a.lists.Prepare(a.memory.fit(cfg.Cache), fills); err != nil {
 			return next, err
 		}
 	}
-	if next.certificate, err = cfg.Certificate(); err != nil {
-		return next, err
+	next.keys = startKeys()
+	if next.canary = old.canary; next.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
+		next.canary = a.newCanary(next)
 	}
 	next.public = gateway.New(gateway.Options{
 		Auth:                    next.keys,
@@ -102,6 +111,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		Logger:                  a.opts.Logger,
 		Registerer:              a.registry,
 	})
+	built = true
 	return next, nil
 }
 
@@ -121,40 +131,45 @@ func (a *App) apply(next *setup) {
 	a.current.Store(next)
 }
 
-// newKeyring opens the store of keys. What is known of keys is kept where their source stays the
-// same: a reload while that is away, or while a keys file has a mistake, must not take good keys
-// away. The series have a registry of their own, as they begin anew with another source.
-func (a *App) newKeyring(cfg config.Config, old *setup) (*keyring, error) {
+// newKeyring reads what the store of keys needs; start, which cannot fail, opens it. What is known of
+// keys is kept where their source stays the same: a reload while that is away, or while a keys file has
+// a mistake, must not take good keys away. So are the guesses of clients where their limit stays the
+// same, and first uses. The series have a registry of their own, as they begin anew with another source.
+func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, err error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
 	keys := &keyring{registry: prometheus.NewRegistry(), memory: auth.NewMemory()}
+	before := cmp.Or(old.keys, &keyring{})
 	if old.keys != nil && cfg.Auth.SameSource(old.cfg.Auth) {
-		keys.registry, keys.memory, keys.file = old.keys.registry, old.keys.memory, old.keys.file
+		keys.registry, keys.memory, keys.file = before.registry, before.memory, before.file
+	}
+	if keys.guesses = before.guesses; old.keys == nil || cfg.Auth.UnknownKeys != old.cfg.Auth.UnknownKeys {
+		keys.guesses = auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now)
 	}
 	opts := auth.Options{
 		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
-		Guesses: auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now), Memory: keys.memory, Now: a.opts.Now, Dial: a.opts.Dial,
+		Guesses: keys.guesses, Before: before.Authenticator, Memory: keys.memory, Now: a.opts.Now, Dial: a.opts.Dial,
 	}
-	var store auth.Store
-	switch {
-	case cfg.Auth.Introspection != nil:
-		s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
-		store, keys.close = s, s.Close
-	case cfg.Auth.Redis != nil:
-		s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
-		store, keys.close = s, s.Close
-	default:
-		if keys.file == nil {
-			if keys.file, err = keysfile.New(cfg.Auth.KeysFile, hasher, opts); err != nil {
-				return nil, err
-			}
+	if cfg.Auth.KeysFile != "" && keys.file == nil {
+		if keys.file, err = keysfile.New(cfg.Auth.KeysFile, hasher, opts); err != nil {
+			return nil, err
 		}
-		store = keys.file
 	}
-	keys.Authenticator = auth.NewAuthenticator(store, hasher, opts)
-	return keys, nil
+	return func() *keyring {
+		var store auth.Store = keys.file
+		switch {
+		case cfg.Auth.Introspection != nil:
+			s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
+			store, keys.close = s, s.Close
+		case cfg.Auth.Redis != nil:
+			s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
+			store, keys.close = s, s.Close
+		}
+		keys.Authenticator = auth.NewAuthenticator(store, hasher, opts)
+		return keys
+	}, nil
 }
 
 // close stops the goroutines of parts that next does not share. Requests that still use the
