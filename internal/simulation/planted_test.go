@@ -26,7 +26,7 @@ var planted string
 // bug is one of testdata/planted.
 type bug struct {
 	name   string
-	finder string // the package whose tests find it; empty: the simulation
+	finder string // the package whose tests find it, and which of them; empty: the simulation
 	events string // of the simulation; empty: all
 	edits  []edit
 }
@@ -132,7 +132,11 @@ func (b bug) run(t *testing.T) (found bool, by string) {
 	if b.finder == "" {
 		args = append(args, "-test.run", "^TestSeeds$", "-for", most.String(), "-events", b.events)
 	}
-	finder, binary := "./"+cmp.Or(b.finder, "internal/simulation"), filepath.Join(dir, "finder.test")
+	finder, tests, _ := strings.Cut(b.finder, " ")
+	if tests != "" {
+		args = append(args, "-test.run", tests)
+	}
+	finder, binary := "./"+cmp.Or(finder, "internal/simulation"), filepath.Join(dir, "finder.test")
 	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", b.overlay(t, dir), "-o", binary, finder)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {

@@ -69,6 +69,14 @@ func transcript(ctx context.Context, c *redis.Client) (lines []string) {
 		taken, err := quota.Take(ctx, c, b, need, 2, quota.Spenders{})
 		note("tokens", [2]any{taken.Tokens, taken.Level.Round(time.Minute)}, err)
 	}
+	accounts := quota.Spenders{Keys: []string{"spends", "does not"}, Spent: []int{30, 0}, Every: time.Minute, Allow: 2 * time.Minute, Memory: time.Hour}
+	for range 2 {
+		taken, err := quota.Take(ctx, c, quota.Bucket{Key: "missing", Every: time.Minute, Burst: time.Hour}, 1, 1, accounts)
+		for i := range taken.Over {
+			taken.Over[i] = taken.Over[i].Round(time.Minute)
+		}
+		note("accounts", [2]any{taken.Tokens, taken.Over}, err)
+	}
 	b.Key = "account at rest"
 	for _, rested := range []bool{true, true, false, true} {
 		taken, err := quota.Charge(ctx, c, b, 1, rested)
