@@ -61,7 +61,7 @@ func TestCanaryOfAGoodGateway(t *testing.T) {
 	for name, s := range map[string]setup{
 		"all addresses": {yaml: "listen: '[::]:0'"},
 		"TLS":           {yaml: "listen: 0.0.0.0:0\ntls: {cert_file: cert.pem, key_file: key.pem}"},
-		"Redis":         {redis: fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr), yaml: "cache: {seller: {ttl: 2s}}"},
+		"Redis":         {redis: fmt.Sprintf("{addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout), yaml: "cache: {seller: {ttl: 2s}}"},
 		"no cache":      {yaml: "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 1s}}"},
 		"limited":       {yaml: "rate_limit: {per_second: 100, burst: 200}\nlog: {sample_hits: 100}"},
 	} {
@@ -185,7 +185,7 @@ func TestCanaryFindsACrossRead(t *testing.T) {
 func TestTheConsoleReadsSeriesThatAreThere(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{yaml: canarySection + "\nrate_limit: {per_second: 100, burst: 200}",
-		redis:   fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr),
+		redis:   fmt.Sprintf("{addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout),
 		prepare: canaryKeys})
 	p.gets(http.StatusOK, buyerList, "buyer")
 	p.get(buyerList, "")
@@ -228,7 +228,7 @@ func TestTheConsoleInEachFault(t *testing.T) {
 	const unaskable = ".."
 	server, clock := redistest.Start(t), testkit.NewClock(time.Now())
 	p := start(t, setup{
-		now: clock.Now, redis: fmt.Sprintf("{addrs: [%q]}", server.Addr), upstream: []string{"upstream:\n", "upstream:\n  attempts: 1\n"},
+		now: clock.Now, redis: fmt.Sprintf("{addrs: [%q], %s}", server.Addr, relaxedTimeout), upstream: []string{"upstream:\n", "upstream:\n  attempts: 1\n"},
 		yaml:    "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}, seller: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 0s}}",
 		prepare: func(p *program) { p.writeKeys(gatewaytest.Paid(legacy.KindSeller, "unaskable", unaskable)) },
 	})

@@ -490,7 +490,7 @@ func (p *program) put(tree map[string]any) (logged, runs string) {
 func TestEveryKeyIsReloaded(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	p := start(t, setup{onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q]}", server.Addr), prepare: func(p *program) {
+	p := start(t, setup{onlyWhenTold: true, redis: fmt.Sprintf("{addrs: [%q], %s}", server.Addr, relaxedTimeout), prepare: func(p *program) {
 		testkit.Certificate(t, p.dir, "gateway")
 		canaryKeys(p)
 		p.write("token", "token\n")

@@ -179,7 +179,7 @@ func TestTraceOfAMiss(t *testing.T) {
 			c = collect(t)
 		}
 		var sent http.Header
-		redis := fmt.Sprintf("{addrs: [%q], prefix: traces-%d}", server.Addr, i)
+		redis := fmt.Sprintf("{addrs: [%q], prefix: traces-%d, %s}", server.Addr, i, relaxedTimeout)
 		p := start(t, setup{yaml: tt.yaml, redis: redis, backend: func(system http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				sent = r.Header.Clone()
@@ -239,7 +239,7 @@ func TestTraceOfAMiss(t *testing.T) {
 // fetch that fails is marked by a word.
 func TestNothingSecretInAnySpan(t *testing.T) {
 	c := collect(t)
-	p := start(t, setup{legacy: legacy.Options{Seed: 5}, redis: fmt.Sprintf("{addrs: [%q]}", redistest.Start(t).Addr)})
+	p := start(t, setup{legacy: legacy.Options{Seed: 5}, redis: fmt.Sprintf("{addrs: [%q], %s}", redistest.Start(t).Addr, relaxedTimeout)})
 	key := p.keys["buyer"]
 	for _, target := range []string{
 		buyerList, buyerList + "?status=pending", buyerList + "?status=" + key, buyerList + "?key=" + key, "/" + key, "/docs/" + key, sellerList,
