@@ -87,8 +87,8 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 
 // unsendable are public values of records that have something else, or nothing, in the legacy: by
 // default, as all others do, or by a comparison. No filter of the legacy finds these records.
-func (t *textField) unsendable() []Default {
-	all := []Default{t.def, t.others}
+func (t *textField) unsendable() []OptionalString {
+	all := []OptionalString{t.def, t.others}
 	for _, one := range t.comparisons {
 		all = append(all, one.public)
 	}
@@ -105,7 +105,7 @@ func (f *filter) values(want string) (send []string, impossible bool) {
 		return nil, false
 	case t.constant.Set:
 		return nil, t.constant.Value != want
-	case slices.ContainsFunc(t.unsendable(), func(d Default) bool { return d.Value == want }):
+	case slices.ContainsFunc(t.unsendable(), func(d OptionalString) bool { return d.Value == want }):
 		return nil, false
 	}
 	var list []string
