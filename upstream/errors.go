@@ -73,9 +73,8 @@ type meaning struct {
 	says    verdict
 }
 
-// reasons has each reason once. It is the only judge of failures. A reply with status 200 is
-// no evidence: one account's bad record must not shut out all the others, and the cache rests
-// for that list alone.
+// reasons has each reason once. It is the only judge of failures. No reply with status 200 is
+// evidence for the breaker: one account's bad record must not shut out all the others.
 var reasons = meaningsOf(map[meaning]string{
 	{FailureSystem, ResultFailed, saysFault}:         "connect tls truncated read status_5xx",
 	{FailureSystem, ResultTimeout, saysFault}:        "timeout",
@@ -149,7 +148,7 @@ func (e *Error) Error() string {
 	return e.sentence() + ": " + e.Err.Error()
 }
 
-// Cause is the text without whose failure it is, where it says more.
+// Cause is the error's text without whose failure it is; where there is no text, that sentence.
 func (e *Error) Cause() string {
 	if e.Err == nil {
 		return e.sentence()

@@ -36,11 +36,10 @@ type Further struct {
 	address.Request
 }
 
-// Explain reads a whole list for a person who writes a mapping. Filters are sent but not
-// applied. The breaker does not come into it. So many records are shown field by field. beyond:
-// it asks for what a fetch does not, to see whether a list ends where it seems to. The error is
-// for a kind or account that makes no request; everything that is wrong with the replies is in
-// the result.
+// Explain reads a whole list for a person who writes a mapping, and shows so many of its records
+// field by field. Filters are sent but not applied. The breaker does not stop it. beyond: it asks
+// for what a fetch does not, to see whether a list ends where it seems to. The error is for a kind
+// or account that makes no request; everything that is wrong with the replies is in the result.
 func (c *Client) Explain(ctx context.Context, want Request, show int, beyond bool) (*Explained, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
@@ -55,8 +54,8 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, beyond boo
 	return &e.Explained, nil
 }
 
-// ExplainReply is Explain of a saved reply, the first of a list. Nothing is asked for: where
-// details come by further requests none of them is there.
+// ExplainReply is Explain of a saved reply, the first of a list. Nothing is asked for, so that
+// there are no details or responses of second requests.
 func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
@@ -119,7 +118,7 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// further makes the requests for the batches, and notes the first of them if it can be made.
+// further makes the second requests for the batches, and notes the first of them.
 func (e *explanation) further(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	ask, _ := s.Request(e.fetch.want.Account, batches[0])
 	if first, err := ask.Page(paging{s.Paging}.pageValues(0, 0)); err == nil {
@@ -159,9 +158,9 @@ func (e *explanation) doubt(path, format string, args ...any) {
 	e.Doubts = append(e.Doubts, mapping.Doubt{Path: path, Text: fmt.Sprintf(format, args...)})
 }
 
-// askBeyond asks for the page after the last one where a number tells the length, which may be
-// that of something else; and for the lists of the words of each filter, which together have no
-// more records than the one without: some systems have a filter where none is set.
+// askBeyond asks for the page after the last one where a number tells the length, as the number may
+// count something else. And it asks for the list of each word of each filter: if these have more
+// records together than the list without a filter, the system has a filter where none is set.
 func (e *explanation) askBeyond(ctx context.Context) error {
 	s, p, want := e.fetch.endpoint, e.pages, e.fetch.want
 	if p.paging.numbers() && p.paging.tellsLength() && p.end.Pages > 0 {

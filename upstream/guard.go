@@ -72,7 +72,7 @@ func (b *bulkhead) leave(who asker) {
 	}
 }
 
-// exceed takes a permit of nobody's beyond all bounds.
+// exceed takes a permit for nobody, whatever the bounds are.
 func (b *bulkhead) exceed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,8 +86,8 @@ func (b *bulkhead) count() int {
 	return b.taken
 }
 
-// permits are those of one list. It has one from its admission to its end, which its requests
-// use in turn; those that it makes beside that one take more.
+// permits are those of one list. It has one from its admission to its end, which one request after
+// the other uses. Requests at the same time take more.
 type permits struct {
 	of   *bulkhead
 	who  asker
@@ -102,9 +102,8 @@ func newPermits(of *bulkhead, who asker, cfg *Config) permits {
 	return p
 }
 
-// take gets a permit for one request. Where all that the list has are in use it takes one
-// more, or waits until one of them is not. Half of the permits, and of the account's, are not
-// taken so: they are for lists that begin.
+// take gets a permit for one request. Where the list's own are in use it takes one more, or waits
+// for one of them. Half of all permits, and of the account's, are left to lists that begin.
 func (p *permits) take(ctx context.Context) error {
 	select {
 	case <-p.idle:
@@ -158,8 +157,8 @@ func (b *budget) deposit() {
 	b.tokens = min(b.tokens+budgetShare, budgetMost)
 }
 
-// withdraw takes the tokens for so many repeated requests, if there is one for the account.
-// What is missing is a debt, which later requests pay back.
+// withdraw takes the tokens for so many repeated requests, if there is at least one for the account.
+// The bucket may go below zero: later requests fill it again.
 func (b *budget) withdraw(account string, requests int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -238,7 +237,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return 0
 }
 
-// minuteLog counts what the log has a line of at most once a minute.
+// minuteLog counts what the log has a line about once a minute at most.
 type minuteLog struct {
 	mu       sync.Mutex
 	line     time.Time       // the last
@@ -246,8 +245,8 @@ type minuteLog struct {
 	accounts map[string]bool // that these are of, maxAccounts at most
 }
 
-// add counts n more of an account. Where there is to be a line it gives what the line says of all
-// since the last one; nil: there is to be none.
+// add counts n more of an account. When a line is due it gives the line's words on all since the
+// last one; nil: none is due.
 func (s *minuteLog) add(account string, n int, now time.Time) (line []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,18 +13,17 @@ import (
 const (
 	// maxAccounts bounds how many accounts' failures are remembered. Those of more are counted.
 	maxAccounts = 10_000
-	// oneEpisode is for how long after a list another failure belongs to the same episode: where
-	// lists and failures alternate, there is one.
+	// oneEpisode after a list, or less, a failure belongs to the episode before: where lists and
+	// failures alternate, there is one episode.
 	oneEpisode = 30 * time.Second
-	// rememberFor is for how long an episode that is over, and a failure that nobody has come back
-	// to, are known.
+	// rememberFor is how long an episode that is over is known, and an account that nobody asks for.
 	rememberFor = 12 * time.Hour
 	// maxOver bounds how many episodes that are over are known.
 	maxOver = 20
 )
 
-// outcomes are how fetches ended: for the log, as lists that are served stale hide it from
-// callers, and for [Client.State]. It is the one memory of that.
+// outcomes are how fetches ended. [Client.State] gives them, and the log, as callers do not see a
+// failure while lists are served stale.
 type outcomes struct {
 	mu       sync.Mutex
 	worked   time.Time           // the newest list of all
@@ -49,15 +48,15 @@ type outcome struct {
 	failures map[Failure]*accountFailure
 }
 
-// accountFailure is how an account fails that has had no list since.
+// accountFailure is how an account has failed since its last list.
 type accountFailure struct {
 	some        bool // other accounts' lists came meanwhile
 	first, last time.Time
 	err         *Error
 }
 
-// episode is one cause from its first failure to a list. A list of any account ends it; where
-// only some accounts fail, the lists of all these.
+// episode is one cause of failures, from the first one to a list. Any account's list ends it. Where
+// only some accounts fail, the lists of all of these do.
 type episode struct {
 	Failing
 	single   bool           // all failures are of one account
@@ -95,8 +94,8 @@ type Failing struct {
 	UsualFetches int
 }
 
-// isOver tells whether lists have come and nothing has failed since: where lists and failures
-// alternate, for a while.
+// isOver tells whether a list has ended the episode. Where lists and failures have alternated, it is
+// over when nothing has failed for a while.
 func (e *episode) isOver(now time.Time) bool {
 	return !e.Ended.IsZero() && (e.reopened.IsZero() || now.Sub(e.reopened) >= oneEpisode || now.Sub(e.Last) >= oneEpisode)
 }
@@ -186,7 +185,8 @@ func (e *episode) add(account string, err *Error, now time.Time) {
 	}
 }
 
-// count is for how many accounts of how many that were asked for an episode is not over.
+// count counts the accounts that were asked for since the episode began, and those of them that
+// still fail.
 func (o *outcomes) count(e *episode) {
 	e.Accounts, e.Of = 0, 0
 	for _, one := range o.accounts {
@@ -202,8 +202,8 @@ func (o *outcomes) count(e *episode) {
 	e.peak = max(e.peak, e.Accounts)
 }
 
-// noteFailure notes a fetch that failed; own: for a reason of its account's. That a list is not
-// refreshed in the background now is no failure.
+// noteFailure notes a fetch that failed. own: only this account fails. A refresh in the background
+// that is refused is no failure.
 func (o *outcomes) noteFailure(log *slog.Logger, want Request, e *Error, own bool, now time.Time) {
 	whose := e.Failure()
 	if whose == FailureCanceled || whose == FailureBug || e.Refused() && want.Background {
@@ -259,8 +259,8 @@ func (o *outcomes) noteList(log *slog.Logger, want Request, now time.Time) {
 	}
 }
 
-// remapped ends what another mapping may have mended: the accounts of which lists have failed may
-// not be asked for again soon.
+// remapped ends the failures that another mapping may have mended. Else they would seem to last
+// until somebody asks for their accounts again.
 func (o *outcomes) remapped(now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -280,7 +280,7 @@ func (o *outcomes) remapped(now time.Time) {
 	}
 }
 
-// state is what is known now. Accounts that nobody has asked for since long are forgotten.
+// state is what is known now. It forgets accounts that nobody has asked for since rememberFor.
 func (o *outcomes) state(now time.Time) State {
 	o.mu.Lock()
 	defer o.mu.Unlock()

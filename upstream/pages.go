@@ -17,8 +17,8 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// pages reads one list, page by page or all pages at once; or what belongs to some of its
-// records.
+// pages reads the replies to one request, page after page or all pages at once: those for a list,
+// or for the details or responses of some of its records.
 type pages struct {
 	fetch    *fetch
 	replies  *mapping.Replies // how they are read
@@ -95,7 +95,7 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 	return replies, group.Wait()
 }
 
-// replay takes replies that were whole when they came.
+// replay maps stored replies, which were checked to be whole when they came.
 func (p *pages) replay(bodies []string) error {
 	for _, body := range bodies {
 		if err := p.fetch.allowed.take(int64(len(body))); err != nil {
@@ -155,8 +155,9 @@ func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Reque
 	return asked, &Error{Reason: "account", Err: err}
 }
 
-// addPage maps a page and gives the number of its records. Its items must differ from those of
-// all pages before it. What stands around them may have a time or the id of the request.
+// addPage maps a page and gives the number of its records. Its items must differ from those of each
+// page before: else the legacy has sent one again. What stands around the items says nothing of
+// that, as it may have a time or the id of the request.
 func (p *pages) addPage(ctx context.Context, r *reply, address string) (records int, err error) {
 	if r.empty() {
 		return 0, nil
@@ -253,9 +254,9 @@ func (p *pages) nextPage(r reply, n, number int, current address.Request) (addre
 	return pageRequest(p.ask, p.paging.pageValues(number, p.end.Records))
 }
 
-// allAtOnce reads the rest of a list whose first page, with so many records, tells how
-// long it is: at the same time, and takes the pages in order. A page has as many records
-// as the first: a legacy may send fewer than were asked for.
+// allAtOnce asks for the other pages at the same time, as the first one says how long the list is,
+// and takes them in order. size is how many records the first page has, and with it each page: a
+// legacy may send fewer than were asked for.
 func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	total, counts := p.length, p.paging.countsRecords() // pages
 	switch {

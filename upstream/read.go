@@ -77,8 +77,8 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 	return body, allowed.take(int64(len(body) - len(raw)))
 }
 
-// discard closes a body that is not wanted. That of a 101 is the connection itself, of which
-// net/http says that no deadline ends the reading.
+// discard closes a body that is not wanted. That of a 101 is the connection itself: the deadline of
+// the request does not end a read of it.
 func discard(resp *http.Response) {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
@@ -149,9 +149,8 @@ func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (char
 // loginPage is what the address of a page to sign in at has in it.
 var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|session`)
 
-// statusError is the error of a reply with another status than 200. One that tells us to
-// wait is a 429, which may not tell how long, or a 503 with Retry-After. One that no final reply
-// has counts as a 5xx (RFC 9110, 15).
+// statusError is the error of a reply with another status than 200. A 429, and a 503 with
+// Retry-After, tell us to wait. A status that no final reply can have counts as a 5xx (RFC 9110, 15).
 func statusError(resp *http.Response, now time.Time) *Error {
 	status, wait := resp.StatusCode, min(retryAfter(resp.Header.Get("Retry-After"), now), mostHold)
 	class := status / 100
@@ -187,9 +186,9 @@ func asksForPassword(body string) bool {
 // shownType is how much of a media type stands in an error.
 const shownType = 64
 
-// readAll reads straight from the connection, as far as the allowance goes. size is
-// what to expect. A reply that does not tell its size, a negative one, is read into memory
-// that is used again, and what came is copied: nothing of another reply can be behind it.
+// readAll reads straight from the connection, as far as the allowance goes. size is what to expect.
+// Where it is negative, as not known, the reply is read into memory that is used again, and copied
+// from there: nothing of another reply can be behind it.
 func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	taken := max(size, 0)
 	if err := allowed.take(taken); err != nil {
@@ -234,7 +233,7 @@ func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
 	return "", err // of the connection
 }
 
-// readBuffers are what replies of unknown size are read into; none has more than mostKept.
+// readBuffers are what replies of unknown size are read into; none has more than maxReused.
 var readBuffers = sync.Pool{New: func() any {
 	b := make([]byte, 64<<10)
 	return &b

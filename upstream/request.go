@@ -22,8 +22,8 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// reply is what came. Of its header only what paging is told to look at is ever read. With
-// an error it has nothing but the status, 0 where no reply came.
+// reply is what came. Of its header nothing is read but what paging needs. With an error it has
+// nothing but the status, 0 where no reply came.
 type reply struct {
 	status int
 	header http.Header
@@ -103,8 +103,8 @@ func repeatable(r reply, e *Error) string {
 
 // prepare waits for what one attempt needs: a permit of the list, a credential that was made
 // after the rejected one, and a token of the fleet's ceiling. Without an error the permit must
-// be put back. Once a list is begun the rest of it waits for the ceiling as long as it may
-// take: to give up in between would waste what the legacy has done.
+// be put back. The first request of a list may be refused by the ceiling. Each further one waits as
+// long as the list has time: to give up in between would waste what the legacy has done.
 func (f *fetch) prepare(ctx context.Context, rejected token) (credential token, err error) {
 	s := f.endpoint
 	if err = f.permits.take(ctx); err != nil {

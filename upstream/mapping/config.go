@@ -137,17 +137,17 @@ type LookupSection struct {
 	Lookup LookupConfig `yaml:"lookup"`
 }
 
-// AtATime is how many requests of a sort are made at the same time.
-type AtATime struct {
+// ConcurrencySection is how many requests of a sort are made at the same time.
+type ConcurrencySection struct {
 	// Concurrency is how many requests are made at a time: of second requests, default 8, and of pages once the end is known, default 4.
 	Concurrency int `yaml:"concurrency" min:"0"`
 }
 
 // FetchConfig is a second request. All run within the timeout of the list.
 type FetchConfig struct {
-	RequestConfig `yaml:",inline"`
-	RepliesConfig `yaml:",inline"`
-	AtATime       `yaml:",inline"`
+	RequestConfig      `yaml:",inline"`
+	RepliesConfig      `yaml:",inline"`
+	ConcurrencySection `yaml:",inline"`
 	// ID is the GJSON path, within a record, of what {id} stands for.
 	ID string `yaml:"id" form:"gjson"`
 	// IDs are the paths of several values of a record, in the place of id, by the names of
@@ -215,9 +215,9 @@ type Condition struct {
 	// Path is the GJSON path, within the reply, record or response that the condition is about.
 	Path string `yaml:"path" form:"gjson"`
 	// Equals holds for this value.
-	Equals Default `yaml:"equals"`
+	Equals OptionalString `yaml:"equals"`
 	// NotEquals holds for every other single value.
-	NotEquals Default `yaml:"not_equals"`
+	NotEquals OptionalString `yaml:"not_equals"`
 	// In holds for each of these values.
 	In []string `yaml:"in"`
 	// Absent holds where nothing or null is at the path.
@@ -281,8 +281,8 @@ type PagingConfig struct {
 	RewriteHost bool `yaml:"rewrite_host" with:"style=next_url,link_header"`
 
 	// MaxPages bounds a list; default 500; more is an error.
-	MaxPages int `yaml:"max_pages" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
-	AtATime  `yaml:",inline" with:"style=page,offset"`
+	MaxPages           int `yaml:"max_pages" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
+	ConcurrencySection `yaml:",inline" with:"style=page,offset"`
 }
 
 // FieldPath says where a public field comes from. In YAML it is a GJSON path alone
@@ -293,7 +293,7 @@ type FieldPath struct {
 	LookupSection `yaml:",inline"`
 	// Join puts the values of all paths, and the elements of arrays, into one
 	// text with this between them. Without it the first present path counts. A time needs all of them.
-	Join Default `yaml:"join"`
+	Join OptionalString `yaml:"join"`
 }
 
 // TextField is a public field that is a text.
@@ -305,9 +305,9 @@ type TextField struct {
 	Values Values `yaml:"values"`
 	// Default is used for a missing or null value. Not set is different from
 	// set to null.
-	Default Default `yaml:"default"`
+	Default OptionalString `yaml:"default"`
 	// Const is the field's value in every record; instead of a path.
-	Const Default `yaml:"const"`
+	Const OptionalString `yaml:"const"`
 	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\], or, in it, the groups;
 	// it is cut out before trim_html.
 	Cut []string `yaml:"cut" form:"re2"`
@@ -369,23 +369,23 @@ func bracedPath(key string) (path string, is bool) {
 }
 
 // Values are public values by those of the legacy. One that is not set is null.
-type Values map[string]Default
+type Values map[string]OptionalString
 
 // Paths is one GJSON path, or several of which the first present one counts.
 type Paths []string
 
-// Default is a string that may be absent or null. Its zero value is absent.
-type Default struct {
+// OptionalString is a string that may be absent or null. Its zero value is absent.
+type OptionalString struct {
 	Set   bool
 	Null  bool // Value is empty
 	Value string
 }
 
 // UnmarshalText takes any single value as it is written.
-func (d *Default) UnmarshalText(text []byte) error {
-	*d = Default{Set: true, Value: string(text)}
+func (d *OptionalString) UnmarshalText(text []byte) error {
+	*d = OptionalString{Set: true, Value: string(text)}
 	return nil
 }
 
 // SetNull takes null, which is a value.
-func (d *Default) SetNull() { *d = Default{Set: true, Null: true} }
+func (d *OptionalString) SetNull() { *d = OptionalString{Set: true, Null: true} }

@@ -21,11 +21,11 @@ type origin struct {
 	name      string   // under which invalid records and removed ids are counted
 	paths     []string // as they were written, for Explainer
 	locators  locators
-	plain     bool    // a string in slot is the legacy's value: what most fields are
-	slot      int     // of the only locator
-	join      Default // between the values of all locators; not set: the first present one counts
-	needsAll  bool    // none of these may be missing
-	viaLookup bool    // found by a look-up
+	plain     bool           // a string in slot is the legacy's value: what most fields are
+	slot      int            // of the only locator
+	join      OptionalString // between the values of all locators; not set: the first present one counts
+	needsAll  bool           // none of these may be missing
+	viaLookup bool           // found by a look-up
 	cut       []*regexp.Regexp
 	html      int      // how many layers of HTML there are
 	nulls     []string // values of the legacy that are missing ones, before or after that
@@ -37,17 +37,17 @@ type textField struct {
 	index       int               // of all texts of the plan
 	values      map[string]string // nil: all are served as they are
 	comparisons []comparison      // public values by what stands elsewhere in the record
-	others      Default           // the public value of all that are not known; not set: there is none
+	others      OptionalString    // the public value of all that are not known; not set: there is none
 	keepUnknown bool              // those are served as they are
-	def         Default
-	constant    Default // const
+	def         OptionalString
+	constant    OptionalString // const
 	nullable    bool
 }
 
 // comparison is the public value of what equals another value of the record.
 type comparison struct {
 	index  int // of the values that the plan compares with
-	public Default
+	public OptionalString
 }
 
 // timeField is a public field that is a time.
@@ -370,12 +370,12 @@ func (t *textField) of(f *jsonwalk.Frame, compared []string) (s NullString, foun
 }
 
 // public translates a legacy value; not set: it is not known.
-func (t *textField) public(legacy string, compared []string) Default {
+func (t *textField) public(legacy string, compared []string) OptionalString {
 	if t.values == nil {
-		return Default{Set: true, Value: legacy}
+		return OptionalString{Set: true, Value: legacy}
 	}
 	if public, ok := t.values[legacy]; ok {
-		return Default{Set: true, Value: public}
+		return OptionalString{Set: true, Value: public}
 	}
 	for _, like := range t.comparisons {
 		if legacy != "" && compared[like.index] == legacy {
@@ -383,7 +383,7 @@ func (t *textField) public(legacy string, compared []string) Default {
 		}
 	}
 	if t.keepUnknown {
-		return Default{Set: true, Value: legacy}
+		return OptionalString{Set: true, Value: legacy}
 	}
 	return t.others
 }

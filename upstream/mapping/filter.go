@@ -51,10 +51,8 @@ func (a PagedRequest) TakesJSON() bool { return a.request.TakesJSON() }
 // make a wrong list.
 type filter struct {
 	field        *textField
-	inRequest    bool                // the request holds the placeholder, for what the legacy has
-	takesSeveral bool                // it can name several legacy values
-	legacy       map[string][]string // by public value, in order: equal filters make equal requests
-	others       map[string]bool     // public values that more have, for which there is no legacy value
+	inRequest    bool // the request holds the placeholder, for what the legacy has
+	takesSeveral bool // it can name several legacy values
 }
 
 const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
@@ -84,19 +82,17 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	request.Join(placeholder, join)
 	// A text that is made of several, or of a part, is not what the legacy has.
 	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && t.html == 0 && !t.viaLookup
-	f := filter{field: t, inRequest: sent, takesSeveral: join != "" || request.InLists(placeholder), legacy: map[string][]string{}, others: map[string]bool{}}
-	for legacy, public := range t.values {
-		f.legacy[public] = append(f.legacy[public], legacy)
+	return filter{field: t, inRequest: sent, takesSeveral: join != "" || request.InLists(placeholder)}
+}
+
+// unsendable are public values of records that have something else, or nothing, in the legacy: by
+// default, as all others do, or by a comparison. No filter of the legacy finds these records.
+func (t *textField) unsendable() []OptionalString {
+	all := []OptionalString{t.def, t.others}
+	for _, one := range t.comparisons {
+		all = append(all, one.public)
 	}
-	for _, list := range f.legacy {
-		slices.Sort(list)
-	}
-	for _, like := range append(slices.Clip(t.comparisons), comparison{public: t.others}) {
-		if like.public.Set && !like.public.Null {
-			f.others[like.public.Value] = true
-		}
-	}
-	return f
+	return all
 }
 
 // values gives the legacy's values for a public one, none for no filter. impossible: no record can
@@ -109,16 +105,20 @@ func (f *filter) values(want string) (send []string, impossible bool) {
 		return nil, false
 	case t.constant.Set:
 		return nil, t.constant.Value != want
-	case t.def.Set && t.def.Value == want, f.others[want]:
-		// Records that get the value by default, or as all others do, have something else, or
-		// nothing, in the legacy: no filter of the legacy finds them.
+	case slices.ContainsFunc(t.unsendable(), func(d OptionalString) bool { return d.Value == want }):
 		return nil, false
 	}
-	list := f.legacy[want]
+	var list []string
+	for legacy, public := range t.values {
+		if public == want {
+			list = append(list, legacy)
+		}
+	}
+	slices.Sort(list) // equal filters make equal requests
 	if _, translated := t.values[want]; t.values == nil || t.keepUnknown && !translated {
 		// Without an entry a value is kept, so it can be asked for by its own name,
 		// unless that name has an entry and never shows.
-		list = append(slices.Clip(list), want)
+		list = append(list, want)
 	}
 	switch {
 	case len(list) == 0:
@@ -169,11 +169,8 @@ func (f *filter) describe(selectable bool) filters.Filter {
 	for legacy, public := range f.field.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}
-	for public := range f.others {
-		all.Values[public] = of(public)
-	}
-	for _, d := range []Default{f.field.constant, f.field.def} {
-		if d.Set {
+	for _, d := range append(f.field.unsendable(), f.field.constant) {
+		if d.Value != "" {
 			all.Values[d.Value] = of(d.Value)
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// What is kept is bounded, together with what tells it apart, and what was used last stays.
-func TestKeptIsBounded(t *testing.T) {
+// What is stored is bounded, together with what tells it apart, and what was used last stays.
+func TestStoredRepliesAreBounded(t *testing.T) {
 	c, now := newReplyStore(), time.Now()
 	key := func(n int) storeKey { return storeKey{account: "acme", id: fmt.Sprint(n)} }
 	body := strings.Repeat("x", 1<<20)
