@@ -133,15 +133,18 @@ type News struct {
 }
 
 // Poll reads the changes from an epoch on, itself included, but none older than life. known is the
-// newest epoch that the node knows; 0: none. It reads the clock of Redis, too: see Now.
+// newest epoch that the node knows; 0: none. It reads the clock of Redis, too: see Now. The first one
+// asks twice.
 func (t *Tier) Poll(ctx context.Context, from, known uint64, life time.Duration) (n News, err error) {
 	ctx, cancel := t.rdb.Bounded(ctx)
 	defer cancel()
 	now, _ := t.Now()
 	if now.IsZero() {
+		asked := time.Now()
 		if now, err = t.rdb.Time(ctx).Result(); err != nil {
 			return n, err
 		}
+		t.clock.Store(&clockReading{now, asked, time.Now()}) // where Redis is far away the next one has time for what follows
 	}
 	n = News{Changes: Epochs{}, Oldest: uint64(now.Add(-life).Truncate(time.Minute).UnixMicro())}
 	n.Last = max(from, n.Oldest)

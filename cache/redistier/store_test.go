@@ -226,6 +226,21 @@ func TestEpochs(t *testing.T) {
 	has(0, fourth, all, 0, false, true)
 }
 
+// A first Poll asks twice, for which there is no time where Redis is far away. The next one asks once.
+func TestAFirstPollThatFailsHasReadTheClock(t *testing.T) {
+	tier, srv := open(t)
+	srv.Do("SET", "iq:4:changes", "no sorted set")
+	if _, err := tier.Poll(t.Context(), 0, 0, time.Hour); err == nil {
+		t.Fatal("there are changes")
+	}
+	srv.Do("DEL", "iq:4:changes")
+	srv.Do("CONFIG", "RESETSTAT")
+	_, err := tier.Poll(t.Context(), 0, 0, time.Hour)
+	if stats := srv.Do("INFO", "commandstats"); err != nil || !strings.Contains(stats, "cmdstat_time:calls=1,") {
+		t.Errorf("%v, %s", err, stats)
+	}
+}
+
 // More than one poll reads.
 func TestManyChanges(t *testing.T) {
 	tier, _ := open(t)
