@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/google/renameio/v2"
 
 	"inquiry-gateway/auth"
 )
@@ -240,18 +239,19 @@ func resolve(path string) (string, error) {
 // no moment may others read it who could not read the old one. A new file is for its owner only.
 func replaceFile(path string, data []byte) error {
 	dir := filepath.Dir(path)
-	tmp, err := renameio.NewPendingFile(path, renameio.WithTempDir(dir), renameio.WithPermissions(0o600), renameio.WithExistingPermissions())
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+"*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tmp.Cleanup() }() // nothing is left to do once it has its place
-	if err := keepOwner(tmp.File, path); err != nil {
+	defer func() { _, _ = tmp.Close(), os.Remove(tmp.Name()) }() // nothing is left to do once it has its place
+	if err := keepOwnerAndMode(tmp, path); err != nil {
 		return err
 	}
-	if _, err := tmp.Write(data); err != nil {
+	_, err = tmp.Write(data)
+	if err := errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
 		return err
 	}
-	if err := tmp.CloseAtomicallyReplace(); err != nil {
+	if err := os.Rename(tmp.Name(), path); err != nil {
 		return err
 	}
 	folder, err := os.Open(dir) // for the new name to last through a power cut
@@ -261,9 +261,9 @@ func replaceFile(path string, data []byte) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// keepOwner makes a file belong to whom another one belongs to. Failing is better than leaving
+// keepOwnerAndMode gives a file owner and mode of another one. Failing is better than leaving
 // the gateway with a file that it may not read.
-func keepOwner(f *os.File, like string) error {
+func keepOwnerAndMode(f *os.File, like string) error {
 	old, err := os.Stat(like)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -274,11 +274,10 @@ func keepOwner(f *os.File, like string) error {
 	}
 	want, ok := old.Sys().(*syscall.Stat_t)
 	have, same := made.Sys().(*syscall.Stat_t)
-	if !ok || same && have.Uid == want.Uid && have.Gid == want.Gid {
-		return nil
+	if ok && !(same && have.Uid == want.Uid && have.Gid == want.Gid) {
+		if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil {
+			return fmt.Errorf("cannot keep the owner of the keys file, run this as its owner: %w", err)
+		}
 	}
-	if err := f.Chown(int(want.Uid), int(want.Gid)); err != nil {
-		return fmt.Errorf("cannot keep the owner of the keys file, run this as its owner: %w", err)
-	}
-	return nil
+	return f.Chmod(old.Mode().Perm()) // after the owner, as its group may be one that reads
 }

@@ -141,7 +141,7 @@ func TestKeysInRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := start(t, keysInRedis(server.Addr))
-	p.script(t, "keys-redis.txt", map[string]string{})
+	p.script("keys-redis")
 
 	// A record that cannot be read is named, and hides no other one.
 	commandSays(t, 0, "iqb_", "keys", "-c", p.file(), "new", "--kind", "buyer", "--account", "newcomer", "--id", "good")
@@ -474,7 +474,7 @@ func TestIntrospection(t *testing.T) {
 	p := start(t, s)
 	p.keys["nobody"] = "nobodys-key"
 	for range 3 {
-		p.script(t, "introspection.txt", map[string]string{})
+		p.script("introspection")
 	}
 	for key, n := range server.asked {
 		if n > 2 { // a refused key is asked for again after 2 s

@@ -33,7 +33,7 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 		yaml:     "cache: {jitter: 0.1, buyer: {ttl: 1h, stale_if_error: 0s, by_status: {pending: {ttl: 10s}}}}\nrate_limit: {per_second: 50}",
 		upstream: []string{"upstream:\n", "upstream:\n  breaker: {min_requests: 2, failure_ratio: 0.5, open_for: 1m}\n"},
 	})
-	p.script(t, "explain.txt", map[string]string{"KEY": p.keys["buyer"]})
+	p.script("explain", "KEY="+p.keys["buyer"])
 	if n := p.system.Requests().Buyer; n != 3 { // two lists, and one of them again after the purge
 		t.Errorf("the legacy system was asked %d times", n)
 	}
@@ -65,7 +65,7 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 	}
 	p.fault(legacy.Fault{Name: legacy.FaultStatus})
 	openBreaker(p)
-	p.script(t, "explain-open.txt", map[string]string{})
+	p.script("explain-open")
 }
 
 // Without a token a page whose name leads to 127.0.0.1 reads nothing and purges
@@ -175,7 +175,7 @@ func TestOneListIsServedAlone(t *testing.T) {
 				oneList(p, other)
 				p.edit("ops: ", "canary: {"+kind+"_keys: ["+kind+".key, other-"+kind+".key], every: 1s}\nops: ")
 			}})
-			p.script(t, "one-list.txt", map[string]string{"KIND": kind, "OTHER": other})
+			p.script("one-list", "KIND="+kind, "OTHER="+other)
 			p.allWell(kind)
 		})
 	}

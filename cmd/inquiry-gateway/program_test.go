@@ -222,14 +222,19 @@ func (p *program) read(name string) string {
 // edit replaces texts of the configuration, in pairs.
 func (p *program) edit(changes ...string) {
 	p.t.Helper()
-	text := p.read("gateway.yaml")
+	p.editFile("gateway.yaml", changes...)
+}
+
+func (p *program) editFile(name string, changes ...string) {
+	p.t.Helper()
+	text := p.read(name)
 	for i := 0; i < len(changes); i += 2 {
 		if !strings.Contains(text, changes[i]) {
-			p.t.Fatalf("%q is not in the configuration", changes[i])
+			p.t.Fatalf("%q is not in %s", changes[i], name)
 		}
 		text = strings.Replace(text, changes[i], changes[i+1], 1)
 	}
-	p.write("gateway.yaml", text)
+	p.write(name, text)
 }
 
 // reload has the files read at once, and gives what the log says from then on.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/upstream/legacy"
@@ -41,97 +43,87 @@ func commandSays(t *testing.T, code int, text string, args ...string) (all strin
 	return out + errOut
 }
 
-// script does what the lines of a file say, one after another:
-//
-//	$ ARGS               a command line; quotes hold blanks together
-//	2 TEXT               its exit code, and a text of standard error; with 0 of standard output
-//	= STATUS KEY TARGET  a request with the key of that id, or - for none, and its status
-//	@ PATH TEXT          a page of the ops listener, which comes to say the text
-//	! STATUS TOKEN PATH  a page of it, asked for with that token, or - for none, and its status
-//	% TEXT               has the files read again; a text of what the log says to it
-//	+ TEXT, - TEXT       a text that the last one of these says too; one that it does not say
-//	~ PATTERN            a regular expression of it
-//	> NAME               makes a file of the lines that follow with a tab in front
-//	> NAME OLD => NEW    makes a file of gateway.yaml with NEW in the place of OLD; \n is a new line
-//	& OLD => NEW         and of another text; in the beginning of gateway.yaml itself
-//
-// $NAME and $(NAME) stand for variables: the program's folder, where its listeners are, and more.
-func (p *program) script(t *testing.T, name string, variables map[string]string) {
-	text, err := os.ReadFile(filepath.Join("testdata", name))
-	must(t, err)
-	variables["DIR"], variables["OPS"], variables["ESC"] = p.dir, p.app.OpsURL(), "\x1b"
-	variables["OPSADDR"], variables["ADDR"] = strings.TrimPrefix(p.app.OpsURL(), "http://"), strings.TrimPrefix(p.app.URL(), "http://")
-	variables["OPSPORT"] = variables["OPSADDR"][strings.LastIndex(variables["OPSADDR"], ":")+1:]
-	variables["BUYERS"], variables["SELLERS"] = buyerList, sellerList
-	known := regexp.MustCompile(`\$[A-Z]+|\$\([A-Z]+\)`)
-	var args []string
-	file, said := "gateway.yaml", ""
-	for number, line := range strings.Split(string(text), "\n") {
-		mark, rest, _ := strings.Cut(line, " ")
-		rest = known.ReplaceAllStringFunc(rest, func(v string) string { return variables[strings.Trim(v, "$()")] })
-		first, second, _ := strings.Cut(rest, " ")
-		good := true
-		switch {
-		case line == "" || mark == "#":
-		case strings.HasPrefix(line, "\t"):
-			p.write(file, p.read(file)+line[1:]+"\n")
-		case mark == "$":
-			args = regexp.MustCompile(`'[^']*'|\S+`).FindAllString(rest, -1)
-			for i := range args {
-				args[i] = strings.Trim(args[i], "'")
-			}
-		case mark == "=" || mark == "!":
-			who, target, _ := strings.Cut(second, " ")
-			who = strings.TrimPrefix(who, "-")
-			var a answer
-			if mark == "=" {
-				a = p.get(target, who)
-			} else {
-				a = p.opsAs(who, http.MethodGet, target, "")
-			}
-			said = fmt.Sprintf("%d %v %s", a.status, a.header, a.body)
-			good = strings.HasPrefix(said, first+" ")
-		case mark == "@":
-			p.eventually(line, func() bool { said = string(p.ops(first).body); return strings.Contains(said, second) })
-		case mark == "%":
-			said = p.reload()
-			good = strings.Contains(said, rest)
-		case mark == ">":
-			text := ""
-			if second != "" {
-				text = replaced(t, p.read("gateway.yaml"), second)
-			}
-			file = first
-			p.write(file, text)
-		case mark == "&":
-			p.write(file, replaced(t, p.read(file), rest))
-		case mark == "+":
-			good = strings.Contains(said, rest)
-		case mark == "-":
-			good = !strings.Contains(said, rest)
-		case mark == "~":
-			good = regexp.MustCompile(rest).MatchString(said)
-		default:
-			code, err := strconv.Atoi(mark)
-			if err != nil {
-				t.Fatalf("%s:%d: %v", name, number+1, err)
-			}
-			said = commandSays(t, code, rest, args...)
+// script runs testdata/NAME.txtar in the program's folder, in this test and at once. Its files are put
+// beside gateway.yaml; env has more variables, as KEY=value. docs/developing.md has its commands.
+func (p *program) script(name string, env ...string) {
+	p.t.Helper()
+	root, err := filepath.Abs("../..")
+	must(p.t, err)
+	addr, opsAddr := strings.TrimPrefix(p.app.URL(), "http://"), strings.TrimPrefix(p.app.OpsURL(), "http://")
+	env = append(env, "ROOT="+root, "DIR="+p.dir, "BUYERS="+buyerList, "SELLERS="+sellerList, "ADDR="+addr,
+		"OPS="+p.app.OpsURL(), "OPSADDR="+opsAddr, "OPSPORT="+opsAddr[strings.LastIndex(opsAddr, ":")+1:])
+	testscript.RunT(atOnce{p.t}, testscript.Params{
+		Files:           []string{filepath.Join("testdata", name+".txtar")},
+		ContinueOnError: true, // most cases of a script do not need those before
+		Setup: func(e *testscript.Env) error {
+			e.Vars, e.Cd = append(e.Vars, env...), p.dir
+			return os.CopyFS(p.dir, os.DirFS(e.WorkDir))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"gateway": func(ts *testscript.TestScript, neg bool, args []string) {
+				exits(ts, map[bool]int{false: 0, true: exitFailed}[neg], args)
+			},
+			"wronguse": func(ts *testscript.TestScript, neg bool, args []string) {
+				if neg {
+					ts.Fatalf("usage: wronguse ARGS")
+				}
+				exits(ts, exitWrongUse, args)
+			},
+			"get": withArgs("get STATUS KEY TARGET", func(ts *testscript.TestScript, args []string) {
+				shows(ts, args[0], p.get(args[2], strings.TrimPrefix(args[1], "-")))
+			}),
+			"ops": withArgs("ops STATUS TOKEN PATH", func(ts *testscript.TestScript, args []string) {
+				shows(ts, args[0], p.opsAs(strings.TrimPrefix(args[1], "-"), http.MethodGet, args[2], ""))
+			}),
+			"eventually": withArgs("eventually PATH PATTERN", func(ts *testscript.TestScript, args []string) {
+				pattern, err := regexp.Compile("(?m)" + args[1])
+				ts.Check(err)
+				var page []byte
+				defer func() { _, _ = ts.Stdout().Write(page) }() // also the one that never matched
+				p.eventually(args[0]+" matches "+args[1], func() bool { page = p.ops(args[0]).body; return pattern.Match(page) })
+			}),
+			"reload": withArgs("reload", func(ts *testscript.TestScript, _ []string) { fmt.Fprint(ts.Stdout(), p.reload()) }),
+			"edit": withArgs("edit FILE OLD NEW", func(_ *testscript.TestScript, args []string) {
+				p.editFile(args[0], args[1], strings.ReplaceAll(args[2], `\n`, "\n"))
+			}),
+		},
+	})
+}
+
+// atOnce has a script run in the test that calls it, which goes on after it. What a script said is
+// shown where it failed, and not all of it with -v, which `make test` has for all tests.
+type atOnce struct{ *testing.T }
+
+func (t atOnce) Run(_ string, script func(testscript.T)) { script(t) }
+func (atOnce) Parallel()                                 {}
+func (atOnce) Verbose() bool                             { return false }
+
+// withArgs makes a command of scripts that has the arguments of its usage, and no "!" before it.
+func withArgs(usage string, do func(*testscript.TestScript, []string)) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) != strings.Count(usage, " ") {
+			ts.Fatalf("usage: %s", usage)
 		}
-		if !good {
-			t.Errorf("%s:%d: %s\n%s", name, number+1, line, said)
-		}
+		do(ts, args)
 	}
 }
 
-// replaced makes one change, OLD => NEW, of a text.
-func replaced(t *testing.T, text, change string) string {
-	t.Helper()
-	old, next, found := strings.Cut(strings.ReplaceAll(change, `\n`, "\n"), " => ")
-	if !found || !strings.Contains(text, old) {
-		t.Fatalf("%q cannot be changed", change)
+// exits runs a command line of a script, which must end with that code.
+func exits(ts *testscript.TestScript, want int, args []string) {
+	got := run(context.Background(), append([]string{"inquiry-gateway"}, args...), ts.Stdout(), ts.Stderr())
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
 	}
-	return strings.Replace(text, old, next, 1)
+}
+
+// shows makes an answer a script's standard output. It must have that status.
+func shows(ts *testscript.TestScript, want string, got answer) {
+	fmt.Fprintln(ts.Stdout(), got.status)
+	_ = got.header.Write(ts.Stdout()) // into memory
+	fmt.Fprintf(ts.Stdout(), "\n%s", got.body)
+	if strconv.Itoa(got.status) != want {
+		ts.Fatalf("status %d, want %s", got.status, want)
+	}
 }
 
 // What commands, a caller's requests and the ops listener say, in front of a program that runs.
@@ -139,21 +131,21 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	unpaid := auth.Account{ID: "unpaid", APIAccess: auth.AccessNone}
 	for name, s := range map[string]setup{
-		"usage.txt": {},
-		"check.txt": {yaml: "cache: {buyer: {ttl: 1h, stale_if_error: 7m}}"},
-		"keys.txt":  {},
-		"ops.txt": {ops: "{listen: 127.0.0.1:0, token_file: ops-token}", prepare: func(p *program) {
+		"usage": {},
+		"check": {yaml: "cache: {buyer: {ttl: 1h, stale_if_error: 7m}}"},
+		"keys":  {},
+		"ops": {ops: "{listen: 127.0.0.1:0, token_file: ops-token}", prepare: func(p *program) {
 			p.write("ops-token", "s3cret\n")
 			p.token = "s3cret"
 		}},
-		"probe.txt":  {},
-		"reload.txt": {onlyWhenTold: true, yaml: "cache: {jitter: 0, buyer: {ttl: 1h}}", redis: "{prefix: first}"},
-		"reload-tokens.txt": {onlyWhenTold: true, ops: "{listen: '0.0.0.0:0', token_file: token}", prepare: func(p *program) {
+		"probe":  {},
+		"reload": {onlyWhenTold: true, yaml: "cache: {jitter: 0, buyer: {ttl: 1h}}", redis: "{prefix: first}"},
+		"reload-tokens": {onlyWhenTold: true, ops: `{listen: "0.0.0.0:0", token_file: token}`, prepare: func(p *program) {
 			p.write("token", "first\n")
 			p.write("read-token", "r3ad\n")
 		}},
-		"reload-timeout.txt": {onlyWhenTold: true, yaml: "request_timeout: 300ms", upstream: shortTimeouts, legacy: legacy.Options{Latency: 600 * time.Millisecond}},
-		"order.txt": {prepare: func(p *program) {
+		"reload-timeout": {onlyWhenTold: true, yaml: "request_timeout: 300ms", upstream: shortTimeouts, legacy: legacy.Options{Latency: 600 * time.Millisecond}},
+		"order": {prepare: func(p *program) {
 			p.writeKeys(gatewaytest.Caller{Kind: "seller", Account: unpaid, Record: auth.KeyRecord{ID: "wrong-kind-no-scope-unpaid"}},
 				gatewaytest.Caller{Kind: "buyer", Account: unpaid, Record: auth.KeyRecord{ID: "no-scope-unpaid"}})
 		}},
@@ -162,8 +154,8 @@ func TestScripts(t *testing.T) {
 			t.Parallel()
 			s.legacy.Inquiries = 300 // short lists, for a busy machine
 			p := start(t, s)
-			p.script(t, name, map[string]string{})
-			if n := p.system.Requests(); name == "usage.txt" && n.Buyer+n.Seller > 0 {
+			p.script(name)
+			if n := p.system.Requests(); name == "usage" && n.Buyer+n.Seller > 0 {
 				t.Errorf("the legacy system was asked: %+v", n)
 			}
 		})
