@@ -157,7 +157,8 @@ func (e *editor) read(ctx context.Context, about auth.Subjects) (all cells, vers
 }
 
 // lost is errSomeLost where a shard is missing although there have been keys or accounts, and
-// errOlder where they are in another layout.
+// errOlder where they are in another layout. Where all shards that had any are missing at once, it looks
+// as if there never were any.
 func (e *editor) lost(ctx context.Context, versions [shards]string) error {
 	missing, used := false, false
 	for _, v := range versions {
