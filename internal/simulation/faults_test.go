@@ -37,7 +37,7 @@ func faults() []event {
 		{"redis stalls", "shared fleet redis", (*draw).redisStalls},
 		{"redis is slow or refuses", "shared fleet redis", (*draw).redisIsBad},
 		{"redis is far away", "fleet", func(d *draw) func() { return d.redisIsFar(0.3) }},
-		{"redis is too far away", "shared fleet redis", func(d *draw) func() { return d.redisIsFar(one(d, 0.6, 1.2)) }},
+		{"redis is too far away", "shared fleet redis far", func(d *draw) func() { return d.redisIsFar(one(d, 0.6, 1.2)) }},
 		{"messages are lost", "fleet", (*draw).messagesAreLost},
 		{"entries are corrupted", "fleet", (*draw).corruptEntries},
 		{"the way to redis is bad", "shared fleet redis:N", func(d *draw) func() { return d.badWay("redis") }},

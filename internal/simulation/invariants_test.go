@@ -495,5 +495,9 @@ func (c *checks) mostRequests(now time.Time) int {
 	if well := c.wellSince("redis"); well.Before(now) && lately(well) {
 		alone = max(alone, nodeCount-1)
 	}
+	// A Redis that is far answers on connections that are open, and on new ones too late.
+	if lately(c.wellSince("far")) {
+		alone = max(alone, nodeCount-1)
+	}
 	return most + alone*((9*c.env.ceiling+10*nodeCount-1)/(10*nodeCount))
 }
