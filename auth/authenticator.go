@@ -39,7 +39,7 @@ type Options struct {
 
 	Guesses *Guesses           // beyond it a client that sends unknown keys gets ErrTooManyGuesses; nil: no limit
 	Before  *Authenticator     // first uses that it has reported are not reported again; nil: none
-	Memory  *Memory            // of an earlier store of the same source; nil: a new one
+	Memory  *Memory            // of an earlier Store of the same key store; nil: a new one
 	Panics  *telemetry.Catcher // of its goroutines; nil: logged only
 }
 
@@ -69,11 +69,11 @@ type Store interface {
 	// expired grant is returned like any other: judging it is not the store's
 	// business. The grant may be shared and is not changed by anybody.
 	Find(ctx context.Context, c Credential) (*Grant, error)
-	// Recall gives the grant that is at hand; nil says nothing about the key. seen: this
-	// node has found the key good before, so nobody makes it up. Recall neither waits nor
-	// counts, and starts nothing.
-	Recall(d Digest) (g *Grant, seen bool)
-	// Away says that the source could not be asked a moment ago.
+	// Recall gives the grant that is at hand; nil says nothing about the key. known: this node
+	// has had a grant of the key, so it is no guess. Recall neither waits nor counts, and
+	// starts nothing.
+	Recall(d Digest) (g *Grant, known bool)
+	// Away says that the key store did not answer a moment ago.
 	Away() bool
 }
 
@@ -83,7 +83,7 @@ type Store interface {
 type Credential struct {
 	Digest Digest
 	Key    Secret
-	Seen   bool // for a Lookup: this node has found the key good before
+	Known  bool // for a Lookup: this node knows the key
 }
 
 // Caller is the other end of a request. Its methods are called only where a key
@@ -136,9 +136,9 @@ func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 // is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
 // the context's included. What the principal may do is Authorize's decision.
 //
-// A caller that keeps sending keys that do not exist gets ErrTooManyGuesses. That holds up
-// no key that this node has seen good. A nil caller is not limited. The grant is
-// shared, and must not be changed.
+// A caller that keeps sending keys that do not exist gets ErrTooManyGuesses, but never for a key
+// that this node knows. A nil caller is not limited. The grant is shared, and must not
+// be changed.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
 	// The span says how authentication ended and how long it took. Neither a key
 	// nor its digest or id is in it.
@@ -178,9 +178,9 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 		return nil, deny(err, ReasonChecksum)
 	}
 	digest := a.hasher.Hash(key)
-	grant, seen := a.store.Recall(digest)
+	grant, known := a.store.Recall(digest)
 	if grant == nil {
-		grant, err = a.guarded(ctx, from, seen, func(ctx context.Context) (*Grant, error) {
+		grant, err = a.guarded(ctx, from, known, func(ctx context.Context) (*Grant, error) {
 			return a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key)})
 		})
 	}
@@ -190,21 +190,21 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 	return grant, deny(err, ReasonUnknown)
 }
 
-// guarded calls find before the caller's deadline. For a key that this node has not seen good it
-// reserves one of the client's guesses first.
-func (a *Authenticator) guarded(ctx context.Context, from Caller, seen bool, find func(context.Context) (*Grant, error)) (*Grant, error) {
+// guarded calls find with the caller's deadline. For a key that this node does not know it reserves
+// one of the client's guesses first.
+func (a *Authenticator) guarded(ctx context.Context, from Caller, known bool, find func(context.Context) (*Grant, error)) (*Grant, error) {
 	client := ""
 	if from != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, from.Deadline())
 		defer cancel()
-		if !seen {
+		if !known {
 			client = from.ClientIP()
 		}
 	}
 	err := a.guesses.Reserve(ctx, client)
 	if errors.Is(err, ErrTooManyGuesses) && a.store.Away() {
-		err = errFailing // who may not have a key looked up is told why nobody may
+		err = errFailing // 503: not even a good key could be looked up now
 	}
 	if err != nil {
 		return nil, err
@@ -237,14 +237,14 @@ func (a *Authenticator) judge(g *Grant) error {
 	return nil
 }
 
-// ErrNoKeyIDs means that the source of keys cannot find a key by its id. Only the
-// keys file and Redis can.
-var ErrNoKeyIDs = errors.New("this source of keys cannot find a key by its id")
+// ErrNoKeyIDs means that the key store cannot find a key by its id. Only the keys file
+// and Redis can.
+var ErrNoKeyIDs = errors.New("this key store cannot find a key by its id")
 
-// ByID says what AuthenticateFrom would answer to the key of that id, for tools
-// that explain it: the same store is asked, but nothing is counted or logged,
-// and the principal is there with a Denial, too. Further errors: ErrNoSuchKey,
-// ErrNoKeyIDs, and ErrUnavailable as for AuthenticateFrom.
+// ByID says what AuthenticateFrom would answer to the key of that id, for tools that explain
+// it. It asks the same Store, whose look-up counts as any other, but it counts no
+// authentication and logs nothing. With a *Denial it returns the principal, too. Further
+// errors: ErrNoSuchKey, ErrNoKeyIDs, and ErrUnavailable as for AuthenticateFrom.
 func (a *Authenticator) ByID(ctx context.Context, id string) (Principal, error) {
 	store, ok := a.store.(interface {
 		DigestOf(ctx context.Context, id string) (Digest, error)

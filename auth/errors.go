@@ -16,8 +16,8 @@ var (
 	// error that matches it is a *Denial, which says which; callers of the API
 	// are not told.
 	ErrInvalidKey = errors.New("the API key is not valid")
-	// ErrUnavailable: the key store could not be asked and the node has not
-	// stored the key. It says nothing about the key.
+	// ErrUnavailable: the key store could not be asked, and what the node remembers of
+	// the key does not count. It says nothing about the key.
 	ErrUnavailable = errors.New("the key store cannot be reached")
 	// ErrTooManyGuesses: the client has sent too many keys that do not exist.
 	// The error that matches it is a *TooManyGuesses.
@@ -35,11 +35,11 @@ var (
 	// ErrGarbage marks answers of a store that make no sense. They let nobody in
 	// and say nothing about the key.
 	ErrGarbage = errors.New("the key store's answer makes no sense")
-	// ErrRefused marks look-ups that the source refuses although it is there: the
+	// ErrRefused marks look-ups that the key store refuses although it is there: the
 	// gateway's request, its credentials or its configuration are wrong.
 	ErrRefused = errors.New("the key store refuses the look-up")
-	// ErrNotAsked marks look-ups that never reached the source. They say nothing
-	// about the key or the source, and cost the client none of its guesses.
+	// ErrNotAsked marks look-ups that were never sent. They say nothing about the
+	// key or the key store, and cost the client none of its guesses.
 	ErrNotAsked = errors.New("the key store was not asked")
 )
 

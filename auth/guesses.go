@@ -17,10 +17,10 @@ import (
 const guessSlots = 8192
 
 // Guesses limits how often one client may send keys that do not exist: a token bucket per
-// client. A token is reserved before a key is looked up that the node has never seen good, and
-// a good key gets it refunded. So guessing is bounded, however many guesses come at once, and
-// good keys cost nothing. A look-up that fails costs a token, too: a client may send what makes
-// it fail. It is safe for concurrent use; nil is no limit.
+// client. A token is reserved before a key is looked up that the node does not know, and
+// refunded where the key exists. So guessing is bounded, however many guesses come at once, and
+// keys that exist cost nothing. A look-up that fails costs a token, too: a client may send what
+// makes it fail. It is safe for concurrent use; nil is no limit.
 type Guesses struct {
 	perSecond, burst float64
 	now              func() time.Time
@@ -53,10 +53,10 @@ func NewGuesses(c rate.Plan, now func() time.Time) *Guesses {
 // errFailing is for a client whose look-ups have used up what it may guess by failing.
 var errFailing = errors.New("too many look-ups for this client have failed")
 
-// Reserve takes a token for a look-up, whose end Refund is told. A client that has spent less than
-// half waits where look-ups under way hold the last tokens: many callers with good keys may come
-// at once to a node that knows none of them. The error is that of ctx, errFailing, or a
-// *TooManyGuesses.
+// Reserve takes a token for a look-up; call Refund when that has ended. Where look-ups under way hold
+// the last tokens, a client that has spent less than half of its own waits for one: many callers with
+// good keys may come at once to a node that knows none of them. The error is that of ctx, errFailing,
+// or a *TooManyGuesses.
 func (g *Guesses) Reserve(ctx context.Context, client string) error {
 	if g == nil || client == "" {
 		return nil
@@ -92,8 +92,8 @@ func (g *Guesses) Reserve(ctx context.Context, client string) error {
 }
 
 // Refund gives a token back, unless the look-up that it was reserved for found no key or failed.
-// A look-up that never reached the source counts as none. For a good key Refund gives one token of a
-// failed look-up back, too: that failure may have been the source's.
+// A look-up that was never sent costs nothing. For a key that exists Refund also gives back one token
+// that a failed look-up has cost: that failure may have been the key store's.
 func (g *Guesses) Refund(client string, err error) {
 	if g == nil || client == "" {
 		return

@@ -22,11 +22,11 @@ const (
 	// maxLookups bounds the look-ups that run at once. One more is ErrUnavailable at once rather
 	// than a queue that grows.
 	maxLookups = 256
-	// maxUnseenLookups is how many of them keys may have that this node has never seen good, so
-	// that guesses leave room for the keys of callers.
-	maxUnseenLookups = maxLookups * 3 / 4
-	// maxKeys bounds the good answers that are stored, unless the policy does: of more keys the
-	// ones used least are looked up again. maxUnknown bounds the unknown keys.
+	// maxNewLookups is how many of them may be of keys that this node does not know, so that
+	// guesses leave room for known keys.
+	maxNewLookups = maxLookups * 3 / 4
+	// maxKeys bounds the known keys, unless the policy does: of more keys the ones used least are
+	// forgotten. maxUnknown bounds the unknown keys.
 	maxKeys    = 100_000
 	maxUnknown = 10_000
 	// unknownTTL is how long an unknown key is not looked up again: who makes a key may use it then.
@@ -41,30 +41,31 @@ var (
 	errClosed = fmt.Errorf("%w: it has been closed", ErrNotAsked)
 )
 
-// Lookup asks a remote source about one key. Its context has a deadline and no caller's
-// cancellation. It returns ErrUnknownKey only when the source has said so. ErrGarbage, ErrRefused and
-// ErrNotAsked say what else went wrong; any other error means that the source is away.
+// Lookup asks a remote key store about one key. Its context has a deadline and no caller's
+// cancellation. It returns ErrUnknownKey only when the key store has said so. ErrGarbage, ErrRefused
+// and ErrNotAsked say what else went wrong; any other error means that the key store is away.
 type Lookup func(ctx context.Context, c Credential) (*Grant, error)
 
-// RemotePolicy says how long and how much a RemoteStore stores.
+// RemotePolicy says how long and how much a RemoteStore remembers.
 type RemotePolicy struct {
-	TTL     time.Duration // of a good answer, from the start of its look-up
+	TTL     time.Duration // of a grant, from the start of its look-up
 	Timeout time.Duration // of one look-up
-	MaxKeys int           // good answers; 0: 100,000
+	MaxKeys int           // known keys; 0: 100,000
 }
 
-// Memory is what a node remembers of the keys of one source. It outlives a change of the source's
-// settings, as one store after another works with it.
+// Memory is what a node remembers of the keys of one key store. It outlives a reload that changes
+// only how that is asked: the next RemoteStore goes on with it.
 //
-// Good and unknown keys are stored apart, so that a flood of made-up keys evicts nothing but
-// itself. A good answer stays when its time is over, until newer keys need its place: it lets
-// nobody in, but this node has seen the key good, so nobody's guesses hold it up.
+// A known key is one of which there is an answer with a grant, also of a revoked key; an unknown key
+// is one of which the key store has said that there is none. The two are kept apart, so that a flood of made-up
+// keys evicts nothing but itself. A known key stays known when the time of its grant is over, until
+// newer keys need its place: it has to be looked up again, but no guesses of others hold that up.
 type Memory struct {
-	good    localcache.Cache[Digest, *answer]
-	unknown localcache.Cache[Digest, *time.Time] // until when; a pointer as in good: one instance of otter is compiled for both
+	known   localcache.Cache[Digest, *answer]
+	unknown localcache.Cache[Digest, *time.Time] // until when; a pointer as in known: one instance of otter is compiled for both
 
 	mu       sync.Mutex
-	lookups  map[Digest]*lookup             // under way; the answer of a look-up that is not here any more is not stored
+	lookups  map[Digest]*lookup             // under way; the answer of a look-up that is not here any more is not remembered
 	accounts localcache.Weak[atomic.Uint64] // by id: the changes of each that an answer needs
 	versions map[int]int64
 }
@@ -72,14 +73,14 @@ type Memory struct {
 // NewMemory remembers nothing yet.
 func NewMemory() *Memory {
 	return &Memory{
-		good:     otter.Must(&otter.Options[Digest, *answer]{MaximumSize: 1}),
+		known:    otter.Must(&otter.Options[Digest, *answer]{MaximumSize: 1}),
 		unknown:  otter.Must(&otter.Options[Digest, *time.Time]{MaximumSize: maxUnknown}),
 		lookups:  map[Digest]*lookup{},
 		versions: map[int]int64{},
 	}
 }
 
-// Version is that of the changes of a part of the source which have been forgotten here.
+// Version is the version of a part of the key store up to which SetVersion has noted all changes.
 func (m *Memory) Version(part int) (v int64, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -87,21 +88,21 @@ func (m *Memory) Version(part int) (v int64, known bool) {
 	return v, known
 }
 
-// SetVersion notes that all changes of a part of the source up to a version have been forgotten.
+// SetVersion notes that this node remembers nothing from before a version of a part of the key store.
 func (m *Memory) SetVersion(part int, v int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.versions[part] = v
 }
 
-// answer is a good one. A newer answer is a new one.
+// answer is a grant as the key store gave it. A newer look-up makes a new answer.
 type answer struct {
 	grant   *Grant
 	asked   time.Time      // when the look-up began
 	account *atomic.Uint64 // see Memory.accounts
 	changes uint64         // of the account that the answer knows of
-	// due is the age at which the key is looked up again in the background; forgotten: the
-	// answer does not count any more.
+	// due is the age from which on the next use looks the key up again, in the background; forgotten:
+	// the answer does not count any more.
 	due atomic.Int64
 }
 
@@ -121,14 +122,16 @@ func (l *lookup) outdated() bool {
 	return l.err == nil && slices.Contains(l.changed, l.grant.Principal.Account)
 }
 
-// RemoteStore is the Store that remote stores embed: it stores answers for a time and within a
-// number, runs one look-up per key at a time, and gives each look-up a deadline. It is safe for
-// concurrent use.
+// RemoteStore is the Store that those of remote key stores embed: it remembers answers for a time and
+// within a number, runs one look-up per key at a time, and gives each look-up a deadline. It is safe
+// for concurrent use.
 //
-// A key in use is looked up again in the background when half of its time is over. So it has
-// half of its time left when the source goes away, and a change there is seen sooner. The
-// keys that an earlier store of the same source has confirmed are good for their time, too, and
-// are looked up again at their next use. What that store finds out then is not stored.
+// A key in use is looked up again in the background when half of its time is over. So it has at least
+// half of its time left when the key store goes away, and a change there is seen sooner.
+//
+// A new RemoteStore that goes on with the Memory of an earlier one looks each known key up at its next
+// use, in the background. Look-ups that the earlier one has under way still answer those who wait for them,
+// and are not remembered.
 type RemoteStore struct {
 	name    string
 	ask     Lookup
@@ -148,8 +151,7 @@ type RemoteStore struct {
 	wg      sync.WaitGroup
 }
 
-// NewRemoteStore makes the store that asks its source through ask. name is the store's label in
-// metrics and spans.
+// NewRemoteStore makes the store that asks through ask. name is its label in metrics and spans.
 func NewRemoteStore(name string, ask Lookup, p RemotePolicy, opts Options) *RemoteStore {
 	opts = opts.WithDefaults()
 	if p.MaxKeys == 0 {
@@ -160,7 +162,7 @@ func NewRemoteStore(name string, ask Lookup, p RemotePolicy, opts Options) *Remo
 		tracer: telemetry.NewTracer(opts.Traces, spanScope), panics: opts.Panics, memory: opts.Memory,
 	}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.memory.good.SetMaximum(uint64(p.MaxKeys))
+	s.memory.known.SetMaximum(uint64(p.MaxKeys))
 	s.memory.forget(func(a *answer) {
 		if due := a.due.Load(); due != forgotten {
 			a.due.CompareAndSwap(due, 0)
@@ -169,11 +171,11 @@ func NewRemoteStore(name string, ask Lookup, p RemotePolicy, opts Options) *Remo
 	return s
 }
 
-// Find implements Store. Known keys are good within their time even when the source cannot be
-// asked. It waits no longer than the context.
+// Find implements Store. The grant of a known key counts for its time even when the key store is
+// away. Find waits no longer than the context.
 func (s *RemoteStore) Find(ctx context.Context, c Credential) (*Grant, error) {
 	now := s.now()
-	known, _ := s.memory.good.GetIfPresent(c.Digest)
+	known, _ := s.memory.known.GetIfPresent(c.Digest)
 	if known != nil && s.counts(known, now) {
 		if s.claimRefresh(known, now) {
 			s.lookUp(ctx, c, known)
@@ -196,25 +198,26 @@ func (s *RemoteStore) Find(ctx context.Context, c Credential) (*Grant, error) {
 	}
 }
 
-// Recall implements Store. A key that is due to be looked up again is Find's.
-func (s *RemoteStore) Recall(d Digest) (g *Grant, seen bool) {
+// Recall implements Store. It gives no grant of a key that is due to be looked up again: Find gives
+// that, and begins the look-up.
+func (s *RemoteStore) Recall(d Digest) (g *Grant, known bool) {
 	now := s.now()
-	a, seen := s.memory.good.GetIfPresent(d)
-	if seen && s.counts(a, now) && now.Sub(a.asked) < time.Duration(a.due.Load()) {
+	a, known := s.memory.known.GetIfPresent(d)
+	if known && s.counts(a, now) && now.Sub(a.asked) < time.Duration(a.due.Load()) {
 		g = a.grant
 	}
-	return g, seen
+	return g, known
 }
 
-// Away implements Store: the last look-up that was sent got no answer, or SetAway said so.
+// Away implements Store: it is what the last look-up that was sent, or the last SetAway, has found out.
 func (s *RemoteStore) Away() bool { return s.away.Load() }
 
-// SetAway notes whether the source is away, for who finds that out without a look-up.
+// SetAway notes whether the key store is away, for who finds that out without a look-up.
 func (s *RemoteStore) SetAway(away bool) { s.away.Store(away) }
 
-// counts says whether an answer is good now: for the ttl, and never past the key's end. A key
-// that had ended before it was looked up is refused anyway, but a flood of it must not reach
-// the source.
+// counts says whether an answer counts now: for the ttl, and never past the key's end. A key that had
+// expired before it was looked up is refused anyway; its answer counts for unknownTTL, so that a flood
+// of it does not reach the key store.
 func (s *RemoteStore) counts(a *answer, now time.Time) bool {
 	most := s.policy.TTL
 	if exp := a.grant.ExpiresAt; !exp.IsZero() {
@@ -227,8 +230,8 @@ func (s *RemoteStore) counts(a *answer, now time.Time) bool {
 	return now.Sub(a.asked) < most && a.due.Load() != forgotten && a.changes == a.account.Load()
 }
 
-// claimRefresh reports whether the caller has to refresh the answer, and tells so one caller per
-// pause. The first refresh is due after half of the ttl.
+// claimRefresh reports whether the caller has to look the key up again: from due on, one caller is
+// told so per pause.
 func (s *RemoteStore) claimRefresh(a *answer, now time.Time) bool {
 	age, due := now.Sub(a.asked), a.due.Load()
 	if due == forgotten || age < time.Duration(due) {
@@ -242,12 +245,13 @@ func (m *Memory) isUnknown(d Digest, now time.Time) bool {
 	return found && now.Before(*until)
 }
 
-// ended is the end of what has not begun.
+// ended is the done of look-ups that never ran.
 var ended = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// lookUp joins the look-up of a key, or begins one. known is the answer that the caller has, which
-// is of no use or due; if another look-up has ended since, there is a newer one. The loader of the
-// cache is not used: it would hold the first caller past its deadline.
+// lookUp joins the look-up of a key that is under way, or begins one. known is the answer that the
+// caller has found, which does not count or is due; nil: none. If a look-up has ended since, its newer
+// answer is used. The loader of the cache is not used: it would hold the first caller past its
+// deadline.
 func (s *RemoteStore) lookUp(ctx context.Context, c Credential, known *answer) *lookup {
 	m, now := s.memory, s.now()
 	m.mu.Lock()
@@ -255,14 +259,14 @@ func (s *RemoteStore) lookUp(ctx context.Context, c Credential, known *answer) *
 	if l := m.lookups[c.Digest]; l != nil {
 		return l
 	}
-	if a, ok := m.good.GetIfPresent(c.Digest); ok && a != known && s.counts(a, now) {
+	if a, ok := m.known.GetIfPresent(c.Digest); ok && a != known && s.counts(a, now) {
 		return &lookup{done: ended, grant: a.grant}
 	}
 	if m.isUnknown(c.Digest, now) {
 		return &lookup{done: ended, err: ErrUnknownKey}
 	}
-	c.Seen = known != nil
-	if err := s.begin(c.Seen); err != nil {
+	c.Known = known != nil
+	if err := s.begin(c.Known); err != nil {
 		return &lookup{done: ended, err: err}
 	}
 	l := &lookup{done: make(chan struct{}), asked: now}
@@ -271,16 +275,16 @@ func (s *RemoteStore) lookUp(ctx context.Context, c Credential, known *answer) *
 	go func() {
 		defer s.done()
 		l.grant, l.err = s.run(ctx, c)
-		s.store(c.Digest, l)
+		s.remember(c.Digest, l)
 		close(l.done)
 	}()
 	return l
 }
 
 // begin takes a place among the look-ups that run; done gives it back.
-func (s *RemoteStore) begin(seen bool) error {
-	most := maxUnseenLookups
-	if seen {
+func (s *RemoteStore) begin(known bool) error {
+	most := maxNewLookups
+	if known {
 		most = maxLookups
 	}
 	s.mu.Lock()
@@ -304,7 +308,7 @@ func (s *RemoteStore) done() {
 	s.wg.Done()
 }
 
-// run asks the source with a deadline, in the trace of the first caller who needs the answer. A
+// run asks the key store with a deadline, in the trace of the first caller who needs the answer. A
 // panic is an error of this look-up only.
 func (s *RemoteStore) run(ctx context.Context, c Credential) (g *Grant, err error) {
 	ctx, span := s.tracer.Start(ctx, "auth.lookup", trace.WithSpanKind(trace.SpanKindClient))
@@ -332,9 +336,9 @@ func (s *RemoteStore) run(ctx context.Context, c Credential) (g *Grant, err erro
 	return g, err
 }
 
-// store keeps the answer of a look-up, unless its key or account was forgotten while it was under
+// remember keeps the answer of a look-up, unless its key or account was forgotten while it was under
 // way: the answer may be what is to be forgotten.
-func (s *RemoteStore) store(d Digest, l *lookup) {
+func (s *RemoteStore) remember(d Digest, l *lookup) {
 	m := s.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -348,33 +352,33 @@ func (s *RemoteStore) store(d Digest, l *lookup) {
 		a := &answer{grant: l.grant, asked: l.asked, account: m.accounts.Of(l.grant.Principal.Account)}
 		a.changes = a.account.Load()
 		a.due.Store(int64(s.policy.TTL / 2))
-		m.good.Set(d, a)
+		m.known.Set(d, a)
 		m.unknown.Invalidate(d)
 	case errors.Is(l.err, ErrUnknownKey):
 		m.unknown.Set(d, new(s.now().Add(unknownTTL)))
-		m.good.Invalidate(d)
+		m.known.Invalidate(d)
 	}
 }
 
-// forget changes good answers, and stores none that is under way.
+// forget changes all answers, and has none remembered that is under way.
 func (m *Memory) forget(each func(*answer)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.lookups)
-	for _, a := range m.good.All() {
+	for _, a := range m.known.All() {
 		each(a)
 	}
 	m.unknown.InvalidateAll()
 }
 
 // Forget makes one key be looked up again. An answer under way is given to who waits for it
-// and not stored.
+// and not remembered.
 func (s *RemoteStore) Forget(d Digest) {
 	m := s.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.lookups, d)
-	if a, ok := m.good.GetIfPresent(d); ok {
+	if a, ok := m.known.GetIfPresent(d); ok {
 		a.due.Store(forgotten)
 	}
 	m.unknown.Invalidate(d)
@@ -417,7 +421,7 @@ func (s *RemoteStore) Close() {
 	s.wg.Wait()
 }
 
-// The results of asking a remote source.
+// The results of asking a remote key store.
 const (
 	lookupFound   = "found"
 	lookupUnknown = "unknown"
@@ -426,8 +430,8 @@ const (
 	lookupBusy    = "busy"    // not asked: maxLookups were under way
 )
 
-// lookupMetrics counts the look-ups in a remote source. What is stored on the node
-// needs none: requests less look-ups are the hits.
+// lookupMetrics counts the look-ups in a remote key store. Answers that the node remembers
+// need none: requests less look-ups are the hits.
 type lookupMetrics struct {
 	results  map[string]prometheus.Counter
 	duration prometheus.Observer

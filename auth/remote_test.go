@@ -17,7 +17,7 @@ import (
 )
 
 // cached is a store over an issuer's answers, with the look-ups that it was asked for. Time is that
-// of synctest's bubbles: a good answer counts for 10 s, an unknown key for 2 s.
+// of synctest's bubbles: a grant counts for 10 s, an unknown key for 2 s.
 type cached struct {
 	*auth.RemoteStore
 	t testing.TB
@@ -250,7 +250,7 @@ func TestForgetBeatsAnAnswerUnderWay(t *testing.T) {
 	}
 }
 
-// Lookups at once are bounded. A quarter of the places is for keys that this node has seen good,
+// Lookups at once are bounded. A quarter of the places is for keys that this node knows,
 // and they are not held up by the guesses of others on the same address.
 func TestKnownKeysHavePlacesOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,9 +6,9 @@
 // record gives. The server decides whether a key is active. The gateway decides what the
 // grant allows.
 //
-// An answer is stored for a short time, so a key that the server has revoked stays good on a
-// node for auth.cache_ttl at most. While the server is away or slow, a breaker, which known
-// keys open, keeps callers from waiting for it: keys whose time is not over go on, others get 503.
+// A node remembers an answer for a short time, so a key that the server has revoked is let in for
+// auth.cache_ttl at most. While the server is away or slow, a breaker keeps callers from waiting for it:
+// keys whose time is not over go on, others get 503. Only look-ups of known keys open it.
 package introspect
 
 import (
@@ -40,8 +40,8 @@ const (
 	breakerRequests = 10
 )
 
-// Store is an auth.Store that asks an authorization server. Its answers are stored
-// for a time, never past their exp. It is safe for concurrent use.
+// Store is an auth.Store that asks an authorization server. It remembers answers for
+// a time, never past their exp. It is safe for concurrent use.
 type Store struct {
 	*auth.RemoteStore
 	cfg     Config
@@ -51,8 +51,8 @@ type Store struct {
 	log     *slog.Logger
 }
 
-// New does not call the server. The configuration must be valid. A good answer is stored for ttl.
-// Close ends the store.
+// New does not call the server. The configuration must be valid. A grant counts for ttl. Close ends
+// the store.
 func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
 	s := &Store{cfg: cfg, log: opts.Logger, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
@@ -67,14 +67,14 @@ func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 	return s
 }
 
-// lookUp asks about a key through the breaker. A key that the node has never seen good says
-// nothing of the server, as strangers could choose what makes a look-up fail and so lock out known
-// keys: it goes by the breaker and does not move it. What strangers may ask auth.Guesses bounds.
+// lookUp asks about a key unless the breaker is open. Only look-ups of known keys count for the
+// breaker: strangers could send what makes a look-up fail, and so lock out known keys. auth.Guesses
+// bounds what strangers may ask.
 func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	if !c.Seen && s.breaker.State() == gobreaker.StateOpen {
+	if !c.Known && s.breaker.State() == gobreaker.StateOpen {
 		return nil, errOpen
 	}
-	if !c.Seen {
+	if !c.Known {
 		return s.introspect(ctx, c)
 	}
 	grant, err := s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })

@@ -6,7 +6,7 @@
 //	  - {id: k1, kind: buyer, account: acme, scopes: ["inquiries:read"],
 //	     expires_at: 2027-01-01T00:00:00Z, revoked: false, sha256: "<64 hexadecimal digits>"}
 //
-// A file is read whole or not at all: one mistake leaves the keys of the last good reading
+// A file is read whole or not at all: one mistake leaves the old keys
 // in force, and every mistake is named with its line. Texts of errors quote ids, kinds and
 // times cut short, and no digest, because what stands there may be a pasted key.
 //
@@ -43,7 +43,7 @@ type Store struct {
 	now     func() time.Time
 	log     *slog.Logger
 	reloads *prometheus.CounterVec
-	good    prometheus.Gauge
+	inForce prometheus.Gauge
 
 	reload  sync.Mutex // one reload at a time
 	failed  string     // why the last reload failed; empty: it did not
@@ -64,7 +64,7 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	s := &Store{
 		path: path, hasher: h, now: opts.Now, log: opts.Logger,
 		reloads: all.Counters("reloads_total", "Readings of the keys file by result; after a failed one the old keys stay good.", "result"),
-		good: all.Gauge("last_reload_successful",
+		inForce: all.Gauge("last_reload_successful",
 			"1 while the keys in force are those of the keys file, 0 while the file has a mistake."),
 	}
 	l, err := read(path, h)
@@ -74,7 +74,7 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	s.current.Store(newSnapshot(l))
 	s.reloads.WithLabelValues(resultOK).Inc()
 	s.reloads.WithLabelValues(resultFailed)
-	s.good.Set(1)
+	s.inForce.Set(1)
 	for _, state := range []string{auth.StateActive, auth.StateExpired, auth.StateRevoked} { // asked, since keys expire without anything being read
 		all.With(prometheus.Labels{"state": state}).GaugeFunc("keys", "Keys in the keys file by state.", func() float64 { return float64(s.count(state)) })
 	}
@@ -108,24 +108,24 @@ func (s *Store) Find(_ context.Context, c auth.Credential) (*auth.Grant, error) 
 }
 
 // Recall implements auth.Store. All keys are at hand.
-func (s *Store) Recall(d auth.Digest) (g *auth.Grant, seen bool) {
-	g, seen = s.current.Load().grants[d]
-	return g, seen
+func (s *Store) Recall(d auth.Digest) (g *auth.Grant, known bool) {
+	g, known = s.current.Load().grants[d]
+	return g, known
 }
 
 // Away implements auth.Store.
 func (s *Store) Away() bool { return false }
 
-// Reload reads the file again. After an error, which is logged and counted, too, the keys of the
-// last good reading stay in force. again is for another try without any reason: it does not log
-// the error that the log has already.
+// Reload reads the file again. After an error, which is logged and counted, too, the old keys stay in
+// force. again: nothing has changed since the last try, so an error that is the same is
+// not logged again.
 func (s *Store) Reload(again bool) error {
 	s.reload.Lock()
 	defer s.reload.Unlock()
 	l, err := read(s.path, s.hasher)
 	if err != nil {
 		s.reloads.WithLabelValues(resultFailed).Inc()
-		s.good.Set(0)
+		s.inForce.Set(0)
 		if text := err.Error(); !again || text != s.failed {
 			s.failed = text
 			s.log.Error("keys file not reloaded, the old keys stay in force", slog.String("file", s.path), slog.Any("error", err))
@@ -134,7 +134,7 @@ func (s *Store) Reload(again bool) error {
 	}
 	s.current.Store(newSnapshot(l))
 	s.reloads.WithLabelValues(resultOK).Inc()
-	s.good.Set(1)
+	s.inForce.Set(1)
 	s.failed = ""
 	s.log.Info("keys file reloaded", slog.String("file", s.path), slog.Int("keys", len(l.Keys)))
 	return nil

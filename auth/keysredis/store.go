@@ -1,7 +1,7 @@
 // Package keysredis serves and edits the API keys that a fleet shares in Redis.
 //
 // Issuers may write the records by themselves, see layout, if they raise the version of the
-// shard after each change: nodes forget what they have stored of it when it rises.
+// shard after each change: nodes forget what they remember of it when it rises.
 package keysredis
 
 import (
@@ -41,20 +41,18 @@ func (Config) Hints() map[string]string {
 // Store is an auth.Store over key records in Redis, shared by a fleet. It is
 // safe for concurrent use.
 //
-// Stored answers are dropped when Redis says that a key changed. How long a
-// revoked key can stay good on a node:
+// A node forgets what it remembers of a key when Redis says that the key has changed. For
+// so long at most it still lets a revoked key in:
 //
-//   - normally: until the message arrives, milliseconds
-//   - when the message is lost: PollEvery, plus redis.timeout for the read
-//   - when the node cannot reach Redis at all: auth.cache_ttl
-//
-// A record that is changed without the version being raised counts when that time is
-// over.
+//   - until the message of the change arrives: milliseconds
+//   - where the message is lost: PollEvery, redis.timeout for the read, and messageDelay
+//   - where the node cannot reach Redis at all: auth.cache_ttl
+//   - where who changed the record has not raised the version: auth.cache_ttl
 type Store struct {
 	*auth.RemoteStore
 	client  *redisclient.Client
 	layout  layout
-	memory  *auth.Memory // with the versions of the last changes that have been taken in
+	memory  *auth.Memory // with the version of each shard that has been taken in
 	log     *slog.Logger
 	panics  *telemetry.Catcher
 	dropped *prometheus.CounterVec
@@ -67,9 +65,8 @@ type Store struct {
 	mu sync.Mutex // one change is taken in at a time
 }
 
-// New returns a store over the records under prefix, whose digests are the hasher's. A good
-// answer is stored for ttl. It does not need Redis to be up. Close ends the store and leaves the
-// client open.
+// New returns a store over the records under prefix, whose digests are the hasher's. A grant
+// counts for ttl. Redis need not be up. Close ends the store and leaves the client open.
 func New(client *redisclient.Client, prefix string, h auth.Hasher, ttl time.Duration, opts auth.Options) *Store {
 	return newStore(client, prefix, h, ttl, opts, PollEvery)
 }
@@ -174,15 +171,15 @@ func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
 	return auth.Digest{}, auth.NoSuchKey(id)
 }
 
-// Why stored answers are dropped.
+// Why remembered answers are dropped.
 const (
 	causeMessage = "message" // one key or account changed
 	causeGap     = "gap"     // a message was lost or not understood
 	causeVersion = "version" // the version read shows a change that no message told
 )
 
-// connected is told whether messages come. A new connection alone is no reason to forget keys,
-// least of all while the server that has them may be away: the versions say whether some were lost.
+// connected is told whether messages come. A new connection is no reason to forget keys, which may
+// not be looked up again while Redis is away: poll reads from the versions whether messages were lost.
 func (s *Store) connected(hears bool) {
 	s.hears.Store(hears)
 	if hears {
@@ -193,8 +190,9 @@ func (s *Store) connected(hears bool) {
 	}
 }
 
-// poll reads the versions. Where that fails nothing is dropped: known keys are good within their
-// time. Messages that are on their way are waited for: they are about single keys.
+// poll reads the versions, and forgets what is remembered of the shards whose version is another. Where
+// the read fails nothing is forgotten. First it waits for messages that may be on their way: they
+// name single keys, so less is forgotten.
 func (s *Store) poll(ctx context.Context) {
 	defer s.panics.Catch(nil)
 	before, _ := s.known()
@@ -355,8 +353,8 @@ func (s *Store) forgetShards(some map[int]int64) {
 	})
 }
 
-// drop makes stored answers be looked up again, which takes in the changes up to these versions,
-// and tells metrics so. s.mu is held.
+// drop calls forget, notes that the changes up to these versions are taken in, and counts it.
+// s.mu is held.
 func (s *Store) drop(cause string, versions map[int]int64, forget func()) {
 	forget()
 	for n, v := range versions {

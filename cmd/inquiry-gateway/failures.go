@@ -80,7 +80,7 @@ type failure struct {
 }
 
 // failuresOf is the table for one configuration: the legacy system, Redis where there is
-// one, and the source of keys. The test TestMatrix causes each row, and all pairs.
+// one, and the key store. The test TestMatrix causes each row, and all pairs.
 func failuresOf(c config.Config) (rows []failure) {
 	add := func(part, state, knows string, o outcome, format string, args ...any) {
 		rows = append(rows, failure{part, state, knows, outcomes[o].status, outcomes[o].code, fmt.Sprintf(format, args...), o})

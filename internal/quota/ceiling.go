@@ -81,9 +81,10 @@ type Ceiling struct {
 	closed bool
 }
 
+// The lines of a Ceiling.
 const (
-	callers = 0
-	low     = 1
+	callers  = 0
+	yielding = 1 // gets what callers leave
 )
 
 // line is the requests of one urgency that wait.
@@ -202,7 +203,7 @@ func (c *Ceiling) wait(ctx context.Context, account string, class Class) error {
 	}
 	l := &c.lines[callers]
 	if class == Background || time.Now().Before(c.over[account]) {
-		l = &c.lines[low]
+		l = &c.lines[yielding]
 	}
 	var most time.Duration // 0: as long as ctx
 	switch class {
@@ -345,9 +346,9 @@ func (c *Ceiling) ask(i int, now time.Time) {
 		want = 0
 	}
 	every := float64(time.Second) / (Usable(c.opts.Timeout) * n)
-	lowest := max(1, 0.025*n)
+	low := max(1, 0.025*n)
 	b := Bucket{
-		Key: c.key("level"), Every: time.Duration(every), Burst: time.Duration((lowest + 0.025*n) * every), Low: time.Duration(lowest * every),
+		Key: c.key("level"), Every: time.Duration(every), Burst: time.Duration((low + 0.025*n) * every), Low: time.Duration(low * every),
 	}
 	share := float64(time.Second) / (n / 20)
 	s := Spenders{Every: time.Duration(share), Allow: time.Duration(max(2, n/20) * share), Memory: overFor}

@@ -156,7 +156,7 @@ func TestAStopDuringAReload(t *testing.T) {
 	close(log.release)
 	must(t, <-done)
 	last := a.running()
-	if _, err := last.keys.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil); last.cfg.Auth.Introspection == nil || !errors.Is(err, auth.ErrNotAsked) {
+	if _, err := last.keyring.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil); last.cfg.Auth.Introspection == nil || !errors.Is(err, auth.ErrNotAsked) {
 		t.Errorf("the last setup is left open: %v", err)
 	}
 	for range 20 { // select takes any of two
@@ -260,7 +260,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 		changed = strings.Replace(changed, "timeout: 2s", fmt.Sprintf("timeout: %ds", 1+n%3), 1)             // other connections
 		must(t, os.WriteFile(file, []byte(changed), 0o600))
 		a.reload(t.Context(), nil, true)
-		must(t, a.reloads.config)
+		must(t, a.reloads.configErr)
 		get(a, key)
 	}
 	level := func() (heap int64, goroutines int) {
@@ -293,7 +293,7 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 	closed, over := 0, time.Now()
 	keys := &keyring{close: func() { closed++ }}
-	first, second := &setup{keys: keys}, &setup{keys: keys}
+	first, second := &setup{keyring: keys}, &setup{keyring: keys}
 	r := reloader{retired: []retired{{first, second, over}, {second, &setup{}, over.Add(time.Second)}}}
 	for after, want := range []int{0, 0, 1, 1} {
 		if r.closeRetired(over.Add(time.Duration(after) * time.Second)); closed != want {

@@ -46,7 +46,7 @@ func (a *App) newCanary(s *setup) *canaryRun {
 	registry := prometheus.NewRegistry()
 	return &canaryRun{registry: registry, Canary: canary.New(canary.Options{
 		Kinds: kinds, Every: s.cfg.Canary.Every, Timeout: s.cfg.RequestTimeout + canarySlack, Version: a.opts.Version,
-		Owner: ownerBy(s.keys.Authenticator), Logger: a.opts.Logger, Registerer: registry,
+		Owner: ownerBy(s.keyring.Authenticator), Logger: a.opts.Logger, Registerer: registry,
 	})}
 }
 

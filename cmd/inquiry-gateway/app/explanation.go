@@ -15,14 +15,14 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// explain composes what the parts say of a request that nobody makes. Nothing is
-// filled, spent or counted by it.
+// explain says what a request would get that nobody makes. No list is fetched for it, no
+// rate is spent, and no request is counted. A key's id is looked up in the key store.
 func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 	l := a.running()
 	var x ops.Explanation
 	key := cache.Key{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {
-		who, denied := l.keys.ByID(ctx, want.KeyID)
+		who, denied := l.keyring.ByID(ctx, want.KeyID)
 		if err := unexplained(denied); err != nil {
 			return x, err
 		}

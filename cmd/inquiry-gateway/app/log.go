@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -122,23 +121,13 @@ func (w *LogWriter) Close() {
 	}
 }
 
-// NewLogger makes a logger that writes one JSON record per line. It gets the Redis client's own
-// remarks, too, at debug level: what they tell is in the metrics.
-func NewLogger(w io.Writer) *slog.Logger {
-	logger := slog.New(slog.NewJSONHandler(w, nil))
-	redis.SetLogger(redisRemarks{logger})
-	return logger
-}
+// NewLogger makes a logger that writes one JSON record per line.
+func NewLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }
 
-// SilenceRedis drops the Redis client's own remarks: a command says itself what
-// went wrong.
-func SilenceRedis() { redis.SetLogger(redisRemarks{slog.New(slog.DiscardHandler)}) }
+// SilenceRedis drops the Redis client's own remarks, which it would print on standard error: metrics
+// and commands say themselves what went wrong. It holds for the whole process.
+func SilenceRedis() { redis.SetLogger(silent{}) }
 
-// redisRemarks is a logger as the Redis client wants one. The client has one for the
-// whole process, so that the newest NewLogger or SilenceRedis counts.
-type redisRemarks struct{ logger *slog.Logger }
+type silent struct{}
 
-// Printf is what the Redis client calls with a remark.
-func (r redisRemarks) Printf(ctx context.Context, format string, args ...any) {
-	r.logger.DebugContext(ctx, "redis client", "remark", fmt.Sprintf(format, args...))
-}
+func (silent) Printf(context.Context, string, ...any) {}

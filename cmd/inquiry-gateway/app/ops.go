@@ -69,8 +69,8 @@ func (replaced) Describe(chan<- *prometheus.Desc) {}
 
 func (r replaced) Collect(to chan<- prometheus.Metric) {
 	s := r.a.running()
-	if s.keys != nil {
-		s.keys.registry.Collect(to)
+	if s.keyring != nil {
+		s.keyring.registry.Collect(to)
 	}
 	if s.canary != nil {
 		s.canary.registry.Collect(to)
@@ -183,7 +183,7 @@ func (a *App) summary() []any {
 	}
 }
 
-// keysFrom names the source of keys: the URL of the authorization server, "redis", or the
+// keysFrom names the key store: the URL of the authorization server, "redis", or the
 // keys file.
 func keysFrom(cfg config.Config, shown map[string]string) string {
 	switch {

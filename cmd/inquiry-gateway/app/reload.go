@@ -39,11 +39,11 @@ type reloader struct {
 	watcher *Watcher
 	hangup  <-chan os.Signal
 
-	keys    error     // why the keys file was not read
-	config  error     // why the configuration was not taken over
-	waiting []string  // keys of the configuration that need a restart
-	retryAt time.Time // where one of the two failed
-	retired []retired // in their order
+	keysErr   error     // why the keys file was not read
+	configErr error     // why the configuration was not taken over
+	waiting   []string  // keys of the configuration that need a restart
+	retryAt   time.Time // where one of the two failed
+	retired   []retired // in their order
 }
 
 // retired is a setup that was replaced, and when its last request must be over.
@@ -94,7 +94,7 @@ func (a *App) watch(ctx context.Context) error {
 			a.reload(ctx, nil, true)
 		default:
 			r.closeRetired(now)
-			changed, failed := r.watcher.Changed(now), r.keys != nil || r.config != nil
+			changed, failed := r.watcher.Changed(now), r.keysErr != nil || r.configErr != nil
 			if len(changed) > 0 || failed && now.After(r.retryAt) {
 				a.reload(ctx, changed, false)
 			}
@@ -108,21 +108,21 @@ func (a *App) reload(ctx context.Context, changed []string, all bool) {
 	file := running.cfg.Auth.KeysFile
 	keysChanged := all || slices.Contains(changed, file)
 	restChanged := all || slices.ContainsFunc(changed, func(name string) bool { return name != file })
-	if keys := running.keys.file; keys != nil && (keysChanged || r.keys != nil) {
-		r.keys = keys.Reload(!keysChanged) // it says why, and counts it
+	if keys := running.keyring.file; keys != nil && (keysChanged || r.keysErr != nil) {
+		r.keysErr = keys.Reload(!keysChanged) // it says why, and counts it
 	}
-	if restChanged || r.config != nil {
+	if restChanged || r.configErr != nil {
 		a.reloadConfig(ctx, !restChanged)
 	}
 	var notInForce []string
 	waiting := r.waiting
-	if r.config != nil {
+	if r.configErr != nil {
 		notInForce, waiting = append(notInForce, "configuration"), nil // the mistake comes first
 	}
-	if r.keys != nil {
+	if r.keysErr != nil {
 		notInForce = append(notInForce, "keys file")
 	}
-	a.lastErrors.reloaded(notInForce, waiting, errors.Join(r.config, r.keys))
+	a.lastErrors.reloaded(notInForce, waiting, errors.Join(r.configErr, r.keysErr))
 	r.last.Set(0)
 	if len(notInForce)+len(r.waiting) == 0 {
 		r.last.Set(1)
@@ -138,8 +138,8 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 		return
 	}
 	waiting, err := a.replace(ctx, old)
-	repeated := again && err != nil && r.config != nil && err.Error() == r.config.Error()
-	if r.config = err; repeated {
+	repeated := again && err != nil && r.configErr != nil && err.Error() == r.configErr.Error()
+	if r.configErr = err; repeated {
 		return
 	}
 	if err != nil {
@@ -162,8 +162,8 @@ func Warn(logger *slog.Logger, cfg config.Config) {
 	}
 }
 
-// replace builds the setup of the file and puts it in old's place; waiting are the keys that need a
-// restart. On an error, a panic included, old stays.
+// replace builds the setup of the file and puts it in old's place. waiting are the keys of the file
+// that need a restart. Where build fails or panics, nothing has changed.
 func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
 	cfg, waiting, err := old.cfg.Reload(config.Options{})
@@ -181,8 +181,8 @@ func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err er
 	a.startCanary(ctx, next)
 	r := a.reloads
 	r.watcher.SetFiles(cfg.Files())
-	if next.keys.file != old.keys.file {
-		r.keys = nil
+	if next.keyring.file != old.keyring.file {
+		r.keysErr = nil
 	}
 	r.retired = append(r.retired, retired{old, next, time.Now().Add(old.cfg.RequestTimeout + writeSlack)})
 	return waiting, nil

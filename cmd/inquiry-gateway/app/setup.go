@@ -27,16 +27,16 @@ const refusalRecords = 10
 // is made. The zero value is what runs before the first.
 type setup struct {
 	cfg         config.Config
-	keys        *keyring
+	keyring     *keyring
 	client      *upstream.Client
-	public      *gateway.Gateway
+	gateway     *gateway.Gateway
 	certificate *tls.Certificate // nil without TLS
 	canary      *canaryRun       // nil where it is off
 	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
-// keyring is the authenticator over one source of keys. What it remembers and counts lasts
-// until a reload changes the source.
+// keyring is the authenticator over one key store. What it remembers and counts lasts until a
+// reload names another key store.
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
@@ -68,9 +68,9 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 	if err = cfg.Cache.Validate(); err != nil {
 		return next, err
 	}
-	startKeys := func() *keyring { return old.keys }
-	if old.keys == nil || !cfg.Same(old.cfg, "auth") {
-		if startKeys, err = a.newKeyring(cfg, old); err != nil {
+	openKeyring := func() *keyring { return old.keyring }
+	if old.keyring == nil || !cfg.Same(old.cfg, "auth") {
+		if openKeyring, err = a.newKeyring(cfg, old); err != nil {
 			return next, err
 		}
 	}
@@ -87,12 +87,12 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 			return next, err
 		}
 	}
-	next.keys = startKeys()
-	if next.canary = old.canary; next.keys != old.keys || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
+	next.keyring = openKeyring()
+	if next.canary = old.canary; next.keyring != old.keyring || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
 		next.canary = a.newCanary(next)
 	}
-	next.public = gateway.New(gateway.Options{
-		Auth:                    next.keys,
+	next.gateway = gateway.New(gateway.Options{
+		Auth:                    next.keyring,
 		Kinds:                   gateway.Kinds(next.client),
 		Lists:                   a.lists,
 		Rate:                    a.rate,
@@ -127,25 +127,26 @@ func (a *App) apply(next *setup) {
 	if a.public != nil { // not at the start
 		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
-	a.gateway.Set(next.public)
+	a.gateway.Set(next.gateway)
 	a.current.Store(next)
 }
 
-// newKeyring reads what the store of keys needs; start, which cannot fail, opens it. What is known of
-// keys is kept where their source stays the same: a reload while that is away, or while a keys file has
-// a mistake, must not take good keys away. So are the guesses of clients where their limit stays the
-// same, and first uses. The series have a registry of their own, as they begin anew with another source.
+// newKeyring reads what the key store needs; start, which cannot fail, opens it. With the same key store
+// the new keyring goes on with what the old one remembers: a reload while the key store is away, or
+// while the keys file has a mistake, must not lock good keys out. With the same limit it goes on with
+// the guesses of clients, and always with the first uses. The series have a registry of their
+// own, as they begin anew with another key store.
 func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, err error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
 	keys := &keyring{registry: prometheus.NewRegistry(), memory: auth.NewMemory()}
-	before := cmp.Or(old.keys, &keyring{})
-	if old.keys != nil && cfg.Auth.SameSource(old.cfg.Auth) {
+	before := cmp.Or(old.keyring, &keyring{})
+	if old.keyring != nil && cfg.Auth.SameStore(old.cfg.Auth) {
 		keys.registry, keys.memory, keys.file = before.registry, before.memory, before.file
 	}
-	if keys.guesses = before.guesses; old.keys == nil || cfg.Auth.UnknownKeys != old.cfg.Auth.UnknownKeys {
+	if keys.guesses = before.guesses; old.keyring == nil || cfg.Auth.UnknownKeys != old.cfg.Auth.UnknownKeys {
 		keys.guesses = auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now)
 	}
 	opts := auth.Options{
@@ -175,13 +176,13 @@ func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, 
 // close stops the goroutines of parts that next does not share. Requests that still use the
 // parts finish with what they have.
 func (s *setup) close(next *setup) {
-	if s.keys != nil && s.keys != next.keys && s.keys.close != nil {
-		s.keys.close()
+	if s.keyring != nil && s.keyring != next.keyring && s.keyring.close != nil {
+		s.keyring.close()
 	}
 	if s.client != nil && !s.client.GoesOnIn(next.client) {
 		s.client.Close()
 	}
-	if s.public != nil && s.public != next.public {
-		s.public.Close()
+	if s.gateway != nil && s.gateway != next.gateway {
+		s.gateway.Close()
 	}
 }

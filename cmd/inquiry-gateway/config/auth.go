@@ -38,9 +38,9 @@ func (a Auth) TTL() time.Duration {
 	return 30 * time.Second
 }
 
-// SameSource says whether what a node knows of keys by one configuration counts by the other: the
-// same source is asked about the same digests, and what it says means the same.
-func (a Auth) SameSource(o Auth) bool {
+// SameStore says whether what a node remembers of keys by one configuration counts by the other: the
+// same key store is asked about the same digests, and what it says means the same.
+func (a Auth) SameStore(o Auth) bool {
 	if a.PepperFile.Secret() != o.PepperFile.Secret() || a.KeysFile != o.KeysFile || (a.Redis != nil) != (o.Redis != nil) {
 		return false
 	}
@@ -54,14 +54,14 @@ func (a Auth) SameSource(o Auth) bool {
 // its tag is for the reader of the file to check.
 func (a Auth) Validate() error {
 	var p setting.Problems
-	sources := 0
+	stores := 0
 	for _, set := range []bool{a.KeysFile != "", a.Redis != nil, a.Introspection != nil} {
 		if set {
-			sources++
+			stores++
 		}
 	}
-	p.AddIf(sources == 0, "keys_file", "no source of keys is set: set one of keys_file, redis, introspection")
-	p.AddIf(sources > 1, "keys_file", "more than one source of keys is set: leave one of keys_file, redis, introspection")
+	p.AddIf(stores == 0, "keys_file", "nothing says where keys come from: set one of keys_file, redis, introspection")
+	p.AddIf(stores > 1, "keys_file", "keys can come from one place only: leave one of keys_file, redis, introspection")
 	if _, err := auth.HasherOf(a.PepperFile); err != nil {
 		p.Add("pepper_file", "%v", err)
 	}

@@ -167,8 +167,8 @@ func ReadFile(flag, path string) (setting.File, error) {
 }
 
 // secret tells whether a file's content must be kept from others. Certificates
-// are public, and the keys file holds hashes only.
+// are for everybody, and the keys file holds hashes only.
 func secret(key string) bool {
-	public := []string{"ca_file", "cert_file", "keys_file"}
-	return !slices.Contains(public, key[strings.LastIndex(key, ".")+1:])
+	notSecret := []string{"ca_file", "cert_file", "keys_file"}
+	return !slices.Contains(notSecret, key[strings.LastIndex(key, ".")+1:])
 }

@@ -96,7 +96,7 @@ func unknown(key string) bool {
 	return !slices.ContainsFunc(yamlfile.FieldsOf(reflect.TypeFor[Config]()), func(f yamlfile.Field) bool { return f.Key == section })
 }
 
-// refuseEmpty reports a source of keys without a value.
+// refuseEmpty reports a key store without a value.
 func (doc document) refuseEmpty(key, do string) {
 	_, name, _ := strings.Cut(key, ".")
 	if v := doc.Root.Child("auth").Child(name); v != nil && v.Kind == yamlfile.Null {

@@ -35,7 +35,7 @@ func TestMistakesInTheExample(t *testing.T) {
 		{`format: "2006-01-02 15:04:05", zone: Asia/Seoul}   #`, `format: "yyyy-mm-dd"}   #`, "created_at:: upstream.buyer.fields.created_at.format: "},
 		{"timeout: 2s", "timeout: 6s", "timeout:: upstream.timeout: 6s is more than request_timeout (5s): no answer could be waited for that long"},
 		{"pending: {ttl: 10s}", "pending: {ttl: 168h}", "buyer:: cache.buyer.by_status.pending.ttl: together with its stale window"},
-		{"# introspection: {url: https://..., client_id: gw, client_secret_file: s", "introspection: {url: https://id.internal/x", "keys_file:: auth.keys_file: more than one source of keys"},
+		{"# introspection: {url: https://..., client_id: gw, client_secret_file: s", "introspection: {url: https://id.internal/x", "keys_file:: auth.keys_file: keys can come from one place only"},
 		{"keys_file: keys.yaml", "redis: {}", "redis:: auth.redis: keys cannot be in a Redis that is not there"},
 		{"  seller:\n    path", "  sellers:\n    path", `sellers:: upstream.sellers: unknown key; did you mean "seller"?`},
 		{"{customer: \"{account}\"", "{customer: \"{acount}\"", "query:: upstream.buyer.query.customer: unknown placeholder {acount}"},
