@@ -84,10 +84,12 @@
 
   // --- what fails now, and what is over.
 
-  // rich writes a text with commands between backticks and [links](#id).
+  // rich writes a text with commands between backticks and [links](#id). A line of a command ends between its words, never
+  // behind a dash of --live.
+  const words = (command) => command.split(/( )/).map((word) => word === " " ? word : el("span", null, word));
   const rich = (text) => text.split(/(`[^`]+`|\[[^\]]+\]\(#[a-z]+\))/).map((part) => {
     const link = /^\[(.+)\]\((#.+)\)$/.exec(part);
-    return part.startsWith("`") ? el("code", null, part.slice(1, -1)) : link ? el("a", { href: link[2] }, link[1]) : part;
+    return part.startsWith("`") ? el("code", null, ...words(part.slice(1, -1))) : link ? el("a", { href: link[2] }, link[1]) : part;
   });
   const day = (t, now) => (now - t > 43200 ? new Date(t * 1000).toISOString().slice(0, 10) + " " : "") + clock(t);
   const row = (label, content) => (content ? el("div", null, el("dt", null, label), el("dd", null, content)) : null);
