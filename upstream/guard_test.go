@@ -396,8 +396,8 @@ func FuzzRetryAfter(f *testing.F) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string) {
 		wait := retryAfter(text, now)
-		n, err := strconv.Atoi(text)
-		if wait < 0 || err == nil && n >= 0 && n < 1<<31 && wait != time.Duration(n)*time.Second {
+		n, err := strconv.ParseUint(text, 10, 31) // RFC 9110, 10.2.3: digits only
+		if wait < 0 || err == nil && wait != time.Duration(n)*time.Second {
 			t.Errorf("%q: %v", text, wait)
 		}
 	})

@@ -83,6 +83,10 @@ func fixed(b []byte, data ...any) []byte {
 	return b
 }
 
+// maxNoted bounds the look-ups that one message notes: each is simulated. A node sends one message
+// a second.
+const maxNoted = 1 << 22
+
 var errUnreadable = errors.New("ttllab: a message that no node with these groups sends")
 
 // decode reads a message about so many groups.
@@ -90,6 +94,7 @@ func decode(message []byte, groups int) (*batch, error) {
 	in := &decoder{rest: bytes.NewReader(message), ok: true}
 	b := &batch{groups: make([]groupBatch, groups)}
 	in.read(&b.Now, &b.Lost)
+	noted := uint64(0)
 	for in.ok && in.rest.Len() > 0 {
 		var i uint8
 		if in.read(&i); int(i) >= groups {
@@ -98,6 +103,12 @@ func decode(message []byte, groups int) (*batch, error) {
 		g := &b.groups[i]
 		in.read(&g.Counts, &g.Below)
 		g.notes, g.fills, g.rechecks = several[note](in), several[fill](in), several[recheck](in)
+		for _, n := range g.notes {
+			noted += uint64(n.N)
+		}
+		if noted > maxNoted {
+			return nil, errUnreadable
+		}
 	}
 	if !in.ok {
 		return nil, errUnreadable

@@ -157,7 +157,9 @@ func (p *Proposal) find(trees []any) *found {
 				break
 			}
 			for _, key := range slices.Sorted(maps.Keys(v)) {
-				visit(append(slices.Clone(keys), key), v[key])
+				if hasPath(key) {
+					visit(append(slices.Clone(keys), key), v[key])
+				}
 			}
 		}
 		if before := all[f.path]; before != nil {

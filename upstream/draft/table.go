@@ -114,7 +114,7 @@ func tableWithin(records []any, lists int) *table {
 			return
 		case map[string]any:
 			for key := range v {
-				if key != "" && !strings.HasPrefix(key, asPath) { // which no path names
+				if hasPath(key) {
 					add(append(slices.Clone(keys), key), v[key])
 				}
 			}
@@ -241,6 +241,9 @@ func objects(list []any) (records []any) {
 	}
 	return records
 }
+
+// hasPath tells whether a path can name a key.
+func hasPath(key string) bool { return key != "" && !strings.HasPrefix(key, asPath) }
 
 // pathOf writes keys as a GJSON path.
 func pathOf(keys []string) string {

@@ -371,7 +371,7 @@ func (x *Explainer) Finish() {
 			switch f := &r.Fields[k]; {
 			case f.guarded:
 				f.Mapped, _ = x.ids.Clean(f.Mapped)
-			case f.Field == "responses" && f.Problem == "" && at >= 0:
+			case f.Field == "responses" && f.Problem == "" && at >= 0 && at < len(x.List): // of a reply that broke off there is no list
 				f.Mapped = summary(x.List[at].Responses)
 			}
 		}
