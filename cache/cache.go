@@ -86,7 +86,8 @@ type Content struct {
 
 // Fill fetches a list. It runs detached from the caller: its context keeps the
 // caller's values, has its own deadline and ends early only when the cache is
-// closed. It is called once per key at a time. An error is never stored.
+// closed. It is called once per key at a time, but again beside a call that a purge, a hint or a reload
+// has left behind, or that is past its deadline. An error is never stored.
 type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
 // FillInfo is what a fill is told besides its key.
@@ -192,10 +193,11 @@ func (o Options) withDefaults() (Options, error) {
 //     that was asked for it serves, of those lists, only what it fetches itself.
 //   - One node fills a key for the fleet, and the callers of all nodes wait for
 //     its answer as long as they have time. When it dies the others find out
-//     within a second. A fill has all of its time whenever it begins, and none
-//     begins that nobody waits for.
+//     within a second. A fill has all of its time whenever it begins. Where Redis is slow one
+//     may begin although its caller has left.
 //   - A list that cannot be had rests, and who asks for it gets the last error: for up to half a
-//     second after a first failure, for four and a half at most, and never while the breaker is not
+//     second after a first failure of the kind, for four and a half at most, and for as long where the list
+//     fails by itself, and never while the breaker is not
 //     closed. It ends with a purge, a hint, a reload, or a fill that works: of this list, on any
 //     node, or of another one of the kind if the list does not fail by itself.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
@@ -286,7 +288,7 @@ func (l *Lists) registerGauges() {
 }
 
 // Prepare does all that can fail of another policy: it is checked, and its sealing keys are
-// read. apply puts it into force, with what is known of fills, in one step. Entries are kept:
+// read. apply puts it into force, with what is known of fills. Entries are kept:
 // from the next look-up on their age is compared with the new policy.
 func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	p, err := compile(cfg, fills)

@@ -227,7 +227,7 @@ const kindCount = 2
 
 var kindNames = [kindCount]string{KindBuyer, KindSeller}
 
-// indexOf is the index of a kind; false: it is unknoverride.
+// indexOf is the index of a kind; false: it is unknown.
 func indexOf(kind string) (kindIndex, bool) {
 	switch kind {
 	case KindBuyer:

@@ -11,7 +11,7 @@ import (
 )
 
 // Lookup is the hot path: a list of the in-process tier that is fresh, or that is
-// stale while no refresh may begin. It allocates nothing, never waits, counts
+// stale while no refresh may begin or one is under way. It allocates nothing, never waits, counts
 // no look-up, and leaves everything else to Get. After sending the list, call Served.
 func (l *Lists) Lookup(k Key) (Result, bool) {
 	var q query

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"strconv"
@@ -228,7 +229,8 @@ func wholeSeconds(d time.Duration) time.Duration {
 // retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3). Zero: it has neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+	seconds, err := strconv.ParseUint(text, 10, 31) // of one that is too large the largest that is read
+	if err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(seconds) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {

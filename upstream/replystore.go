@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"container/list"
+	"strings"
 	"sync"
 	"time"
 
@@ -66,7 +67,8 @@ func (c *replyStore) get(k storeKey, since time.Time) (bodies []string, ok bool)
 
 // put stores replies, in the place of those that were used the longest ago.
 func (c *replyStore) put(k storeKey, bodies []string, came time.Time) {
-	const each = 200 // bytes besides
+	const each = 200                                                // bytes besides
+	k.id, k.version = strings.Clone(k.id), strings.Clone(k.version) // they are parts of the list's body
 	one := &storedReplies{k, bodies, came, each + len(k.account) + len(k.id) + len(k.version)}
 	for _, body := range bodies {
 		one.bytes += len(body)

@@ -2,10 +2,31 @@ package upstream
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 )
+
+// An id and a version that are parts of a list's body do not keep that body.
+func TestStoredRepliesKeepNoList(t *testing.T) {
+	c := newReplyStore()
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for n := range 100 {
+		body := fmt.Sprint(n, "-id ", n, "-version", strings.Repeat("x", 1<<20))
+		id, rest, _ := strings.Cut(body, " ")
+		c.put(storeKey{account: "acme", id: id, version: rest[:10]}, []string{"{}"}, time.Now())
+	}
+	if after := heap(); after > before+20<<20 {
+		t.Errorf("%d bytes for %d small replies", after-before, len(c.by))
+	}
+}
 
 // What is stored is bounded, together with what tells it apart, and what was used last stays.
 func TestStoredRepliesAreBounded(t *testing.T) {

@@ -29,7 +29,7 @@ import (
 //	  header: value               which it must have; -: must not. body: its body, else none
 //	< rows a b; "total":2         the reply: records with these titles, and more members
 //	< 404 {"error":1}             or a status and a body, or a body alone; $ok: what each record has
-//	< cut {"rows"                 or a part, then the connection is closed; drop: without an answer; hang: never ends
+//	< cut {"rows"                 or a part, then the connection is closed; drop: without an answer; raw: these bytes; hang: never ends
 //	  header: value               which the reply has; after: how long it takes
 //	= a b(content)<response>      what came of it: records by their titles
 //	! refused throttled: text     or a failure: whose, its reason, and what its text has
@@ -360,6 +360,13 @@ func (e *exchange) answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case word == "drop":
 		panic(http.ErrAbortHandler)
+	case word == "raw":
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_, _ = io.WriteString(conn, rest+"\r\n\r\n")
+			_ = conn.Close()
+		}
+		return
 	case word == "hang":
 		hang(w, r)
 		return
