@@ -55,10 +55,13 @@ func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 		p.KeyID = "" // it is for logs only
 	}
 	if p.Plan != "" && !auth.ValidID(p.Plan) {
-		return nil, fmt.Errorf("%w: claim %s is no plan's name", auth.ErrGarbage, c.Plan)
+		return nil, fmt.Errorf("%w: claim %s is no plan's name", errClaim, c.Plan)
 	}
 	return g, nil
 }
+
+// errClaim is auth.ErrGarbage in a claim of one key, which says nothing of the endpoint.
+var errClaim = fmt.Errorf("%w", auth.ErrGarbage)
 
 // claimReader reads claims and keeps the first error.
 type claimReader struct {
@@ -88,7 +91,7 @@ func (r *claimReader) claim(name string) gjson.Result {
 // fail keeps the first error. It names the claim and never its value.
 func (r *claimReader) fail(name, want string) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: claim %s is not %s", auth.ErrGarbage, name, want)
+		r.err = fmt.Errorf("%w: claim %s is not %s", errClaim, name, want)
 	}
 }
 
@@ -99,9 +102,9 @@ func (r *claimReader) text(name string) string {
 	case gjson.Null:
 		return ""
 	case gjson.String:
-		return v.Str
+		return strings.Clone(v.Str) // else the grant would keep the whole answer
 	case gjson.Number:
-		return v.Raw
+		return strings.Clone(v.Raw)
 	}
 	r.fail(name, "a string")
 	return ""

@@ -128,14 +128,14 @@ func (e errStatus) aboutKey() bool {
 	return e/100 == 4 && e != http.StatusUnauthorized && e != http.StatusTooManyRequests
 }
 
-// newBreaker makes a breaker that unknown keys do not open: they are answers.
+// newBreaker makes a breaker that no answer about one key opens, however odd it is.
 func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
 	state := telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	state.Set(0) // a store of before may have left another one
 	judge := func(err error) (well, counts bool) {
 		status, _ := errors.AsType[errStatus](err)
-		return err == nil || errors.Is(err, auth.ErrUnknownKey), !status.aboutKey()
+		return err == nil || errors.Is(err, auth.ErrUnknownKey), !status.aboutKey() && !errors.Is(err, errClaim)
 	}
 	opens := breaker.Config{Window: 10 * time.Second, Least: breakerRequests, Ratio: 0.5, OpenFor: 5 * time.Second}
 	return breaker.New[*auth.Grant](opens, judge, func(from, to gobreaker.State) {

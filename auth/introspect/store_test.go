@@ -136,11 +136,11 @@ func TestBreaker(t *testing.T) {
 	const known, times = "known", 3 * breakerRequests
 	for _, tt := range []struct {
 		key    string
-		status int // 200: the key is not active
+		status int // 200: the key is not active; 1: a claim of it makes no sense
 		calls  int // of so many times
 	}{
 		{known, 500, breakerRequests}, {known, 401, breakerRequests}, {known, 429, breakerRequests},
-		{known, 400, times}, {known, 404, times}, {known, 200, times},
+		{known, 400, times}, {known, 404, times}, {known, 200, times}, {known, 1, times},
 		{"new", 500, times}, {"new", 401, times}, {"new", 429, times}, {"new", 400, times}, {"new", 200, times},
 	} {
 		calls, status := 0, 0
@@ -151,6 +151,8 @@ func TestBreaker(t *testing.T) {
 				typed("application/json", activeAnswer)(w, r)
 			case status == http.StatusOK:
 				typed("application/json", `{"active":false}`)(w, r)
+			case status == 1:
+				typed("application/json", `{"active":true,"sub":"a","kind":"buyer","exp":"soon"}`)(w, r)
 			default:
 				w.WriteHeader(status)
 			}
