@@ -3,7 +3,6 @@ package cache
 import (
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -148,9 +147,4 @@ func delay(failures int) time.Duration {
 		d = min(backoffFirst<<shift, backoffMost)
 	}
 	return d/2 + rand.N(d/2)
-}
-
-// clone detaches a key from the buffers of the request it came with.
-func (k Key) clone() Key {
-	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
 }

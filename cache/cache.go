@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +74,11 @@ type Key struct {
 	InquiryType string `json:"inquiry_type,omitempty"`
 }
 
+// clone detaches a key from the buffers of the request it came with.
+func (k Key) clone() Key {
+	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
+}
+
 // Content is a finished v1 body and the moment when the legacy answered.
 type Content struct {
 	Body       []byte    // handed over: the caller must not change it afterwards
@@ -86,8 +92,8 @@ type Content struct {
 
 // Fill fetches a list. It runs detached from the caller: its context keeps the
 // caller's values, has its own deadline and ends early only when the cache is
-// closed. It is called once per key at a time, but again beside a call that a purge, a hint or a reload
-// has left behind, or that is past its deadline. An error is never stored.
+// closed. It is called once per key at a time, but again beside a call that a purge, a hint
+// or a reload has left behind, or that is past its deadline. An error is never stored.
 type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
 // FillInfo is what a fill is told besides its key.
@@ -196,10 +202,10 @@ func (o Options) withDefaults() (Options, error) {
 //     within a second. A fill has all of its time whenever it begins. Where Redis is slow one
 //     may begin although its caller has left.
 //   - A list that cannot be had rests, and who asks for it gets the last error: for up to half a
-//     second after a first failure of the kind, for four and a half at most, and for as long where the list
-//     fails by itself, and never while the breaker is not
-//     closed. It ends with a purge, a hint, a reload, or a fill that works: of this list, on any
-//     node, or of another one of the kind if the list does not fail by itself.
+//     second after a first failure, for four and a half after more or where the list fails by
+//     itself, and never while the breaker is not closed. It ends with a purge, a hint, a reload, or
+//     a fill that works: of this list, on any node, or of another one of the kind if the list does
+//     not fail by itself.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.

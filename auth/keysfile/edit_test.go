@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/testkit/cases"
 )
 
 func testRecord(id string) auth.KeyRecord {
@@ -45,10 +46,10 @@ func payAcme(l *auth.Listing) error {
 // what stands otherwise is left to a person.
 func TestEditsKeepTheirSurroundings(t *testing.T) {
 	changes := map[string]func(*auth.Listing) error{"add": addK2, "revoke": revokeK1, "pay": payAcme}
-	for _, c := range casesOf(t, "edits.txt") {
+	for _, c := range cases.Read(t, "testdata/edits.txt") {
 		t.Run(c.Name, func(t *testing.T) {
 			what, _, _ := strings.Cut(c.Name, ":")
-			before, after, possible := strings.Cut(c.Text, "=>\n")
+			before, after, possible := strings.Cut(withDigests(c.Text), "=>\n")
 			for form, written := range map[string]func(string) string{
 				"as it stands":        func(s string) string { return s },
 				"with CRLF and a BOM": func(s string) string { return byteOrderMark + strings.ReplaceAll(s, "\n", "\r\n") },
@@ -172,8 +173,8 @@ func TestEveryIDCanBeWritten(t *testing.T) {
 
 // Whatever a file looks like, an edit fails or makes what was meant of it, and loses no comment.
 func FuzzEdit(f *testing.F) {
-	for _, c := range casesOf(f, "edits.txt") {
-		before, _, _ := strings.Cut(c.Text, "=>\n")
+	for _, c := range cases.Read(f, "testdata/edits.txt") {
+		before, _, _ := strings.Cut(withDigests(c.Text), "=>\n")
 		f.Add(before)
 	}
 	f.Add("\ufeff# c\r\naccounts: [{id: \"acme\"}]\r\nkeys:\r\n")

@@ -2,7 +2,6 @@ package keysfile
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -65,21 +64,15 @@ keys:
 	}
 }
 
-// casesOf are the cases of a file in testdata; <k> in them is the digest of k.
-func casesOf(t testing.TB, file string) []cases.Case {
-	all := cases.Read(t, filepath.Join("testdata", file))
-	for i, c := range all {
-		all[i].Text = regexp.MustCompile("<k.?>").ReplaceAllStringFunc(c.Text, func(name string) string { return digestOf(strings.Trim(name, "<>")) })
-	}
-	return all
+// withDigests puts the digest of k in the place of <k>.
+func withDigests(text string) string {
+	return regexp.MustCompile("<k.?>").ReplaceAllStringFunc(text, func(name string) string { return digestOf(strings.Trim(name, "<>")) })
 }
 
 // Every mistake is told at its line, and all of them at once.
 func TestMistakes(t *testing.T) {
-	digest := regexp.MustCompile("<k.?>")
 	cases.Results(t, "testdata/mistakes.txt", func(t *testing.T, text string) []string {
-		text = digest.ReplaceAllStringFunc(text, func(name string) string { return digestOf(strings.Trim(name, "<>")) })
-		_, err := decode("f", []byte(text), auth.Hasher{})
+		_, err := decode("f", []byte(withDigests(text)), auth.Hasher{})
 		return strings.Split(fmt.Sprint(err), "\n")
 	})
 	_, err := decode("f", []byte("keys:\n"+strings.Repeat("- x\n", 500)), auth.Hasher{})

@@ -32,8 +32,6 @@ const (
 	// The demo's legacy system is small: its lists fit on a screen.
 	demoBuyers    = 8
 	demoInquiries = 64
-	// demoLegacyURL is the address in the mapping that the demo's own replaces.
-	demoLegacyURL = "http://127.0.0.1:9300"
 	// canaryKeyID is what ids of the canary's keys begin with.
 	canaryKeyID = "canary-"
 	// legacyGrace is how long lists under way may take when the legacy stops.
@@ -218,7 +216,7 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 		redis = fmt.Sprintf("redis: {addrs: [%q], username: %q, password_file: %q, tls: {enabled: %t}}\n", o.Addr, o.Username, file, o.TLS)
 	}
 	text := strings.NewReplacer("{{listen}}", l.Public.Addr().String(), "{{ops}}", l.Ops.Addr().String(), "{{redis}}\n", redis,
-		"{{upstream}}\n", strings.ReplaceAll(string(legacy.Mapping()), demoLegacyURL, "http://"+backend)).Replace(demoConfig)
+		"{{upstream}}\n", strings.ReplaceAll(string(legacy.Mapping()), legacy.MappingBaseURL, "http://"+backend)).Replace(demoConfig)
 	if err = errors.Join(put("gateway.yaml", text), put("config.schema.json", string(config.Schema))); err != nil { // the schema is for editors
 		return nil, cfg, err
 	}

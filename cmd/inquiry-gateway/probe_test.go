@@ -171,7 +171,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	}
 	config := filepath.Join(p.dir, "guide.yaml")
 	probe := []string{"probe", "-c", config, "--kind", "buyer", "--account", "acme", "--records", "1"}
-	first := strings.Replace(blocks[0][1], demoLegacyURL, p.upstream+"\n  timeout: 5s", 1) // as a busy machine needs
+	first := strings.Replace(blocks[0][1], legacy.MappingBaseURL, p.upstream+"\n  timeout: 5s", 1) // as a busy machine needs
 	p.write("guide.yaml", first)
 	said := commandSays(t, 1, "", probe...)
 	for _, line := range []string{

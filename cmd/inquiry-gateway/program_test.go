@@ -22,7 +22,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
@@ -93,17 +92,10 @@ type setup struct {
 // refused.
 func sampleKeys() []gatewaytest.Caller {
 	const buyer, seller = legacy.KindBuyer, legacy.KindSeller
-	callers := []gatewaytest.Caller{
+	return append([]gatewaytest.Caller{
 		gatewaytest.Paid(buyer, "buyer", legacy.BuyerTypical), gatewaytest.Paid(buyer, "other-buyer", legacy.BuyerOther),
 		gatewaytest.Paid(buyer, "empty-buyer", legacy.BuyerEmpty), gatewaytest.Paid(seller, "seller", legacy.SellerTypical),
-		gatewaytest.Paid(buyer, "unpaid", "unpaid"), gatewaytest.Paid(buyer, "no-scope", legacy.BuyerTypical),
-		gatewaytest.Paid(buyer, "expired", legacy.BuyerTypical), gatewaytest.Paid(buyer, "revoked", legacy.BuyerTypical),
-	}
-	callers[4].Account.APIAccess = auth.AccessNone
-	callers[5].Record.Scopes = nil
-	callers[6].Record.ExpiresAt = time.Now().Add(-time.Hour)
-	callers[7].Record.Revoked = true
-	return callers
+	}, gatewaytest.Refused()...)
 }
 
 func start(t *testing.T, s setup) *program {

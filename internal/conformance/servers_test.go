@@ -14,11 +14,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
@@ -122,16 +120,8 @@ rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 // callers are one for each way to be answered.
 func callers() []gatewaytest.Caller {
 	const buyer = legacy.KindBuyer
-	all := []gatewaytest.Caller{
-		gatewaytest.Paid(buyer, "buyer", legacy.BuyerTypical), gatewaytest.Paid(buyer, "empty", legacy.BuyerEmpty),
-		gatewaytest.Paid(legacy.KindSeller, "seller", legacy.SellerTypical), gatewaytest.Paid(buyer, "unpaid", "unpaid"),
-		gatewaytest.Paid(buyer, "no-scope", legacy.BuyerTypical), gatewaytest.Paid(buyer, "expired", legacy.BuyerTypical),
-		gatewaytest.Paid(buyer, "revoked", legacy.BuyerTypical),
-	}
-	all[3].Account.APIAccess = auth.AccessNone
-	all[4].Record.Scopes = nil
-	all[5].Record.ExpiresAt = time.Now().Add(-time.Hour)
-	all[6].Record.Revoked = true
+	all := append(gatewaytest.Refused(), gatewaytest.Paid(buyer, "buyer", legacy.BuyerTypical),
+		gatewaytest.Paid(buyer, "empty", legacy.BuyerEmpty), gatewaytest.Paid(legacy.KindSeller, "seller", legacy.SellerTypical))
 	for i := range tightAccounts {
 		tight := gatewaytest.Paid(buyer, fmt.Sprint("tight-", i), fmt.Sprint("tight-", i))
 		tight.Account.Plan = "tight"

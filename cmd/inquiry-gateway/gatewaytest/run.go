@@ -62,6 +62,17 @@ func Paid(kind, id, account string) Caller {
 		Record: auth.KeyRecord{ID: id, Scopes: []string{auth.ScopeInquiriesRead}}}
 }
 
+// Refused are buyers, one for each way in which a key that exists is refused; the id says which.
+func Refused() []Caller {
+	unpaid, noScope := Paid(legacy.KindBuyer, "unpaid", "unpaid"), Paid(legacy.KindBuyer, "no-scope", legacy.BuyerTypical)
+	expired, revoked := Paid(legacy.KindBuyer, "expired", legacy.BuyerTypical), Paid(legacy.KindBuyer, "revoked", legacy.BuyerTypical)
+	unpaid.Account.APIAccess = auth.AccessNone
+	noScope.Record.Scopes = nil
+	expired.Record.ExpiresAt = time.Now().Add(-time.Hour)
+	revoked.Record.Revoked = true
+	return []Caller{unpaid, noScope, expired, revoked}
+}
+
 // KeysFile is a keys file with a key of each caller. keys has them by the record's id, and gets those
 // that it has not. What is said of an account is what its first caller says.
 func KeysFile(t testing.TB, callers []Caller, keys map[string]string) string {
