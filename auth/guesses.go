@@ -47,7 +47,7 @@ func NewGuesses(c rate.Plan, now func() time.Time) *Guesses {
 	if now == nil {
 		now = time.Now
 	}
-	return &Guesses{perSecond: c.PerSecond, burst: float64(c.Most()), now: now, seed: maphash.MakeSeed()}
+	return &Guesses{perSecond: c.PerSecond, burst: float64(c.EffectiveBurst()), now: now, seed: maphash.MakeSeed()}
 }
 
 // errFailing is for a client whose look-ups have used up what it may guess by failing.

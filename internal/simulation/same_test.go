@@ -65,15 +65,10 @@ func transcript(ctx context.Context, c *redis.Client) (lines []string) {
 		v, err := c.Do(ctx, args...).Result()
 		note(line, v, err)
 	}
-	b := quota.Bucket{Key: "account", Every: 20 * time.Minute, Burst: time.Hour, Low: 30 * time.Minute, Full: true}
+	b := quota.Bucket{Key: "account", Every: 20 * time.Minute, Burst: time.Hour, Low: 30 * time.Minute}
 	for _, need := range []int{1, 0, 5, 1} {
 		taken, err := quota.Take(ctx, c, b, need, 2, quota.Spenders{})
 		note("tokens", [2]any{taken.Tokens, taken.Level.Round(time.Minute)}, err)
-	}
-	b.Key = "account at rest"
-	for _, rested := range []bool{true, true, false, true} {
-		taken, err := quota.Charge(ctx, c, b, 1, rested)
-		note("charge", [2]any{taken.Tokens, taken.Level.Round(time.Minute)}, err)
 	}
 	sub := c.Subscribe(ctx, "one", "two")
 	defer sub.Close()
