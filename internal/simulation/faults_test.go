@@ -220,6 +220,15 @@ func (d *draw) redisStalls() func() {
 	}
 }
 
+// redisStallsAndDies ends the stall while Redis is down.
+func (d *draw) redisStallsAndDies() func() {
+	resume, restart := d.redisStalls(), d.redisDies()
+	return func() {
+		resume()
+		restart()
+	}
+}
+
 func (d *draw) redisForgets() func() {
 	d.forget()
 	return d.restoreKeys
