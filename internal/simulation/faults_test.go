@@ -273,7 +273,7 @@ func (d *draw) messagesAreLost() func() {
 }
 
 // mute loses a share of the messages of Redis.
-func (d *draw) mute(share float64) { d.env.redis.With(func() { d.env.redis.Mute = share }) }
+func (d *draw) mute(share float64) { d.env.redis.Mute(share) }
 
 // corruptEntries changes bytes of the lists in Redis.
 func (d *draw) corruptEntries() func() {
