@@ -199,10 +199,13 @@ func (s *Store) request(ctx context.Context, key auth.Secret) (*http.Request, er
 	return req, nil
 }
 
-// bare strips the URL from an error of the HTTP client.
+// bare strips the URL from an error of the HTTP client, and the bytes of a reply that net/http quotes.
 func bare(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		return wrapped.Err
+		err = wrapped.Err
+	}
+	if what, _, quotes := strings.Cut(err.Error(), `"`); quotes {
+		return fmt.Errorf("the reply is not HTTP: %s", strings.TrimRight(what, " ["))
 	}
 	return err
 }
