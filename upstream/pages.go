@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -356,7 +356,7 @@ func (p paging) lengthIn(r reply) (int, error) {
 	if strings.TrimSpace(text) == "" && r.none {
 		return 0, nil
 	}
-	n, ok := jsonwalk.Count(text)
+	n, ok := jsontree.Count(text)
 	if !ok || n < 0 {
 		return 0, pagingError("the reply does not tell how long the list is")
 	}
@@ -393,8 +393,13 @@ func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request)
 		}
 		return current, err
 	case mapping.PageNext:
-		v := r.json.At(p.Next)
-		if v.Present() && v.Kind != jsonwalk.Text {
+		var v jsontree.Value
+		for _, path := range p.Next {
+			if v = r.json.At(path); v.Present() {
+				break
+			}
+		}
+		if v.Present() && v.Kind() != jsontree.Text {
 			return next, pagingError("the next page's URL is not a string")
 		}
 		current.URL, err = p.nextURL(current.URL, v.Plain())
@@ -412,7 +417,7 @@ func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request)
 		return next, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
 	case v.Plain() == "" && p.tellsMore():
 		return next, pagingError("another page follows but there is no cursor for it")
-	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
+	case v.Plain() == "" || v.Kind() == jsontree.Bool:
 		return next, nil
 	}
 	if next, err = ask.Page(p.cursorValues(v.Plain(), v.Raw())); err != nil {

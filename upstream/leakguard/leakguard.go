@@ -9,8 +9,6 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/rangetable"
-
-	"inquiry-gateway/upstream/jsonwalk"
 )
 
 // Removed replaces an internal id that was quoted in a text.
@@ -40,10 +38,9 @@ type Set struct {
 	// Patterns match what is removed as an id is, wherever it stands.
 	Patterns []*regexp.Regexp
 
-	uuids bool           // there are some
-	words *words         // nil: none
-	spans []span         // of the text that is being cleaned
-	texts jsonwalk.Texts // of cleaned texts
+	uuids bool   // there are some
+	words *words // nil: none
+	spans []span // of the text that is being cleaned
 }
 
 // Add adds an id. White space around it and braces are not part of it.
@@ -97,7 +94,7 @@ func (set *Set) Clean(s string) (string, int) {
 		return s, 0
 	}
 	set.spans = spans[:0]
-	return set.texts.Keep(cut(set.texts.Room(len(s)+len(spans)*len(Removed)), s, spans, Removed)), len(spans)
+	return string(cut(make([]byte, 0, len(s)+len(spans)*len(Removed)), s, spans, Removed)), len(spans)
 }
 
 // Means tells by which means ids are found in a text.

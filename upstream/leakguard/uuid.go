@@ -71,18 +71,3 @@ var hexDash = func() (table [256]bool) {
 	}
 	return table
 }()
-
-// quotedUUID has the length of a UUID in a reply.
-const quotedUUID = `"6f1c2a34-1111-4222-8333-9444555666aa"`
-
-// AddQuoted adds the id if a UUID in its usual notation and in quotation marks
-// starts at s[i]; that is a valid JSON string, too. It returns the length of what
-// it read, 0 if it is something else.
-func (set *Set) AddQuoted(s string, i int) int {
-	end := i + len(quotedUUID)
-	if len(s) < end || s[i] != '"' || s[end-1] != '"' || !isUUID(s[i+1:end-1]) {
-		return 0
-	}
-	set.uuids = true
-	return len(quotedUUID)
-}

@@ -254,8 +254,8 @@ type PagingConfig struct {
 	First int `yaml:"first" min:"0" with:"style=page"`
 	// Cursor is the GJSON path of the next page's cursor; nothing there: the end.
 	Cursor string `yaml:"cursor" form:"gjson" with:"style=cursor!"`
-	// Next is the GJSON path of the next page's URL; nothing there: the end.
-	Next string `yaml:"next" form:"gjson" with:"style=next_url!"`
+	// Next is the GJSON path of the next page's URL, or several of which the first present one counts; nothing there: the end.
+	Next Paths `yaml:"next" short:"list" form:"gjson" with:"style=next_url!"`
 
 	// Total is the GJSON path of the number of records. So many must come, and each page must tell the same number. Of the keys that tell the end, for page
 	// and offset, the first that is set counts; if none is, pages are asked for one by one until an empty one.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/leakguard"
 )
 
@@ -36,7 +36,7 @@ func (x *Explainer) doubts() {
 	}
 	for _, path := range x.Paths {
 		for i := 0; i < len(x.records) && path.In == "records" && path.hides == hidesIDs; i++ {
-			locator{path: path.Path, xml: x.Format.XML}.eachID(x.records[i], func(id string) {
+			x.at(path.Path).eachID(x.records[i], func(id string) {
 				if n := utf8.RuneCountInString(leakguard.Significant(strings.TrimSpace(id))); n == 1 || n == 2 {
 					add(path.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)
 				}
@@ -88,14 +88,14 @@ func (x *Explainer) doubts() {
 func (x *Explainer) unused() {
 	used, kinds := x.plan.usedPrefixes(), map[string]uint8{}
 	for _, raw := range x.records {
-		shapes(raw, "", 0, func(path string, k jsonwalk.Kind) { kinds[path] |= 1 << k })
+		shapes(raw, "", 0, func(path string, k jsontree.Kind) { kinds[path] |= 1 << k })
 	}
 	for path, set := range kinds {
 		if slices.ContainsFunc(used, func(u string) bool { return below(path, u) || below(u, path) }) {
 			continue
 		}
 		u := UnusedPath{Path: path}
-		for k := jsonwalk.Null; k <= jsonwalk.Array; k++ {
+		for k := jsontree.Null; k <= jsontree.Array; k++ {
 			if set&(1<<k) != 0 {
 				u.Types = append(u.Types, k.String())
 			}
@@ -107,21 +107,21 @@ func (x *Explainer) unused() {
 
 // shapes visits the paths of all values in a record that are no objects or arrays, or empty
 // ones. Elements of arrays share one path with a # in it. What is deep counts as one value.
-func shapes(v jsonwalk.Value, path string, depth int, visit func(path string, k jsonwalk.Kind)) {
+func shapes(v jsontree.Value, path string, depth int, visit func(path string, k jsontree.Kind)) {
 	const deepest = 8
 	empty := true
-	inner := func(key string, item jsonwalk.Value) {
+	inner := func(key string, item jsontree.Value) {
 		empty = false
 		shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
 	}
 	if depth < deepest {
-		v.Members(func(key string, item jsonwalk.Value) { inner(shapeKey(key), item) })
-		if v.Kind == jsonwalk.Array {
-			v.Each(func(item jsonwalk.Value) bool { inner(jsonwalk.Each, item); return true })
+		v.Members(func(key string, item jsontree.Value) { inner(shapeKey(key), item) })
+		if v.Kind() == jsontree.Array {
+			v.Each(func(item jsontree.Value) bool { inner(jsontree.Each, item); return true })
 		}
 	}
 	if empty && path != "" {
-		visit(path, v.Kind)
+		visit(path, v.Kind())
 	}
 }
 
@@ -150,7 +150,7 @@ func below(path, parent string) bool {
 // a name. What that part selects is not known, so that all below these names counts as used.
 func (p *Plan) usedPrefixes() (used []string) {
 	responses := "" // the path of their items, if all on the way is plain
-	if in := p.responseItems; in != nil && in.lookup == nil && strings.Join(wayTo(in.path, false), ".") == in.path {
+	if in := p.responseItems; in != nil && in.lookup == nil && strings.Join(namesOf(in.path, false), ".") == in.path {
 		responses = in.path
 	}
 	if p.Responses != nil {
@@ -166,7 +166,7 @@ func (p *Plan) usedPrefixes() (used []string) {
 		case u.in == "responses":
 			path = responses + ".#." + path
 		}
-		if start := strings.Join(wayTo(path, true), "."); start != "" {
+		if start := strings.Join(namesOf(path, true), "."); start != "" {
 			used = append(used, strings.TrimSuffix(start, ".#"))
 		}
 	}
