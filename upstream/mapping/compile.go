@@ -56,7 +56,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	if !p.grouped { // the ids of rows are those of their record
 		record.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
 	}
-	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
+	p.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg.Fields)
 	record.findWrapper() // last: all fields are known
 	return p

@@ -306,11 +306,8 @@ type TextField struct {
 	Default OptionalString `yaml:"default"`
 	// Const is the field's value in every record; instead of a path.
 	Const OptionalString `yaml:"const"`
-	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\], or, in it, the groups;
-	// it is cut out before trim_html.
-	Cut []string `yaml:"cut" form:"re2"`
-	// TrimHTML keeps the text of what the legacy system stores as HTML; twice: which it has escaped once more.
-	TrimHTML string `yaml:"trim_html" enum:",false,true,twice"`
+	// TrimHTML keeps the text of what the legacy system stores as HTML.
+	TrimHTML bool `yaml:"trim_html"`
 	// UnknownValues says what becomes of a value that has no entry in values: fail (default) makes the record invalid, keep serves it as it is.
 	UnknownValues string `yaml:"unknown_values" enum:",fail,keep"`
 	// ValuesJoin says how a filter names several legacy values of one public
@@ -343,7 +340,7 @@ type TimeField struct {
 // Hints say what to write for a key of a text.
 func (TimeField) Hints() map[string]string {
 	hints := map[string]string{"default": "a time has no default: nobody can know when it was; remove the key"}
-	for _, key := range []string{"values", "const", "cut", "trim_html", "unknown_values", "values_join", "null_values", "empty"} {
+	for _, key := range []string{"values", "const", "trim_html", "unknown_values", "values_join", "null_values", "empty"} {
 		hints[key] = "is for texts; remove the key"
 	}
 	return hints

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"inquiry-gateway/upstream/jsontree"
-	"inquiry-gateway/upstream/leakguard"
+	"inquiry-gateway/upstream/redact"
 )
 
 // roundNumbers are the lengths at which systems cut lists.
@@ -37,7 +37,7 @@ func (x *Explainer) doubts() {
 	for _, path := range x.Paths {
 		for i := 0; i < len(x.records) && path.In == "records" && path.hides == hidesIDs; i++ {
 			x.at(path.Path).eachID(x.records[i], func(id string) {
-				if n := utf8.RuneCountInString(leakguard.Significant(strings.TrimSpace(id))); n == 1 || n == 2 {
+				if n := utf8.RuneCountInString(redact.TrimZeros(strings.TrimSpace(id))); n == 1 || n == 2 {
 					add(path.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)
 				}
 			})
@@ -216,7 +216,7 @@ func (x *Explainer) removeIDs() {
 			return
 		}
 		r.Texts++
-		uuid, pattern, word := x.ids.Means(before)
+		uuid, pattern, word := x.ids.MatchedBy(before)
 		for count, found := range map[*int]bool{&r.ID: word, &r.Pattern: pattern, &r.UUID: uuid} {
 			if found {
 				*count++
@@ -250,7 +250,7 @@ var (
 // can only suspect: what it finds is shown and not removed.
 func (x *Explainer) suspects() {
 	shapes, fields, seen := map[string]bool{}, x.unmappedIDs(), map[string]bool{}
-	x.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
+	x.ids.Each(func(id string) { shapes[shapeOf(id)] = true })
 	x.eachText(func(record int, t *textField, s string) {
 		for _, run := range idRun.FindAllString(s, -1) {
 			why, key := suspect(run, shapes, fields)

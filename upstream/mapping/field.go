@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/jsontree"
-	"inquiry-gateway/upstream/leakguard"
 	"inquiry-gateway/upstream/timeparse"
 )
 
@@ -24,9 +22,8 @@ type origin struct {
 	join      OptionalString // between the values at all paths; not set: the first present one counts
 	needsAll  bool           // none of these may be missing
 	viaLookup bool           // found by a look-up
-	cut       []*regexp.Regexp
-	html      int      // how many layers of HTML there are
-	nulls     []string // values of the legacy that are missing ones, before or after that
+	html      bool           // it is HTML, whose text counts
+	nulls     []string       // values of the legacy that are missing ones, before or after that
 }
 
 // textField is a public field that is a text.
@@ -116,7 +113,7 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 		hides = hidesNull
 	}
 	t.origin = s.origin(key, name, f.FieldPath, f.Const.Set, hides)
-	t.cut, t.html, t.nulls = s.cut(key+".cut", f.Cut), map[string]int{"true": 1, "twice": 2}[f.TrimHTML], nulls
+	t.html, t.nulls = f.TrimHTML, nulls
 	return t
 }
 
@@ -162,42 +159,11 @@ func (s scope) time(key, name string, f TimeField) *timeField {
 	return t
 }
 
-// The bounds of internal_id_patterns and cut: each one reads every text of a list.
+// The bounds of internal_id_patterns: each one reads every text of a list.
 const (
 	maxPatterns     = 20
 	maxPatternBytes = 200
 )
-
-// idPatterns compiles patterns of which the groups are removed, or all where there are none.
-func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
-	for i, text := range list {
-		tree, err := syntax.Parse(text, syntax.Perl)
-		c.AddIf(err == nil && repeatsGroup(tree, false), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
-	}
-	return c.patterns(field, list)
-}
-
-// cut compiles patterns in the same sense, but a group that is repeated counts as none.
-func (c *compiler) cut(field string, list []string) []*regexp.Regexp {
-	list = slices.Clone(list)
-	for i, text := range list {
-		if tree, err := syntax.Parse(text, syntax.Perl); err == nil && repeatsGroup(tree, false) {
-			list[i] = withoutGroups(tree).String()
-		}
-	}
-	return c.patterns(field, list)
-}
-
-// withoutGroups is a pattern without its groups.
-func withoutGroups(re *syntax.Regexp) *syntax.Regexp {
-	for re.Op == syntax.OpCapture {
-		re = re.Sub[0]
-	}
-	for i := range re.Sub {
-		re.Sub[i] = withoutGroups(re.Sub[i])
-	}
-	return re
-}
 
 // patterns compiles what is removed from texts wherever it stands. Patterns past the
 // bound, and those that match nothing visible, are mistakes.
@@ -218,15 +184,6 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 		compiled = append(compiled, p)
 	}
 	return compiled
-}
-
-// repeatsGroup tells whether a group that captures stands under a repetition.
-func repeatsGroup(re *syntax.Regexp, repeated bool) bool {
-	if re.Op == syntax.OpCapture && repeated {
-		return true
-	}
-	repeated = repeated || re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
-	return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return repeatsGroup(inner, repeated) })
 }
 
 // compiledPath is where a value stands: at a path in an element, or in the entry of a table that
@@ -268,11 +225,10 @@ func (o *origin) isNull(v jsontree.Value) (null bool) {
 	return null
 }
 
-// trimmed gives a text without what is no part of it. null: it means that nothing is there.
+// trimmed returns a text without its HTML. null: it means that nothing is there.
 func (o *origin) trimmed(raw string) (text string, null bool) {
-	text = leakguard.Without(raw, o.cut)
-	for range o.html {
-		text = htmlText(text)
+	if text = raw; o.html {
+		text = htmlText(raw)
 	}
 	return text, slices.Contains(o.nulls, raw) || slices.Contains(o.nulls, text)
 }

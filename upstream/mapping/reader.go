@@ -8,7 +8,7 @@ import (
 
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsontree"
-	"inquiry-gateway/upstream/leakguard"
+	"inquiry-gateway/upstream/redact"
 )
 
 // items is where the items of a list are: the records, details or responses in a reply, or the
@@ -70,7 +70,7 @@ type reader struct {
 
 	*Replies
 	deliver func(*element) *Error // what becomes of each; an error ends the list
-	ids     leakguard.Set
+	ids     redact.IDs
 	err     *Error // why the list ended
 
 	reply       jsontree.Value // the last
