@@ -210,8 +210,8 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 		if seen[asked] {
 			return pagingError("page %d names a page that was read already; where the last page names one, too, paging.more or paging.last tells the end", page)
 		}
-		if page >= p.paging.MaxPages {
-			return pagingError("the list has more than %d pages", p.paging.MaxPages)
+		if page > p.replies.MaxRecords {
+			return pagingError("the list has more pages than max_records, %d", p.replies.MaxRecords)
 		}
 		seen[asked] = true
 		if r, err = p.fetch.request(ctx, asked, &p.replies.Format); err != nil {
@@ -273,8 +273,8 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	case total > 1 && size == 0:
 		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", total)
 	}
-	if total > p.paging.MaxPages {
-		return pagingError("the list has %d pages, more than %d", total, p.paging.MaxPages)
+	if total > p.replies.MaxRecords {
+		return pagingError("the list has %d pages, more than max_records, %d", total, p.replies.MaxRecords)
 	}
 	replies, asked := make([]reply, max(total, 1)-1), make([]address.Request, max(total, 1)-1)
 	group, limited := errgroup.WithContext(ctx)

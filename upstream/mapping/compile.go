@@ -381,10 +381,7 @@ func (c *compiler) join(t *address.Template, field string, f FetchConfig) string
 	return cmp.Or(f.Join, ",")
 }
 
-const (
-	defaultMaxPages         = 500
-	defaultPagesConcurrency = 4
-)
+const defaultPagesConcurrency = 4
 
 // Variable is the placeholder that is another one on each page; empty: the style has
 // none.
@@ -439,7 +436,6 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	if p.Param != "" && variable != "" {
 		request.AddParam(p.Param, variable)
 	}
-	p.MaxPages = cmp.Or(p.MaxPages, defaultMaxPages)
 	p.Concurrency = cmp.Or(p.Concurrency, defaultPagesConcurrency)
 	return p
 }

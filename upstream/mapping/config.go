@@ -278,8 +278,6 @@ type PagingConfig struct {
 	// is for a legacy system that does not know the name that it is asked by.
 	RewriteHost bool `yaml:"rewrite_host" with:"style=next_url,link_header"`
 
-	// MaxPages bounds a list; default 500; more is an error.
-	MaxPages           int `yaml:"max_pages" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
 	ConcurrencySection `yaml:",inline" with:"style=page,offset"`
 }
 
@@ -332,8 +330,7 @@ type TimeField struct {
 	FieldPath `yaml:",inline"`
 	// Format is how it is written: rfc3339 (default), unix, unix_ms, odata, or a layout such as "2006-01-02 15:04:05".
 	Format string `yaml:"format"`
-	// Zone is that of a layout that holds none: an IANA name; UTC when empty. Where
-	// clocks are put back and show a time twice, the earlier one is meant.
+	// Zone is that of times that name none: an IANA name; UTC when empty.
 	Zone string `yaml:"zone" form:"zone"`
 }
 

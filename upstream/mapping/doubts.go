@@ -241,47 +241,34 @@ func (x *Explainer) removeIDs() {
 
 var (
 	idRun    = regexp.MustCompile(`[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*`)
-	longRun  = regexp.MustCompile(`[A-Za-z0-9]{12,}`)
 	uuidLike = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
 	idName   = regexp.MustCompile(`(?i)(id|key|ref|no|num|number|code)$`)
 )
 
-// suspects looks for what could be an internal id in the texts as callers get them. It
-// can only suspect: what it finds is shown and not removed.
+// suspects looks for UUIDs, and values of unmapped fields that are called as ids are, in the texts as
+// callers get them. What it finds is shown and not removed.
 func (x *Explainer) suspects() {
-	shapes, fields, seen := map[string]bool{}, x.unmappedIDs(), map[string]bool{}
-	x.ids.Each(func(id string) { shapes[shapeOf(id)] = true })
+	fields, seen := x.unmappedIDs(), map[string]bool{}
 	x.eachText(func(record int, t *textField, s string) {
 		for _, run := range idRun.FindAllString(s, -1) {
-			why, key := suspect(run, shapes, fields)
-			if why == "" || seen[run] || len(x.Suspects) == maxSuspects {
-				continue
+			one := Suspect{Record: record, Field: t.name, Value: shorten(run)}
+			switch {
+			case fields[run] != "":
+				one.Why, one.Key = "the value of "+fields[run]+", which is not mapped", "internal_ids"
+			case uuidLike.MatchString(run):
+				one.Why, one.Key = "a UUID", "internal_id_patterns"
 			}
-			seen[run] = true
-			x.Suspects = append(x.Suspects, Suspect{record, t.name, shorten(run), why, key})
+			if one.Why != "" && !seen[run] && len(x.Suspects) < maxSuspects {
+				seen[run] = true
+				x.Suspects = append(x.Suspects, one)
+			}
 		}
 	})
 }
 
-// likeAnID tells whether a text is long enough, and has a digit, so that it may be taken
-// for an id because ids have its shape, or because a field has it.
+// likeAnID reports whether a text is long enough, and has a digit, so that it may be taken
+// for an id because a field has it.
 func likeAnID(s string) bool { return len(s) >= 6 && strings.ContainsAny(s, "0123456789") }
-
-// suspect says why a run of characters looks like an id, and which key removes it. The
-// surest reason comes first. Both are empty for what looks like a word or a number.
-func suspect(run string, shapes map[string]bool, fields map[string]string) (why, key string) {
-	switch {
-	case fields[run] != "":
-		return "the value of " + fields[run] + ", which is not mapped", "internal_ids"
-	case uuidLike.MatchString(run):
-		return "a UUID", "internal_id_patterns"
-	case likeAnID(run) && shapes[shapeOf(run)]:
-		return "written as the internal ids are", "internal_id_patterns"
-	case slices.ContainsFunc(longRun.FindAllString(run, -1), func(s string) bool { return likeAnID(s) && strings.Trim(s, "0123456789") != "" }):
-		return "many letters and digits", "internal_id_patterns"
-	}
-	return "", ""
-}
 
 // unmappedIDs gives the values of fields that no part of the mapping looks at and that
 // are called as ids are, with their paths. Short ones, and those without a digit, are
@@ -301,19 +288,4 @@ func (x *Explainer) unmappedIDs() map[string]string {
 		}
 	}
 	return fields
-}
-
-// shapeOf writes all digits and all letters of one case alike.
-func shapeOf(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= '0' && r <= '9':
-			return '0'
-		case r >= 'A' && r <= 'Z':
-			return 'A'
-		case r >= 'a' && r <= 'z':
-			return 'a'
-		}
-		return r
-	}, s)
 }
