@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
-	"inquiry-gateway/gateway/front"
+	"inquiry-gateway/internal/connlimit"
 	"inquiry-gateway/internal/telemetry"
 )
 
@@ -99,7 +99,7 @@ func (t *Tokens) authorize(w http.ResponseWriter, r *http.Request, known *hashes
 	}
 	switch reads := is(known.read); {
 	case is(known.operator), reads && r.URL.Path == "/metrics":
-		front.FromContext(r.Context()).Authenticated(time.Now())
+		connlimit.FromContext(r.Context()).Authenticated()
 		next.ServeHTTP(w, r)
 		return
 	case reads && !basic: // a browser is asked again instead: its person may have another one

@@ -14,9 +14,9 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/connlimit"
 )
 
 // opsWriteTimeout bounds an answer of the ops listener. Profiles add the time that they are
@@ -25,7 +25,7 @@ const opsWriteTimeout = 10 * time.Second
 
 // buildOps builds the ops listener's server. It is given functions, because a reload may replace
 // what they read.
-func (a *App) buildOps(l *front.Listener) error {
+func (a *App) buildOps(l *connlimit.Listener) error {
 	err := a.registry.Register(replaced{a})
 	if err != nil {
 		return err

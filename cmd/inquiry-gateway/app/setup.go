@@ -99,7 +99,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
 		WriteTimeout:            cfg.RequestTimeout + writeSlack,
-		Front:                   cfg.Gateway.HitLane == config.On,
+		FastPath:                cfg.Gateway.FastPath == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          cfg.Gateway.Proxies(),
@@ -125,7 +125,7 @@ func (a *App) apply(next *setup) {
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
 	a.tokens.Set(cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
-		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
+		a.connections.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
 	a.gateway.Set(next.gateway)
 	a.current.Store(next)

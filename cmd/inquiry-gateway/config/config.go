@@ -101,9 +101,9 @@ type Gateway struct {
 	UnknownParameters string `yaml:"unknown_parameters" enum:"reject,ignore"`
 	// Docs serves /docs and /openapi.json. false is for those who publish the API elsewhere.
 	Docs bool `yaml:"docs"`
-	// HitLane answers requests for lists over HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
+	// FastPath answers requests for lists over HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
 	// difference; off is for finding out whether a fault lies there.
-	HitLane string `yaml:"hit_lane" enum:"on,off"`
+	FastPath string `yaml:"fast_path" enum:"on,off"`
 	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For names the caller.
 	TrustedProxies []string `yaml:"trusted_proxies" form:"network"`
 }
@@ -146,7 +146,7 @@ const (
 	IgnoreUnknown = "ignore"
 )
 
-// On is the default of gateway.hit_lane; its other value is "off".
+// On is the default of gateway.fast_path; its other value is "off".
 const On = "on"
 
 // Default gives the configuration of an empty file. It is valid but for the
@@ -159,7 +159,7 @@ func Default() Config {
 		RequestTimeout: 5 * time.Second,
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
-		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
+		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, FastPath: On},
 		Auth:           Auth{KeysFile: "keys.yaml", UnknownKeys: rate.Plan{PerSecond: 5, Burst: 50}},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
