@@ -48,7 +48,7 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 		return err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.registry, Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version, Node: node,
+		Gatherer: a.registry, Facts: a.facts, TopAccounts: a.accounts, Version: a.opts.Version, Node: node,
 	}); err != nil {
 		return err
 	}
@@ -71,9 +71,6 @@ func (r replaced) Collect(to chan<- prometheus.Metric) {
 	s := r.a.running()
 	if s.keyring != nil {
 		s.keyring.registry.Collect(to)
-	}
-	if s.canary != nil {
-		s.canary.registry.Collect(to)
 	}
 }
 
@@ -179,7 +176,7 @@ func (a *App) summary() []any {
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
 		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
-		"tls", a.public.tls, "canary", a.running().canary != nil, "traces", a.traces.provider != nil,
+		"tls", a.public.tls, "traces", a.traces.provider != nil,
 	}
 }
 

@@ -31,7 +31,6 @@ type setup struct {
 	client      *upstream.Client
 	gateway     *gateway.Gateway
 	certificate *tls.Certificate // nil without TLS
-	canary      *canaryRun       // nil where it is off
 	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
@@ -88,9 +87,6 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		}
 	}
 	next.keyring = openKeyring()
-	if next.canary = old.canary; next.keyring != old.keyring || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
-		next.canary = a.newCanary(next)
-	}
 	next.gateway = gateway.New(gateway.Options{
 		Auth:                    next.keyring,
 		Kinds:                   gateway.Kinds(next.client),

@@ -55,8 +55,6 @@ type Config struct {
 	Cache cache.Config `yaml:"cache"`
 	// Upstream is the legacy system: where it is, how hard it may be asked, and how its replies become inquiries.
 	Upstream upstream.Config `yaml:"upstream"`
-	// Canary is callers of the operator's own, who look all the time whether anybody gets another's list.
-	Canary Canary `yaml:"canary"`
 
 	path     string                 // the configuration file itself, absolute; "" without one
 	files    map[string]fs.FileInfo // see Files
@@ -118,25 +116,6 @@ type Log struct {
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`
 }
 
-// Canary is the synthetic callers: keys of accounts of the operator's own, used
-// through the public listener to see that nobody gets another's list.
-type Canary struct {
-	// BuyerKeys are files of one API key each, of two buyers or more. None: no buyer is tried.
-	BuyerKeys []setting.File `yaml:"buyer_keys"`
-	// SellerKeys are the same for sellers.
-	SellerKeys []setting.File `yaml:"seller_keys"`
-	// Every is the mean time between two rounds. The alerts look back half an hour, and would see too few rounds above 5m.
-	Every time.Duration `yaml:"every" min:"1s" max:"5m"`
-}
-
-// Keys are the files of the keys of a kind, and the key of the configuration that lists them.
-func (c Canary) Keys(kind string) (key string, files []setting.File) {
-	if kind == cache.KindSeller {
-		return "canary.seller_keys", c.SellerKeys
-	}
-	return "canary.buyer_keys", c.BuyerKeys
-}
-
 // LogHashedKeys is the one value of log.access_keys besides none.
 const LogHashedKeys = "hashed"
 
@@ -164,7 +143,6 @@ func Default() Config {
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
-		Canary:         Canary{Every: 30 * time.Second},
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/docs"
-	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/theme"
 )
 
@@ -47,8 +46,6 @@ type Options struct {
 	Gatherer prometheus.Gatherer
 	// Facts gives the names and errors that the lines say beside the counts.
 	Facts func() Facts
-	// Canary gives the results of the canary's last round; nil where it is off.
-	Canary func() []canary.Result
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
@@ -139,7 +136,7 @@ func (c *Console) Run(ctx context.Context) {
 func (c *Console) tick() {
 	next, err := sumUp(c.opts.Gatherer)
 	now := c.opts.Now()
-	facts := c.facts()
+	facts := c.opts.Facts()
 	c.opts.TopAccounts.fade(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,28 +146,20 @@ func (c *Console) tick() {
 	c.at, c.sums, c.failed = now, next, err
 }
 
-// facts takes no lock of the console's, as those who are asked may take some of their own.
-func (c *Console) facts() Facts {
-	facts := c.opts.Facts()
-	facts.Canary = c.opts.Canary()
-	return facts
-}
-
 // state is what an open page asks for. Times are seconds since 1970.
 type state struct {
-	Now      int64           `json:"now"`
-	At       int64           `json:"t"` // of the newest tick; 0: there is none yet
-	Lines    []line          `json:"lines"`
-	Sums     sums            `json:"sums"`
-	Accounts []Account       `json:"accounts"`
-	Canary   []canary.Result `json:"canary"`
+	Now      int64     `json:"now"`
+	At       int64     `json:"t"` // of the newest tick; 0: there is none yet
+	Lines    []line    `json:"lines"`
+	Sums     sums      `json:"sums"`
+	Accounts []Account `json:"accounts"`
 }
 
 func (c *Console) state() state {
-	facts := c.facts()
+	facts := c.opts.Facts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop), Canary: facts.Canary, Lines: lines(c.episodes, c.at, facts)}
+	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop), Lines: lines(c.episodes, c.at, facts)}
 	if !c.at.IsZero() {
 		s.At = c.at.Unix()
 	}

@@ -20,7 +20,6 @@ import (
 
 	"inquiry-gateway/docs"
 	"inquiry-gateway/gateway/ops"
-	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
 )
@@ -36,7 +35,6 @@ type feed struct {
 	counters map[string]*prometheus.CounterVec
 	gauges   map[string]*prometheus.GaugeVec
 	facts    Facts
-	canary   []canary.Result
 }
 
 func newFeed(t *testing.T) *feed {
@@ -61,7 +59,7 @@ func newFeed(t *testing.T) *feed {
 		return facts
 	}
 	c, err := New(Options{
-		Gatherer: f.registry, Facts: facts, Canary: func() []canary.Result { return f.canary },
+		Gatherer: f.registry, Facts: facts,
 		TopAccounts: NewTopAccounts(10), Version: "v1.2.3<b>", Node: "inquiry-gateway-6d9c7b5f4-<x>2k9q", Now: f.clock.Now,
 	})
 	if err != nil {
@@ -125,9 +123,6 @@ func TestCauses(t *testing.T) {
 			}
 			series, value, _ := strings.Cut(row, ": ")
 			switch series {
-			case "canary failed":
-				f.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Failed, Reasons: []string{"records in both lists: 2"}}}
-				continue
 			case "not in force":
 				f.facts.NotInForce = strings.Split(value, ", ")
 				continue
@@ -217,30 +212,6 @@ func episodeOf(t *testing.T, text string, at time.Time, over bool) ops.Failing {
 		t.Fatal(text, err)
 	}
 	return f
-}
-
-// The canary is judged by its last result, however long ago its last round was.
-func TestTheCanaryFails(t *testing.T) {
-	for _, every := range []time.Duration{10 * time.Second, 5 * time.Minute} {
-		f := newFeed(t)
-		var failed time.Time // last
-		works := false       // since it has failed
-		for round, result := range []string{canary.OK, canary.Failed, canary.Failed, canary.Blind, canary.OK, canary.Blind, canary.Failed} {
-			works = result == canary.OK || works && result != canary.Failed
-			f.canary = []canary.Result{{Kind: "buyer", Check: canary.Access, Result: canary.OK}, {Kind: "seller", Check: canary.CrossRead, Result: result}}
-			f.set("canary_checks_total seller cross_read "+result, 1)
-			for range every / tickEvery {
-				got := f.after(tickEvery)
-				if result == canary.Failed {
-					failed = f.clock.Now()
-				}
-				fails := len(got) == 1 && got[0].ID == "canary" && got[0].Bad && !got[0].Over
-				if want := failed.Equal(f.clock.Now()) || result == canary.Blind && !failed.IsZero() && !works; fails != want {
-					t.Fatalf("every %v, round %d, %s: %+v", every, round, result, got)
-				}
-			}
-		}
-	}
 }
 
 func TestSingleFailuresAreNoCause(t *testing.T) {
