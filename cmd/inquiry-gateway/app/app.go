@@ -35,9 +35,6 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// topAccounts is how many accounts the console counts.
-const topAccounts = 256
-
 // maxOpsConnections is far more than probes, Prometheus and people need.
 const maxOpsConnections = 256
 
@@ -137,7 +134,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	a.reloads = newReloader(cfg, a.opts, a.registry)
 	a.panics = newPanics(a.registry)
 	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until apply knows them, there are none
-	a.accounts = console.NewTopAccounts(topAccounts)
+	a.accounts = console.NewTopAccounts()
 	if lost := a.opts.LostRecords; lost != nil {
 		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "inquiry_gateway_log_lost_records_total",

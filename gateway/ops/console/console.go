@@ -85,8 +85,7 @@ func New(opts Options) (*Console, error) {
 	}
 	put := []string{"{{runbook}}", runbook, "{{version}}", html.EscapeString(opts.Version), "{{node}}", html.EscapeString(opts.Node)}
 	for name, a := range assets {
-		put = append(put, "{{asset "+name+"}}", "console/assets/"+a.Name)
-		c.mux.Handle("GET /console/assets/"+a.Name, a)
+		c.mux.Handle("GET /console/assets/"+name, a)
 	}
 	// Plain text with names in double braces: a package of templates would have the linker
 	// keep every method of every type. root is the way from the page to "/", relative, so
@@ -102,8 +101,14 @@ func New(opts Options) (*Console, error) {
 			_, _ = io.WriteString(w, strings.ReplaceAll(text, "{{kinds}}", strings.Join(opts.Facts().Kinds, " "))) // the browser left; nobody to tell
 		})
 	}
-	// Somebody may have cut the path of a page off.
-	c.mux.Handle("GET /console/{$}", http.RedirectHandler("/", http.StatusTemporaryRedirect))
+	// Somebody may have cut the path of a page off. Relative, so that it fits behind a proxy's prefix;
+	// http.Redirect would make it absolute.
+	for path, target := range map[string]string{"/console": "./", "/console/{$}": "../"} {
+		c.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", target)
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		})
+	}
 	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(c.state()) // the browser left; nobody to tell
@@ -137,7 +142,6 @@ func (c *Console) tick() {
 	next, err := sumUp(c.opts.Gatherer)
 	now := c.opts.Now()
 	facts := c.opts.Facts()
-	c.opts.TopAccounts.fade(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() {
@@ -159,7 +163,7 @@ func (c *Console) state() state {
 	facts := c.opts.Facts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop), Lines: lines(c.episodes, c.at, facts)}
+	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop, c.opts.Now()), Lines: lines(c.episodes, c.at, facts)}
 	if !c.at.IsZero() {
 		s.At = c.at.Unix()
 	}
