@@ -30,8 +30,12 @@ func (doc document) check(c Config) {
 	doc.checkUpstream(c)
 }
 
-// checkListeners keeps the two listeners apart, and the ops listener from strangers: it
-// shows and purges lists without any key of a caller.
+// minTokenLength of the ops listener's tokens, in bytes: wrong ones are counted and logged, and not
+// slowed down.
+const minTokenLength = 16
+
+// checkListeners keeps the two listeners apart, and the ops listener closed: it explains and purges
+// lists without any caller's key.
 func (doc document) checkListeners(c Config) {
 	public, ops := listenAddress(c.Listen), listenAddress(c.Ops.Listen)
 	if public.collides(ops) {
@@ -46,6 +50,12 @@ func (doc document) checkListeners(c Config) {
 		doc.Wrong("ops.read_token_file", "keeps nobody out without ops.token_file; set that too, or leave this out")
 	case read != "" && read == operator:
 		doc.Wrong("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
+	default:
+		for key, token := range map[string]string{"ops.token_file": operator, "ops.read_token_file": read} {
+			if token != "" && len(token) < minTokenLength {
+				doc.Wrong(key, "holds a token of %d characters, which can be guessed; use %d or more, such as the output of openssl rand -hex 32", len(token), minTokenLength)
+			}
+		}
 	}
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
 		doc.Warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
