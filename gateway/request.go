@@ -265,7 +265,7 @@ func (x *exchange) identify() {
 func (x *exchange) end() {
 	g := x.gateway
 	x.duration = time.Since(x.begin)
-	if !x.admitted { // whoever sends such requests chooses how many there are
+	if !x.admitted && x.status < http.StatusInternalServerError { // clients without a key choose how many there are
 		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.label))
 	}
 	x.endpoint.series.observe(x)
@@ -327,7 +327,7 @@ func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.Requ
 // request too. A second reason changes nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {
-		who := refusal{good: x.principal.Account != "", account: x.principal.Account, reason: reason}
+		who := refusal{good: x.principal.Account != "", account: x.principal.Account, reason: reason, document: x.page != nil && x.problem == ""}
 		if !who.good {
 			who.client = auth.Network(x.clientAddress())
 		}
