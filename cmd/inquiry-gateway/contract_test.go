@@ -171,7 +171,7 @@ func checkRefusal(t *testing.T, p *program, row refusal, a answer) {
 	if envelope.Data == nil || len(envelope.Data)+len(envelope.Meta) != 0 || envelope.Errors[0].ID != a.header.Get("X-Request-Id") {
 		t.Errorf("the envelope is %s", a.body)
 	}
-	if a.header.Get("Cache-Control") != "no-store" || a.header.Get("Server")+a.header.Get("Set-Cookie")+a.header.Get("X-Powered-By") != "" {
+	if a.header.Get("Cache-Control") != "no-store" || a.header.Get("Vary") != "Authorization" || a.header.Get("Server")+a.header.Get("Set-Cookie")+a.header.Get("X-Powered-By") != "" {
 		t.Errorf("headers: %v", a.header)
 	}
 	if id := idFinder(p.system)(a); id != "" {
