@@ -139,7 +139,11 @@ func (p *pages) checkEnd() error {
 	case p.paging.countsRecords() && came > p.length:
 		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.length, came)
 	}
-	p.end.Next = linkNext(p.end.Header.Values("Link"))
+	next, err := linkNext(p.end.Header.Values("Link"))
+	if err != nil && !p.paging.IgnoresMark("Link") {
+		return err
+	}
+	p.end.Next = next
 	return p.mapper.CheckEnd(p.end)
 }
 
@@ -240,7 +244,7 @@ func (p *pages) nextPage(r reply, n, number int, current address.Request) (addre
 	if !p.paging.numbers() {
 		return p.paging.next(r, p.ask, current)
 	}
-	last := n == 0 || p.paging.EndsShort && n < p.paging.Size
+	last := n == 0
 	if p.paging.tellsMore() {
 		more, err := p.paging.hasMore(r)
 		if err != nil {
@@ -383,7 +387,10 @@ func (p paging) hasMore(r reply) (bool, error) {
 func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request) (next address.Request, err error) {
 	switch p.Style {
 	case mapping.PageLink:
-		current.URL, err = p.nextURL(current.URL, linkNext(r.header.Values("Link")))
+		target, err := linkNext(r.header.Values("Link"))
+		if err == nil {
+			current.URL, err = p.nextURL(current.URL, target)
+		}
 		return current, err
 	case mapping.PageNext:
 		v := r.json.At(p.Next)
@@ -450,30 +457,50 @@ func hostPort(u *url.URL) string {
 	return u.Host + ":80"
 }
 
-// links matches one link of a header: its target and its parameters, in which
-// commas within quotation marks belong to a value.
-var links = regexp.MustCompile(`<([^>]*)>((?:[^,"]|"[^"]*")*)`)
+// The Link header (RFC 8288, 3): a link with its parameters, and one of these. Values may be in
+// single quotes, too, as some systems write them.
+var (
+	linkValue = regexp.MustCompile(`^<([^<>]*)>((?:\s*;\s*(?:` + linkParam + `)?)*)\s*(?:,|$)`)
+	linkRel   = regexp.MustCompile(`(?i);\s*` + linkParam)
+)
 
-// linkNext finds the target of the link one of whose relations is next (RFC 8288).
-// Relations are case-insensitive, and several share one parameter.
-func linkNext(headers []string) string {
-	for _, h := range headers {
-		for _, link := range links.FindAllStringSubmatch(h, -1) {
-			for param := range strings.SplitSeq(link[2], ";") {
-				name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
-				if !strings.EqualFold(strings.TrimSpace(name), "rel") {
+const linkParam = `([^\s=;,"']+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;,"'][^\s;,"]*)?)?`
+
+// linkNext returns the target of the link with the relation next in Link headers; empty: there is
+// none. Relations are case-insensitive, and several share one parameter. It is an error if a header
+// says something like next in a form that cannot be followed, such as rel=nextPage or a URL without
+// angle brackets: the list then goes on, but nothing says where.
+func linkNext(headers []string) (target string, err error) {
+	for _, rest := range headers {
+		for rest = strings.TrimLeft(rest, " \t,"); rest != ""; rest = strings.TrimLeft(rest, " \t,") {
+			link := linkValue.FindStringSubmatch(rest)
+			if link == nil {
+				if saysNext(rest) {
+					err = pagingError("the header Link names a next page in a form that cannot be read; RFC 8288 wants <URL>; rel=\"next\"")
+				}
+				break
+			}
+			rest = rest[len(link[0]):]
+			for _, param := range linkRel.FindAllStringSubmatch(link[2], -1) {
+				if !strings.EqualFold(param[1], "rel") {
 					continue
 				}
-				for rel := range strings.FieldsSeq(strings.Trim(strings.TrimSpace(value), `"`)) {
-					if strings.EqualFold(rel, "next") {
-						return link[1]
+				for rel := range strings.FieldsSeq(strings.Trim(param[2], `"'`)) {
+					switch {
+					case strings.EqualFold(rel, "next"):
+						return link[1], nil
+					case saysNext(rel):
+						err = pagingError("the header Link has a link with a relation like next, and none with next")
 					}
 				}
 			}
 		}
 	}
-	return ""
+	return "", err
 }
+
+// saysNext reports whether a text has the word next in it, in any case.
+func saysNext(text string) bool { return strings.Contains(strings.ToLower(text), "next") }
 
 // pagingError is for a list that cannot be read whole.
 func pagingError(format string, args ...any) *Error { return failure("paging", format, args...) }

@@ -87,17 +87,6 @@ func (set *Set) Empty() bool {
 	return !set.uuids && set.words == nil && len(set.Patterns) == 0
 }
 
-// Shortest is how many bytes a text needs at the least to hold an id.
-func (set *Set) Shortest() int {
-	switch {
-	case len(set.Patterns) > 0 || set.words != nil && set.words.short:
-		return 1
-	case set.words != nil:
-		return headBytes
-	}
-	return uuidDigits
-}
-
 // Clean returns the text without the ids, and how many there were.
 func (set *Set) Clean(s string) (string, int) {
 	spans := set.find(s, set.spans[:0])

@@ -9,11 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of ids that are no UUIDs, in bytes.
-const (
-	headBytes = 4   // that a longer id is filed under
-	longest   = 256 // what is compared; the rest of a longer id goes with its start
-)
+// headBytes is how many bytes an id is filed under that is no UUID and not shorter.
+const headBytes = 4
 
 // Lengths at which the rules change, in characters.
 const (
@@ -37,7 +34,6 @@ type words struct {
 
 // add files an id, unless it is there.
 func (w *words) add(id string) {
-	id = id[:min(len(id), longest)]
 	if _, known := w.all[id]; known {
 		return
 	}
@@ -175,9 +171,6 @@ func counts(s string, from, to int) bool {
 		return false
 	}
 	id := s[from:to]
-	if len(id) >= longest {
-		return true // its end is not compared
-	}
 	digits, chars := 0, utf8.RuneCountInString(id)
 	for i := range len(id) {
 		if isDigit(id[i]) {

@@ -135,11 +135,7 @@ func (b *Builder) RemoveIDs() {
 	if b.ids.Empty() {
 		return
 	}
-	least := b.ids.Shortest()
 	clean := func(t *textField, s *string) {
-		if len(*s) < least {
-			return
-		}
 		text, n := b.ids.Clean(*s)
 		if n == 0 {
 			return

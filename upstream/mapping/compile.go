@@ -465,8 +465,7 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 		s.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
 	}
 	s.AddIf(p.More != "" && p.Last != "", field+".last", "more tells the end already; remove the one or the other")
-	s.AddIf(p.EndsShort && p.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
-	s.AddIf(p.Size > 0 && p.SizeParam == "" && !sized && !p.EndsShort, field+".size_param",
+	s.AddIf(p.Size > 0 && p.SizeParam == "" && !sized, field+".size_param",
 		"missing: size has to be sent in some parameter, or as {size} in query or body")
 	s.AddIf((p.SizeParam != "" || sized) && p.Size == 0, field+".size", "missing: the value of parameter size_param, or of {size}")
 	if p.SizeParam != "" {

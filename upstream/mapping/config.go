@@ -268,8 +268,6 @@ type PagingConfig struct {
 	More string `yaml:"more" form:"gjson" with:"style=page,offset,cursor"`
 	// Last is the GJSON path of a truth value: this page is the last.
 	Last string `yaml:"last" form:"gjson" with:"style=page,offset,cursor"`
-	// EndsShort says that a page with fewer than size records is the last.
-	EndsShort bool `yaml:"ends_short" with:"style=page,offset"`
 
 	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
 	// beside its responses, that look as if the list went on and mean something else:

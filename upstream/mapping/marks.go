@@ -76,8 +76,12 @@ func (c *PagingConfig) reads(path string) bool {
 	if c.More+c.Last != "" && below(c.Cursor, path) {
 		return true
 	}
-	same := func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path }
-	return same(c.TotalHeader) || slices.ContainsFunc(c.IgnoreMarks, same)
+	return path != "" && http.CanonicalHeaderKey(c.TotalHeader) == path || c.IgnoresMark(path)
+}
+
+// IgnoresMark reports whether ignore_marks has a path or the name of a header.
+func (c *PagingConfig) IgnoresMark(path string) bool {
+	return slices.ContainsFunc(c.IgnoreMarks, func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path })
 }
 
 // wrapper is the object within a record that has the array of its responses, and no field.
