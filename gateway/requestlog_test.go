@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -104,6 +105,25 @@ type gone struct{ header http.Header }
 func (g *gone) Header() http.Header       { return g.header }
 func (g *gone) WriteHeader(int)           {}
 func (g *gone) Write([]byte) (int, error) { return 0, net.ErrClosed }
+
+// A proxy that speaks the PROXY protocol gets errors for all its requests: the log says what to do.
+func TestPROXYProtocolIsNamedInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []setting{{}, {tls: secureConfig(t)}} {
+			s := newStand(t, c)
+			for i, first := range []string{"PROXY TCP4 192.0.2.7 192.0.2.8 4711 80\r\n", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + strings.Repeat("\x01", 12)} {
+				conn := s.network.connect(peers[i])
+				_, _ = io.WriteString(conn, first+"GET "+buyersList+" HTTP/1.1\r\nHost: gateway\r\n\r\n")
+				synctest.Wait()
+				_ = conn.Close()
+				text := s.logs.Take()
+				if strings.Count(text, "\n") != 1 || !strings.Contains(text, "PROXY protocol") || !strings.Contains(text, "gateway.trusted_proxies") {
+					t.Errorf("%q is logged as %s", first, text)
+				}
+			}
+		}
+	})
+}
 
 // Strangers choose how many connections fail, too.
 func TestRecordsOfFailedConnectionsAreBounded(t *testing.T) {

@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -266,6 +267,9 @@ func (c *Conn) serve() {
 		}
 		least = nextBytes
 		if !l.opts.Handler.Enabled() || !head.read(in[:n]) {
+			if i == 0 && isPROXY(in[:n]) { // net/http answers 400 and logs nothing
+				l.opts.Log.Printf("http: PROXY protocol from %s: %s", c.RemoteAddr(), noPROXY)
+			}
 			c.handOver(in[:n], i > 0)
 			return
 		}
@@ -297,6 +301,15 @@ func (c *Conn) serve() {
 	}
 }
 
+// noPROXY says what to do instead.
+const noPROXY = "it is not supported; turn it off, let the proxy set X-Forwarded-For, and name the proxy in gateway.trusted_proxies"
+
+// isPROXY says whether a connection begins as in version 1 or 2 of the PROXY protocol. Five bytes tell:
+// as many as begin a record of TLS.
+func isPROXY(first []byte) bool {
+	return bytes.HasPrefix(first, []byte("PROXY")) || bytes.HasPrefix(first, []byte("\r\n\r\n\x00"))
+}
+
 // waitUntil bounds the wait for the next request; zero: it is not bounded. A listener that
 // stops waits no longer than settleTime.
 func (c *Conn) waitUntil(from time.Time, d time.Duration) {
@@ -323,6 +336,9 @@ func (c *Conn) handshake() bool {
 		_ = c.SetDeadline(time.Now().Add(l.opts.ReadHeaderTimeout))
 	}
 	if err := conn.Handshake(); err != nil {
+		if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && isPROXY(e.RecordHeader[:]) {
+			err = errors.New("PROXY protocol: " + noPROXY)
+		}
 		l.opts.Log.Printf("http: TLS handshake error from %s: %v", c.RemoteAddr(), refuseClearText(err))
 		_ = c.Close()
 		return false
