@@ -147,8 +147,28 @@ func (x *exchange) serve() (cut bool) {
 		cut = x.cut
 	}()
 	x.identify()
-	x.answer(x.endpoint.find(x))
+	if x.engine != nil && headSize(x.engine.Request) > maxHeadSize { // the front reads less
+		x.answer(errHeadTooLarge)
+	} else {
+		x.answer(x.endpoint.find(x))
+	}
 	return false
+}
+
+// maxHeadSize bounds the request line and header fields of a request that is served, in bytes.
+const maxHeadSize = 16 << 10
+
+var errHeadTooLarge = errors.New("the request line and header fields are too large")
+
+// headSize is about as many bytes as the request line and the header fields have over HTTP/1.
+func headSize(r *http.Request) int {
+	size := len(r.Method) + len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(": \r\n") + len(value)
+		}
+	}
+	return size
 }
 
 // answer answers with what the endpoint has found: a list, a page, or an error.

@@ -122,7 +122,7 @@ func newStand(tb testing.TB, c setting) *stand {
 func newServer(h http.Handler, errorLog *log.Logger) *http.Server {
 	s := &http.Server{
 		Handler: h, ConnContext: front.ConnContext, ConnState: front.ConnState, ErrorLog: errorLog,
-		MaxHeaderBytes: 16 << 10, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
+		MaxHeaderBytes: 64 << 10, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
 		Protocols: new(http.Protocols),
 	}
 	s.Protocols.SetHTTP1(true)

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,10 +144,44 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{"clear": {}, "TLS": overTLS(setup{})} {
 		c := start(t, s).dial()
-		must(t, c.send("/", "X-Large: "+strings.Repeat("x", 64<<10)))
+		must(t, c.send("/", "X-Large: "+strings.Repeat("x", 80<<10)))
 		answer, err := io.ReadAll(c.in)
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
 			t.Errorf("%s: %.40q, then %v", name, answer, err)
+		}
+	}
+}
+
+// Over HTTP/2 a header that is too large is refused on its stream: a proxy may share the connection
+// between callers.
+func TestTooLargeHeaderLeavesTheConnection(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]setup{"clear": {}, "TLS": overTLS(setup{})} {
+		p := start(t, s)
+		var dialed atomic.Int32
+		protocols := new(http.Protocols)
+		protocols.SetHTTP2(true)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{
+			Protocols: protocols, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialed.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, address)
+			},
+		}
+		p.client.CloseIdleConnections()
+		p.client.Transport = transport
+		p.gets(http.StatusOK, buyerList, "buyer") // and the client knows what the server takes
+		for _, size := range []int{14, 16, 20, 40, 60} {
+			want := http.StatusRequestHeaderFieldsTooLarge
+			if size < 16 {
+				want = http.StatusOK
+			}
+			p.gets(want, buyerList, "buyer", "X-Large", strings.Repeat("x", size<<10))
+		}
+		p.gets(http.StatusOK, buyerList, "buyer")
+		if n := dialed.Load(); n != 1 {
+			t.Errorf("%s: %d connections were needed", name, n)
 		}
 	}
 }
