@@ -110,8 +110,8 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 	p.eventually("a reload changes the limit", func() bool { return p.connections("_limit") == 10 })
 }
 
-// Where a request is under way on each connection a new one is refused, and is
-// welcome again when one of them is over.
+// While all connections are of authenticated clients a new one is refused; it is accepted again once
+// one of them has ended.
 func TestBusyConnectionsAreKept(t *testing.T) {
 	t.Parallel()
 	answers := make(chan struct{})
@@ -119,8 +119,10 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-answers; system.ServeHTTP(w, r) })
 	}})
 	busy := make(chan int)
+	var conns []*rawConn
 	for _, id := range []string{"buyer", "other-buyer"} {
 		c := p.dial()
+		conns = append(conns, c)
 		go func() { busy <- c.ask(buyerList, "Authorization: Bearer "+p.keys[id]) }()
 	}
 	p.eventually("both wait for the legacy", func() bool { return p.metric("inquiry_gateway_http_requests_in_flight") == 2 })
@@ -136,7 +138,8 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 			t.Errorf("a request that was under way: %d", got)
 		}
 	}
-	p.eventually("an idle connection gives way", func() bool { return p.dial().ask("/nowhere") == http.StatusNotFound })
+	must(t, conns[0].Close())
+	p.eventually("there is room again", func() bool { return p.dial().ask("/nowhere") == http.StatusNotFound })
 }
 
 // A header that is larger than net/http reads is answered, not only reset.
