@@ -19,7 +19,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -172,7 +172,7 @@ func checkConfiguration(t *testing.T, m manifests) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program.Build(t), "check", "-c", file)
+	cmd := exec.Command(testkit.BuildGateway(t), "check", "-c", file)
 	cmd.Env = append(os.Environ(), "REDIS_ADDR=redis:6379")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, config)
