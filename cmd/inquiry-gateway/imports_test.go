@@ -25,7 +25,7 @@ var mayImport = map[string]string{
 	"upstream":                   "upstream internal",
 	"internal":                   "internal",
 	"internal/compare":           "internal upstream/legacy",
-	"deploy":                     "",
+	"deploy":                     "internal",
 	"docs":                       "",
 }
 
