@@ -84,7 +84,7 @@ func TestMask(t *testing.T) {
 	}
 }
 
-// TestReport compares the program with itself, and with itself with a changed example and a changed log.
+// TestReport compares the program with itself, and with itself with a changed example.
 func TestReport(t *testing.T) {
 	binary := program.Build(t)
 	same := tree{dir: "../..", binary: binary}
@@ -92,7 +92,7 @@ func TestReport(t *testing.T) {
 	if out := reported(t, [2]tree{same, same}, only); out != "" {
 		t.Errorf("differs from itself:\n%s", out)
 	}
-	other := tree{dir: t.TempDir(), binary: filepath.Join(t.TempDir(), "gateway")}
+	other := tree{dir: t.TempDir(), binary: binary}
 	if err := os.CopyFS(filepath.Join(other.dir, "examples"), os.DirFS("../../examples")); err != nil {
 		t.Fatal(err)
 	}
@@ -101,18 +101,14 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write := func(file, text string, mode os.FileMode) {
-		if err := os.WriteFile(file, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
 	changed := strings.NewReplacer("\nrate_limit:", "\n#", "title: Subject", "title: Text", "$orderby: CreatedAt desc,Id", "$orderby: Id").Replace(string(text))
-	write(example, changed, 0o600)
-	write(other.binary, "#!/bin/sh\nexec "+binary+` "$@" 2>&1 | sed -u 's/"client_address"/"client"/'`+"\n", 0o700)
+	if err := os.WriteFile(example, []byte(changed), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	out := reported(t, [2]tree{same, other}, regexp.MustCompile(`^odata-v2/(case 1|all)`))
 	for _, want := range []string{
-		`answer header Ratelimit-Policy: "\"default\";q=`, `answer body data[].title: "Late delivery" -> "`, "legacy request query: ", `log line "request" client: none -> "127.0.0.1"`,
-		`log line "request" client_address: "127.0.0.1" -> none`, "metric inquiry_gateway_",
+		`answer header Ratelimit-Policy: "\"default\";q=`, `answer body data[].title: "Late delivery" -> "`, "legacy request query: ", `log line "serving" limits.per_second: "10000" -> "0"`,
+		"metric inquiry_gateway_rate_limit_decisions_total: ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q", want)

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/goccy/go-yaml"
 )
 
 // observation is what a run has shown, with masked values.
@@ -83,7 +85,7 @@ func fieldsOf(resp *http.Response, body []byte, ops bool) map[string]string {
 	switch err := json.Unmarshal(body, &value); {
 	case resp.Header.Get("Content-Encoding") != "":
 		fields["body"] = fmt.Sprintf("%d bytes of %s", len(body), resp.Header.Get("Content-Encoding"))
-	case err != nil:
+	case err != nil && (!ops || yaml.Unmarshal(body, &value) != nil):
 		fields["body"] = maskText(string(body))
 	default:
 		flatten("", value, func(path, value string) {
@@ -248,14 +250,26 @@ func (d *differences) print(w io.Writer) {
 		}
 		for _, pair := range slices.SortedFunc(maps.Keys(pairs), func(a, b [2]string) int { return strings.Compare(a[0]+"\n"+a[1], b[0]+"\n"+b[1]) }) {
 			f := pairs[pair][0]
-			fmt.Fprintf(w, "%6d  %s: %s -> %s\n        in %.300s\n", len(pairs[pair]), kind, value(f.old), value(f.new), f.where)
+			old, now := excerpts(f.old, f.new)
+			fmt.Fprintf(w, "%6d  %s: %s -> %s\n        in %.300s\n", len(pairs[pair]), kind, old, now, f.where)
 		}
 	}
 }
 
-func value(s string) string {
-	if s == "" {
-		return "none"
+// excerpts are two values, long ones from where they begin to differ.
+func excerpts(old, now string) (string, string) {
+	same := 0
+	for same < min(len(old), len(now)) && old[same] == now[same] {
+		same++
 	}
-	return fmt.Sprintf("%.160s", s)
+	cut := func(s string) string {
+		if s == "" {
+			return "none"
+		}
+		if from := same - 40; from > 0 && len(s) > 160 {
+			s = "..." + s[from:]
+		}
+		return strings.ToValidUTF8(fmt.Sprintf("%.160s", s), "")
+	}
+	return cut(old), cut(now)
 }
