@@ -163,11 +163,8 @@ func TestShortLog(t *testing.T) {
 // Where nobody reads the log, a gateway still serves, counts what the log loses, and stops. It is
 // alone, because thousands of requests fill the log.
 func TestStuckReaderOfTheLog(t *testing.T) {
-	p := &program{t: t, dir: t.TempDir(), keys: map[string]string{}}
-	p.writeKeys(sampleKeys()...)
-	p.serveLegacy(setup{})
 	listen, ops := redistest.FreeAddr(t), redistest.FreeAddr(t)
-	p.write("gateway.yaml", setup{ops: "{listen: " + ops + "}"}.configuration(p.upstream))
+	p := newProgram(t, setup{ops: "{listen: " + ops + "}"})
 	p.edit("listen: 127.0.0.1:0", "listen: "+listen)
 	unread, log := io.Pipe()
 	t.Cleanup(func() { _ = unread.Close() }) // until then nobody reads it, and the writer is stuck

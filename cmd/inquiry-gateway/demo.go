@@ -119,6 +119,7 @@ func (d *demo) run(ctx context.Context) error {
 	out := app.NewLogWriter(&shortLog{out: d.errOut})
 	defer out.Close()
 	logger := app.NewLogger(out)
+	app.RedirectLibraries(logger)
 	a, err := app.New(cfg, l, options(logger, out))
 	if err != nil {
 		return errors.Join(err, backend.Close())

@@ -172,7 +172,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
-		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry, Now: a.opts.Now,
 	})
 	first, err := a.build(cfg)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway/front"
@@ -100,13 +101,23 @@ func (a *App) facts() console.Facts {
 	if failed, ok := facts.Last["redis"]; ok && cfg.Auth.Redis != nil {
 		facts.Last["keystore"] = failed
 	}
+	if server := running.keyring.server; server != nil {
+		facts.Introspection = cfg.Shown()["auth.introspection.url"]
+		_, failed, unusable := server.State()
+		for id, f := range map[string]introspect.Failure{"keystore": failed, "tokens": unusable} {
+			if f.Err != nil {
+				facts.Last[id] = console.Failure{Text: f.Err.Error(), At: f.At}
+			}
+		}
+	}
 	return facts
 }
 
-// readiness is degraded, but ready, while Redis or the legacy system is away: there are
-// still lists to serve.
+// readiness is degraded, but ready, while Redis, the legacy system or the authorization server
+// fails: there are still lists to serve.
 func (a *App) readiness() ops.Readiness {
-	client := a.running().client
+	running := a.running()
+	client := running.client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{"redis": a.lists.RedisState()}}
 	if state.Parts["redis"] == "down" {
 		state.Status = ops.StatusDegraded
@@ -114,6 +125,12 @@ func (a *App) readiness() ops.Readiness {
 	for kind := range client.Fingerprints() {
 		breaker := client.BreakerState(kind, "")
 		if state.Parts["upstream_"+kind] = breaker; breaker == "open" {
+			state.Status = ops.StatusDegraded
+		}
+	}
+	if running.keyring.server != nil {
+		server, _, _ := running.keyring.server.State()
+		if state.Parts["introspection"] = server; server != introspect.StateOK {
 			state.Status = ops.StatusDegraded
 		}
 	}

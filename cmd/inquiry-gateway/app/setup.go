@@ -43,7 +43,8 @@ type keyring struct {
 	memory   *auth.Memory    // of the keys of Redis or an authorization server
 	file     *keysfile.Store // nil: another store, which is asked for each key
 	guesses  *auth.Guesses
-	close    func() // ends what the store runs; nil: nothing
+	server   *introspect.Store // nil: another store
+	close    func()            // ends what the store runs; nil: nothing
 }
 
 // running is the setup in force, an empty one until the first is there. What must not change in
@@ -163,7 +164,7 @@ func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, 
 		switch {
 		case cfg.Auth.Introspection != nil:
 			s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
-			store, keys.close = s, s.Close
+			store, keys.server, keys.close = s, s, s.Close
 		case cfg.Auth.Redis != nil:
 			s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
 			store, keys.close = s, s.Close
