@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -210,8 +210,8 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 		if seen[asked] {
 			return pagingError("page %d names a page that was read already; where the last page names one, too, paging.more or paging.last tells the end", page)
 		}
-		if page >= p.paging.MaxPages {
-			return pagingError("the list has more than %d pages", p.paging.MaxPages)
+		if page > p.replies.MaxRecords {
+			return pagingError("the list has more pages than max_records, %d", p.replies.MaxRecords)
 		}
 		seen[asked] = true
 		if r, err = p.fetch.request(ctx, asked, &p.replies.Format); err != nil {
@@ -273,8 +273,8 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	case total > 1 && size == 0:
 		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", total)
 	}
-	if total > p.paging.MaxPages {
-		return pagingError("the list has %d pages, more than %d", total, p.paging.MaxPages)
+	if total > p.replies.MaxRecords {
+		return pagingError("the list has %d pages, more than max_records, %d", total, p.replies.MaxRecords)
 	}
 	replies, asked := make([]reply, max(total, 1)-1), make([]address.Request, max(total, 1)-1)
 	group, limited := errgroup.WithContext(ctx)
@@ -356,7 +356,7 @@ func (p paging) lengthIn(r reply) (int, error) {
 	if strings.TrimSpace(text) == "" && r.none {
 		return 0, nil
 	}
-	n, ok := jsonwalk.Count(text)
+	n, ok := jsontree.Count(text)
 	if !ok || n < 0 {
 		return 0, pagingError("the reply does not tell how long the list is")
 	}
@@ -393,8 +393,13 @@ func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request)
 		}
 		return current, err
 	case mapping.PageNext:
-		v := r.json.At(p.Next)
-		if v.Present() && v.Kind != jsonwalk.Text {
+		var v jsontree.Value
+		for _, path := range p.Next {
+			if v = r.json.At(path); v.Present() {
+				break
+			}
+		}
+		if v.Present() && v.Kind() != jsontree.Text {
 			return next, pagingError("the next page's URL is not a string")
 		}
 		current.URL, err = p.nextURL(current.URL, v.Plain())
@@ -412,7 +417,7 @@ func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request)
 		return next, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
 	case v.Plain() == "" && p.tellsMore():
 		return next, pagingError("another page follows but there is no cursor for it")
-	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
+	case v.Plain() == "" || v.Kind() == jsontree.Bool:
 		return next, nil
 	}
 	if next, err = ask.Page(p.cursorValues(v.Plain(), v.Raw())); err != nil {

@@ -196,7 +196,7 @@ func TestWhatWaitsForInputEnds(t *testing.T) {
 	os.Stdin = in
 	t.Cleanup(func() { os.Stdin = standard; _ = out.Close(); _ = in.Close() })
 	for _, args := range [][]string{
-		{"keys", "hash"}, {"draft", "--sample", "-", "--kind", "buyer", "--account", "a"}, {"ttl", "--log", "-"},
+		{"keys", "hash"}, {"draft", "--buyer", "-", "--buyer-account", "a"}, {"ttl", "--log", "-"},
 		{"probe", "-c", config, "--kind", "buyer", "--account", "a", "--sample", "-"},
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())

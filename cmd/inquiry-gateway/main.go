@@ -84,7 +84,7 @@ func newCommand() *cli.Command {
 		Version: version + " (" + revision + ")",
 		Commands: []*cli.Command{
 			serveCommand(), demoCommand(), draftCommand(), checkCommand(), probeCommand(),
-			keysCommand(), purgeCommand(), explainCommand(), ttlCommand(), healthCommand(),
+			keysCommand(), purgeCommand(), explainCommand(), ttlCommand(), canaryCommand(), healthCommand(),
 		},
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false; strict(c) },

@@ -1,4 +1,4 @@
-package jsonwalk
+package jsontree
 
 import (
 	"strings"
@@ -6,22 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// unescape gives the text of a valid JSON string without its quotation marks.
+// unescape returns the text of a valid JSON string without its quotation marks.
 // Half a surrogate pair becomes U+FFFD, as in encoding/json, so that the result
-// is always UTF-8. It exists because it is five times as fast as gjson's, and
-// texts with line breaks are the rule.
+// is always UTF-8.
 func unescape(s string) string {
-	return string(appendUnescaped(make([]byte, 0, len(s)), s))
-}
-
-// appendUnescaped appends what unescape gives.
-func appendUnescaped(dst []byte, s string) []byte {
+	var b strings.Builder
+	b.Grow(len(s))
 	for {
 		i := strings.IndexByte(s, '\\')
 		if i < 0 {
-			return append(dst, s...)
+			b.WriteString(s)
+			return b.String()
 		}
-		dst = append(dst, s[:i]...)
+		b.WriteString(s[:i])
 		c := s[i+1]
 		s = s[i+2:]
 		switch c {
@@ -41,11 +38,11 @@ func appendUnescaped(dst []byte, s string) []byte {
 			if utf16.IsSurrogate(r) {
 				r, s = pair(r, s)
 			}
-			dst = utf8.AppendRune(dst, r)
+			b.WriteRune(r)
 			continue
 		default: // a quotation mark, a slash or a backslash
 		}
-		dst = append(dst, c)
+		b.WriteByte(c)
 	}
 }
 

@@ -1,9 +1,8 @@
-package leakguard
+package redact
 
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -12,15 +11,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-func idsOf(ids ...string) *Set {
-	set := &Set{}
+func idsOf(ids ...string) *IDs {
+	set := &IDs{}
 	for _, id := range ids {
 		set.Add(id)
 	}
 	return set
 }
 
-func TestGuardCleans(t *testing.T) {
+func TestClean(t *testing.T) {
 	const id = "6f1c2a34-1111-4222-8333-9444555666aa"
 	for _, tc := range []struct {
 		ids      string
@@ -54,7 +53,7 @@ func TestGuardCleans(t *testing.T) {
 		{strings.Repeat("x1", 200), strings.Repeat("x1", 200) + "x " + strings.Repeat("x1", 199) + "x2", "[removed]x " + strings.Repeat("x1", 199) + "x2", 1},
 		{"7 57 A7 cat", "57", "[removed]", 1},
 		{"57", "#57", "#[removed]", 1},
-		{"cato", "catogosa, cato. _cato cato7 cato", "catogosa, [removed]. _cato cato7 [removed]", 2},
+		{"cato", "catogosa, cato. _cato cato7 cato", "catogosa, [removed]. _[removed] [removed]7 [removed]", 4},
 		{"cato", "cato가 았cato는 猫cato", "[removed]가 았[removed]는 猫[removed]", 3},
 		{"cato", "écato catoя cato\u0301", "écato catoя cato\u0301", 0},
 		{"키키", "키키키 키키x 키키", "키키키 키키x [removed]", 1},
@@ -80,8 +79,8 @@ func TestGuardCleans(t *testing.T) {
 		{"1-a a-1 1-b", "1-a-1-b", "[removed]", 1},
 		{"0004118204", "4118204 0004118204 04118204 10004118204 41182040", "[removed] [removed] [removed] 10004118204 41182040", 3},
 		{"4118204", "see 0004118204, 4118204.", "see [removed], [removed].", 2},
-		{"0000000007", "7 of 2017, no. 0007, 07 May, 007", "[removed] of 2017, no. [removed], 07 May, 007", 2}, // up to three digits only as they come
-		{"007 5", "007 07 7 05 10:05 5", "[removed] 07 [removed] 05 10:05 [removed]", 3},
+		{"0000000007", "7 of 2017, no. 0007, 07 May, 007", "[removed] of 2017, no. [removed], [removed] May, [removed]", 4},
+		{"007 5", "007 07 7 05 10:05 5", "[removed] [removed] [removed] [removed] 10:[removed] [removed]", 6},
 		{"000 0000", "0; 00; 000; 0000; 00000", "0; 00; [removed]; [removed]; 00000", 2},
 		{"0057", "57,000 1.0057 00057 57", "57,000 1.0057 [removed] [removed]", 2},
 		{"INC000", "INC0 INC000 INC0000", "INC0 [removed] INC0000", 1}, // no number
@@ -130,9 +129,8 @@ func TestPatterns(t *testing.T) {
 		{`TCK-\d{6}`, "TCK", "see TCK-123456.", "see [removed]."},
 		{`\d{4}`, "6f1c2a34-1111-4222-8333-9444555666aa", "6f1c2a34-1111-4222-8333-9444555666ab 2026", "[removed] [removed]"},
 		{`A\d+ \d+B`, "", "A123B A1B", "[removed] [removed]"},
-		{`#(\d+)`, "", "see #35436 and 35436", "see #[removed] and 35436"}, // of a group the group
-		{`#(\d+)|T-(\d)(\d)`, "", "#1 T-23", "#[removed] T-[removed][removed]"},
-		{`x* A`, "", "zzA", "zz[removed]"}, // nothing is no match
+		{`#(\d+)`, "", "see #35436 and 35436", "see [removed] and 35436"}, // all of the match
+		{`x* A`, "", "zzA", "zz[removed]"},                                // nothing is no match
 	} {
 		set := idsOf(strings.Fields(tc.ids)...)
 		for _, p := range strings.Fields(tc.patterns) {
@@ -205,7 +203,7 @@ func TestAnIDIsFoundAndNothingElse(t *testing.T) {
 		if got, n := idsOf(id).Clean(before + " (" + id + ") " + after); n == 0 || strings.Contains(got, "("+id+")") {
 			t.Fatalf("%q left in %q", id, got)
 		}
-		if got, n := idsOf(id).Clean(before); !strings.Contains(strings.Map(visible, before), Significant(id)) && (n != 0 || got != before) {
+		if got, n := idsOf(id).Clean(before); !strings.Contains(strings.Map(visible, before), TrimZeros(id)) && (n != 0 || got != before) {
 			t.Fatalf("%q without %q: %q", before, id, got)
 		}
 	})
@@ -213,13 +211,13 @@ func TestAnIDIsFoundAndNothingElse(t *testing.T) {
 
 // visible leaves out what nobody sees.
 func visible(r rune) rune {
-	if unseen(r) {
+	if invisible(r) {
 		return -1
 	}
 	return r
 }
 
-func FuzzGuard(f *testing.F) {
+func FuzzClean(f *testing.F) {
 	f.Add("6f1c2a34-1111-4222-8333-9444555666aa", "x 6f1c2a34-1111-4222-8333-9444555666aa")
 	f.Add("12", "12 1212 12")
 	f.Add("ab{}", "ab{}ab{}")
@@ -231,25 +229,10 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-func TestNext(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.StringOfN(rapid.Rune(), 0, 40, -1).Draw(t, "text")
-		i := rapid.IntRange(0, len(s)).Draw(t, "from")
-		low, high := rapid.Byte().Draw(t, "low"), rapid.Byte().Draw(t, "high")
-		want := len(s)
-		if at := slices.IndexFunc([]byte(s[i:]), func(c byte) bool { return low <= c && c <= high }); at >= 0 {
-			want = i + at
-		}
-		if got := next(s, i, low, high); got != want {
-			t.Errorf("next(%q, %d, %#x, %#x) = %d, not %d", s, i, low, high, got, want)
-		}
-	})
-}
-
-// BenchmarkGuardSequence supports the decision to keep ids by first bytes and
+// BenchmarkSequence supports the decision to keep ids by first bytes and
 // length: ids in sequence, as ticket systems number them, must not make the
 // search slower the more there are.
-func BenchmarkGuardSequence(b *testing.B) {
+func BenchmarkSequence(b *testing.B) {
 	text := strings.Repeat("As said in INC0004711 and INC9999999, the parcel 0104 is late. ", 8)
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
