@@ -161,22 +161,25 @@ func (o observation) metrics(text string) {
 			continue
 		}
 		series, value := line[:i], strings.TrimSpace(line[i:])
-		name, labels, _ := strings.Cut(series, "{")
-		isCount := strings.HasSuffix(name, "_count") || strings.HasSuffix(name, "_bucket") && strings.Contains(labels, `le="+Inf"`)
-		if strings.Contains(name, "_seconds") && !isCount {
+		name, _, _ := strings.Cut(series, "{")
+		if strings.Contains(name, "_seconds") && !strings.HasSuffix(name, "_count") {
 			value = "{value}"
 		}
 		o.record("metric "+name, series, map[string]string{"value": value})
 	}
 }
 
-// diff finds what differs between two observations of a run. Of what only one has, its fields are not listed.
+// diff finds what differs between two observations of a run. Of what only one has, and of an answer with another status, not every
+// field is listed.
 func diff(a, b observation) (found []difference) {
 	all := maps.Clone(a.facts)
 	maps.Copy(all, b.facts)
 	for f := range all {
 		olds, news := without(a.facts[f], b.facts[f]), without(b.facts[f], a.facts[f])
-		whole := fact{f.title, "", f.where}
+		whole, status := fact{f.title, "", f.where}, fact{"answer", "status", f.where}
+		if f.title == "answer" && !slices.Equal(a.facts[status], b.facts[status]) && f.field != "status" && f.field != "body errors[0].code" {
+			continue
+		}
 		for i := range max(len(olds), len(news)) {
 			d := difference{fact: f}
 			if i < len(olds) {
@@ -216,11 +219,14 @@ func printDifferences(w io.Writer, found []difference) {
 			kinds[kind] = map[string][]difference{}
 		}
 		pair := d.old + "\n" + d.new
+		if d.old == "" || d.new == "" {
+			pair = fmt.Sprint("only in NEW: ", d.old == "")
+		}
 		kinds[kind][pair] = append(kinds[kind][pair], d)
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		pairs := kinds[kind]
-		if len(pairs) > mostPairs {
+		if len(pairs) > mostPairs || strings.HasPrefix(kind, "metric ") {
 			pairs = map[string][]difference{"": slices.Concat(slices.Collect(maps.Values(pairs))...)}
 		}
 		for _, pair := range slices.Sorted(maps.Keys(pairs)) {
