@@ -84,7 +84,7 @@ type run struct {
 type step struct {
 	kind, account string // whose key is sent; without a kind the ops listener is asked
 	path          string
-	legacy        http.Handler // that answers from now on; nil: as before
+	legacy        func() http.Handler // makes what answers from now on; nil: as before
 }
 
 // failing are the examples in front of which the legacy system fails: JSON, second requests, a session, XML, GraphQL.
@@ -113,7 +113,7 @@ func allRuns(t *testing.T, dir string) []run {
 				continue // no key can be for it
 			}
 			path := listPath(test.Kind, test.Status, test.InquiryType)
-			first, again := step{test.Kind, test.Account, path, saved(t, test, folder)}, step{test.Kind, test.Account, path, nil}
+			first, again := step{test.Kind, test.Account, path, func() http.Handler { return saved(t, test, folder) }}, step{test.Kind, test.Account, path, nil}
 			all = append(all, run{example + ": " + test.Name, example, []string{test.Account}, []step{first, again}})
 			isFirst := !slices.ContainsFunc(tests[:i], func(other probe.Test) bool { return other.Kind == test.Kind })
 			if isFirst {
@@ -124,8 +124,8 @@ func allRuns(t *testing.T, dir string) []run {
 			}
 		}
 		all = append(all, lists)
-		if legacy := recorded(t, example); legacy != nil {
-			all = append(all, recordingRun(example, legacy))
+		if _, err := os.Stat(recordingOf(example)); err == nil {
+			all = append(all, recordingRun(example, func() http.Handler { return recorded(t, example) }))
 		}
 	}
 	return all
@@ -149,7 +149,7 @@ func failureRuns(example string, test probe.Test, first step) (all []run) {
 	known.legacy = nil
 	for _, name := range slices.Sorted(maps.Keys(failures)) {
 		all = append(all, run{example + ": fails, " + name, example, []string{test.Account, "other"}, []step{
-			first, {test.Kind, test.Account, unknown, failures[name]}, {test.Kind, test.Account, unknown, nil}, {test.Kind, "other", first.path, nil}, known,
+			first, {test.Kind, test.Account, unknown, func() http.Handler { return failures[name] }}, {test.Kind, test.Account, unknown, nil}, {test.Kind, "other", first.path, nil}, known,
 			{test.Kind, "other", unknown, first.legacy}, {path: "/readyz"},
 		}})
 	}
@@ -157,16 +157,17 @@ func failureRuns(example string, test probe.Test, first step) (all []run) {
 }
 
 // recordingRun asks for what was asked for when the recording was made, by internal/real.
-func recordingRun(example string, legacy http.Handler) run {
+func recordingRun(example string, legacy func() http.Handler) run {
 	all := run{name: example + ": recording", example: example, accounts: []string{"4711", "47", "o'brien@example.com", "ann+shop@example.com", "0815"}}
 	for _, kind := range []string{"buyer", "seller"} {
 		for _, account := range all.accounts {
 			for _, filters := range []string{"/", "pending/", "answered/", "closed/", "nosuch/", "/delivery", "/refund", "/product", "/general", "pending/delivery", "closed/refund"} {
 				status, inquiryType, _ := strings.Cut(filters, "/")
-				all.steps = append(all.steps, step{kind, account, listPath(kind, status, inquiryType), legacy})
+				all.steps = append(all.steps, step{kind, account, listPath(kind, status, inquiryType), nil})
 			}
 		}
 	}
+	all.steps[0].legacy = legacy
 	return all
 }
 
@@ -253,7 +254,7 @@ func (r run) observe(t *testing.T, tr tree) observation {
 	}
 	for _, step := range r.steps {
 		if step.legacy != nil {
-			l.use(step.legacy)
+			l.use(step.legacy())
 		}
 		base, isOps := m[1], step.kind == ""
 		if isOps {

@@ -226,7 +226,7 @@ func printDifferences(w io.Writer, found []difference) {
 	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		pairs := kinds[kind]
-		if len(pairs) > mostPairs || strings.HasPrefix(kind, "metric ") {
+		if len(pairs) > mostPairs || strings.HasPrefix(kind, "metric ") && strings.HasSuffix(kind, " value") {
 			pairs = map[string][]difference{"": slices.Concat(slices.Collect(maps.Values(pairs))...)}
 		}
 		for _, pair := range slices.Sorted(maps.Keys(pairs)) {

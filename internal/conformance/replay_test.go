@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"io"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -101,12 +99,11 @@ func saved(t *testing.T, test probe.Test, folder string) http.Handler {
 	return replay(t, all)
 }
 
-// recorded are the replies of an example's recording: by method, path and query, and in a new line the request's body. nil: there is none.
+func recordingOf(example string) string { return "testdata/recordings/" + example + ".json.gz" }
+
+// recorded are the replies of an example's recording: by method, path and query, and in a new line the request's body.
 func recorded(t *testing.T, example string) http.Handler {
-	f, err := os.Open("testdata/recordings/" + example + ".json.gz")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	f, err := os.Open(recordingOf(example))
 	if err != nil {
 		t.Fatal(err)
 	}
