@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
 )
 
 // The modules that hold the published schemas: of Kubernetes itself, and of the
@@ -98,11 +98,19 @@ func download(t *testing.T, modules ...string) (dirs []string) {
 	}
 }
 
+func toJSON(text []byte) ([]byte, error) {
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	return json.Marshal(tree)
+}
+
 func readDocument(t *testing.T, file string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err == nil && strings.HasSuffix(file, ".yaml") {
-		text, err = yaml.YAMLToJSON(text)
+		text, err = toJSON(text)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +143,7 @@ func strict(schema any) {
 
 // check tells what a manifest has that its schema refuses.
 func (s schemas) check(manifest string) error {
-	text, err := yaml.YAMLToJSON([]byte(manifest))
+	text, err := toJSON([]byte(manifest))
 	if err != nil {
 		return err
 	}

@@ -27,9 +27,12 @@ func TestMistakesAreTold(t *testing.T) {
 func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"any: " + strings.Repeat("[", 5000):           "1:106: is nested too deeply; is this the right file?",
-		strings.Repeat("- ", 5000):                    "1:1001: is nested too deeply; is this the right file?",
-		strings.Repeat("a:\n", 50_000):                "10001:2: holds more than 10000 keys; is this the right file?",
-		"map: {" + strings.Repeat("x,", 50_000) + "}": "1:20006: holds more than 10000 keys; is this the right file?",
+		strings.Repeat("- ", 5000):                    "1:201: is nested too deeply; is this the right file?",
+		strings.Repeat("a:\n", 50_000):                "5001:1: holds more than 5000 keys; is this the right file?",
+		"map: {" + strings.Repeat("x,", 50_000) + "}": "1:10007: map: holds more than 5000 keys; is this the right file?",
+		strings.Repeat("[],", maxMarks/2+1):           "1:1500001: holds too many values; is this the right file?",
+		"name: a\nlist: [b\x01c]":                     "2:9: holds the control character U+0001; is this the right file?",
+		"name: a\n\nlist: [\xff]":                     "3:8: is not UTF-8 text; save it as UTF-8",
 		"count: " + strings.Repeat("y", 200): `1:8: count: wants a whole number that is not too large, got the text "` +
 			strings.Repeat("y", 16) + `..."`,
 	} {

@@ -3,7 +3,6 @@ package yamlfile
 import (
 	"errors"
 	"math"
-	"math/bits"
 	"reflect"
 	"strconv"
 	"strings"
@@ -18,8 +17,7 @@ var (
 	errSizeRange = errors.New("wants a size below 8 EiB")
 )
 
-// units from the largest; each name is taken as written, for b is a bit and
-// m a thousandth.
+// units from the largest; each name is taken as written, for b is a bit and m a thousandth.
 var units = []struct {
 	name string
 	size uint64
@@ -30,46 +28,35 @@ var units = []struct {
 
 // parseBytes reads a size: a whole number, then optionally a unit.
 func parseBytes(text string) (int64, error) {
-	text = strings.TrimSpace(text)
-	if strings.HasPrefix(text, "-") {
-		return 0, errNegative
-	}
-	number, unit := text, uint64(1)
+	number, unit := strings.TrimSpace(text), uint64(1)
 	for _, u := range units {
-		if n, ok := strings.CutSuffix(text, u.name); ok {
+		if n, ok := strings.CutSuffix(number, u.name); ok {
 			number, unit = strings.TrimRight(n, " "), u.size
 			break
 		}
 	}
 	count, err := strconv.ParseUint(number, 10, 64)
-	if errors.Is(err, strconv.ErrRange) {
+	switch {
+	case strings.HasPrefix(number, "-"):
+		return 0, errNegative
+	case errors.Is(err, strconv.ErrRange) || err == nil && count > math.MaxInt64/unit:
 		return 0, errSizeRange
-	}
-	if err != nil {
+	case err != nil || leadingZero.MatchString(number):
 		return 0, errNoSize
 	}
-	high, size := bits.Mul64(count, unit)
-	if high > 0 || size > math.MaxInt64 {
-		return 0, errSizeRange
-	}
-	return int64(size), nil
+	return int64(count * unit), nil
 }
 
-// formatBytes writes a size with the largest binary unit that leaves no rest.
-func formatBytes(size int64) any {
-	for _, u := range units[:3] {
-		if rest := uint64(size) % u.size; size > 0 && rest == 0 {
-			return strconv.FormatUint(uint64(size)/u.size, 10) + u.name
-		}
-	}
-	return size
-}
-
-// Format gives a single value as the file would hold it. Others are given as they are.
+// Format gives a single value as the file would hold it: a size with the largest binary unit that
+// leaves no rest. Others are given as they are.
 func Format(v reflect.Value) any {
 	switch x := v.Interface().(type) {
 	case int64:
-		return formatBytes(x)
+		for _, u := range units[:3] {
+			if x > 0 && uint64(x)%u.size == 0 {
+				return strconv.FormatUint(uint64(x)/u.size, 10) + u.name
+			}
+		}
 	case time.Duration: // 10m where Go writes 10m0s
 		text := strings.Replace(x.String(), "m0s", "m", 1)
 		return strings.Replace(text, "h0m", "h", 1)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit/cases"
@@ -258,7 +258,7 @@ func TestInto(t *testing.T) {
 		var keys struct {
 			Upstream map[string]any
 		}
-		err = yaml.UnmarshalWithOptions([]byte(got), &keys)
+		err = yaml.Unmarshal([]byte(got), &keys)
 		if err != nil || keys.Upstream["seller"] == nil || strings.Contains(config, "buyer") != (keys.Upstream["buyer"] != nil) {
 			t.Errorf("%q: %v\n%s", config, err, got)
 		}
@@ -267,7 +267,7 @@ func TestInto(t *testing.T) {
 		"upstream:\n  seller: {path: /b}\n": "line 2: upstream.seller is there already",
 		"upstream: {buyer: {path: /b}}\n":   "line 1: upstream is written in braces",
 		"upstream: x\n":                     "line 1: upstream is no section",
-		"a: [\n":                            "sequence end token",
+		"a: [\n":                            "did not find expected node content",
 	} {
 		if got, err := p.Into(config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v\n%s", config, err, got)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/redisclient"
@@ -60,7 +62,7 @@ type Config struct {
 
 	path     string                 // the configuration file itself, absolute; "" without one
 	files    map[string]fs.FileInfo // see Files
-	file     *yamlfile.Value        // what it says; nil without one
+	file     *yaml.Node             // what it says; nil without one
 	warnings Problems
 }
 
