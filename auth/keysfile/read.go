@@ -39,7 +39,7 @@ type document struct {
 
 // decode reads a keys file strictly. The error is a setting.Problems; name is only used in it.
 func decode(name string, data []byte, h auth.Hasher) (document, error) {
-	doc := yamlfile.Parse(name, string(data), nil)
+	doc := yamlfile.Parse(name, data, nil)
 	listing := check(doc, h)
 	return document{listing, doc}, doc.Err()
 }
@@ -53,11 +53,13 @@ func check(doc *yamlfile.File, h auth.Hasher) (l auth.Listing) {
 	}
 	var f file
 	doc.Decode(&f)
-	accounts, ids, digests := map[string]string{}, map[string]string{}, map[auth.Digest]string{}
+	l = auth.Listing{Accounts: make([]auth.Account, 0, len(f.Accounts)), Keys: make([]auth.KeyRecord, 0, len(f.Keys))}
+	accounts, ids := make(map[string]int, len(f.Accounts)), make(map[string]int, len(f.Keys))
+	digests := make(map[auth.Digest]int, len(f.Keys))
 	for i, a := range f.Accounts {
 		at := yamlfile.Item(fieldAccounts, i)
 		doc.Invalid(at, a.Problems().Err())
-		unique(doc, accounts, a.ID, at+".id")
+		unique(doc, accounts, a.ID, place{fieldAccounts, i, "id"})
 		l.Accounts = append(l.Accounts, a.Account)
 	}
 	for i, k := range f.Keys {
@@ -65,9 +67,9 @@ func check(doc *yamlfile.File, h auth.Hasher) (l auth.Listing) {
 		k.ExpiresAt = k.ExpiresAt.UTC()
 		doc.Invalid(at, k.Problems().Err())
 		k.Digest = k.digest(doc, at, h)
-		unique(doc, ids, k.ID, at+".id")
-		unique(doc, digests, k.Digest, at+"."+h.Field())
-		if k.Account != "" && accounts[k.Account] == "" {
+		unique(doc, ids, k.ID, place{fieldKeys, i, "id"})
+		unique(doc, digests, k.Digest, place{fieldKeys, i, h.Field()})
+		if _, known := accounts[k.Account]; k.Account != "" && !known {
 			doc.Wrong(at+".account", "there is no account %q under %s", auth.Clip(k.Account), fieldAccounts)
 		}
 		l.Keys = append(l.Keys, k.KeyRecord)
@@ -96,11 +98,20 @@ func (k *keyEntry) digest(doc *yamlfile.File, at string, h auth.Hasher) auth.Dig
 	return d
 }
 
-// unique notes where a value stands, and reports one that stands elsewhere, too.
-func unique[K comparable](doc *yamlfile.File, places map[K]string, value K, at string) {
-	if before, taken := places[value]; taken {
-		doc.Wrong(at, "is the same as in line %d", doc.Line(before))
+// place is a field of a record.
+type place struct {
+	section string
+	record  int
+	field   string
+}
+
+func (p place) key() string { return yamlfile.Join(yamlfile.Item(p.section, p.record), p.field) }
+
+// unique notes the record with a value, and reports the field if another one has the value, too.
+func unique[K comparable](doc *yamlfile.File, records map[K]int, value K, at place) {
+	if before, taken := records[value]; taken {
+		doc.Wrong(at.key(), "is the same as in line %d", doc.Line(place{at.section, before, at.field}.key()))
 	} else if value != *new(K) {
-		places[value] = at
+		records[value] = at.record
 	}
 }

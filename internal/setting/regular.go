@@ -1,6 +1,7 @@
 package setting
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -34,14 +35,15 @@ func ReadRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
 		return nil, nil, fileError{err}
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
+	var data bytes.Buffer
+	data.Grow(int(min(info.Size(), most)) + bytes.MinRead)
+	if _, err := data.ReadFrom(io.LimitReader(f, most+1)); err != nil {
 		return nil, nil, fileError{err}
 	}
-	if int64(len(data)) > most {
+	if int64(data.Len()) > most {
 		return nil, nil, fmt.Errorf("is larger than %d KiB; is this the right file?", most>>10)
 	}
-	return data, info, nil
+	return data.Bytes(), info, nil
 }
 
 // fileError is an error of the file system in plain words, without the path.

@@ -33,11 +33,15 @@ func IsNullable(t reflect.Type) bool {
 
 // Fresh makes a variable of a type, with its defaults.
 func Fresh(t reflect.Type) reflect.Value {
-	v := reflect.New(t)
-	if d, ok := v.Interface().(Defaulter); ok {
+	v := reflect.New(t).Elem()
+	setDefaults(v)
+	return v
+}
+
+func setDefaults(v reflect.Value) {
+	if d, ok := v.Addr().Interface().(Defaulter); ok {
 		d.SetDefaults()
 	}
-	return v.Elem()
 }
 
 // decode puts the value n into a variable that can be set, by its Go type and by the rules of its
@@ -160,7 +164,8 @@ func (doc *File) decodeSection(n *yaml.Node, into reflect.Value, path string, r 
 		}
 		doc.decode(n.Content[i+1], into.FieldByIndex(fields[known].Index), Join(path, key.Value), fields[known].Rules)
 	}
-	if len(n.Content) == 0 || !setting.Says(into.Interface()) {
+	ruled := slices.ContainsFunc(fields, func(f Field) bool { return f.Required() != "" || f.Tags.Get("with") != "" })
+	if len(n.Content) == 0 || !ruled || !setting.Says(into.Interface()) {
 		return // nothing is set
 	}
 	for _, f := range fields {
@@ -220,7 +225,7 @@ func (doc *File) decodeList(n *yaml.Node, into reflect.Value, path string, r Rul
 		if item == n {
 			at = path
 		}
-		out.Index(i).Set(Fresh(into.Type().Elem()))
+		setDefaults(out.Index(i))
 		doc.decode(item, out.Index(i), at, r)
 	}
 	into.Set(out)

@@ -47,10 +47,10 @@ func Open(path string, env func(string) (string, bool)) *File {
 	return doc
 }
 
-// Parse reads a text as the file of that name.
-func Parse(name, text string, env func(string) (string, bool)) *File {
+// Parse reads data as the file of that name.
+func Parse(name string, data []byte, env func(string) (string, bool)) *File {
 	doc := newFile(name, env)
-	doc.load([]byte(text))
+	doc.load(data)
 	return doc
 }
 
@@ -61,7 +61,7 @@ func newFile(name string, env func(string) (string, bool)) *File {
 // Decode reads a text into the variable that into points to, over the defaults that it already
 // holds. The error is a setting.Problems.
 func Decode(text string, into any) error {
-	doc := Parse("yaml", text, nil)
+	doc := Parse("yaml", []byte(text), nil)
 	doc.Decode(into)
 	return doc.Err()
 }

@@ -53,7 +53,7 @@ func TestAProblemStaysOnOneLine(t *testing.T) {
 }
 
 func TestErrorsOfSectionsGetTheirPlace(t *testing.T) {
-	doc := Parse("f", `
+	doc := Parse("f", []byte(`
 up:
   base: x
   keys:
@@ -61,7 +61,7 @@ up:
     - sha: 1
   headers: {X.Y: 1, X.Y.Z: 2}
   empty: {}
-`, nil)
+`), nil)
 	bad := func(keys ...string) error {
 		var p setting.Problems
 		for _, key := range keys {

@@ -31,7 +31,7 @@ func compileSchema(t *testing.T) *jsonschema.Schema {
 // plain gives a document as an editor sees it: variables are texts.
 func plain(t *testing.T, text string) any {
 	t.Helper()
-	doc := yamlfile.Parse("gateway.yaml", text, nil)
+	doc := yamlfile.Parse("gateway.yaml", []byte(text), nil)
 	if doc.Root == nil {
 		t.Fatalf("%v in\n%s", doc.Err(), text)
 	}
