@@ -2,10 +2,9 @@ package yamlfile
 
 import (
 	"encoding"
+	"encoding/json"
 	"fmt"
-	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +66,7 @@ func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) 
 		if _, ok := target.(*time.Time); ok {
 			form = "a time such as 2027-01-01T00:00:00Z"
 		}
-		if n.Kind != yaml.ScalarNode || target.UnmarshalText([]byte(doc.text(n))) != nil {
+		if n.Kind != yaml.ScalarNode || target.UnmarshalText([]byte(n.Value)) != nil {
 			doc.wants(n, path, form)
 		}
 		return
@@ -84,7 +83,9 @@ func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) 
 	case reflect.Slice:
 		doc.decodeList(n, into, path, r)
 	case reflect.Interface:
-		into.Set(reflect.ValueOf(doc.plain(n)))
+		var plain any
+		_ = n.Load(&plain) // what cannot be loaded is reported already
+		into.Set(reflect.ValueOf(&plain).Elem())
 	default:
 		doc.decodeScalar(n, into, path, r)
 	}
@@ -114,18 +115,20 @@ func (doc *File) wants(n *yaml.Node, path, what string) {
 // describe names a value in an error: what it is, shortened, and never the content of a variable,
 // which may be a secret.
 func (doc *File) describe(n *yaml.Node) string {
-	_, variable := doc.texts[n]
+	written, variable := doc.Written(n)
 	switch {
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
 	case variable:
-		return "the value of " + shorten(n.Value)
+		return "the value of " + shorten(written)
 	case Quoted(n):
 		return fmt.Sprintf("the quoted text %q", shorten(n.Value))
 	case n.Value == "true" || n.Value == "false":
 		return n.Value
+	case isNumber(n.Value) && len(n.Value) > 1 && n.Value[0] == '0' && n.Value[1] != '.':
+		return "the number " + shorten(n.Value) + ", which begins with a zero"
 	case isNumber(n.Value):
 		return "the number " + shorten(n.Value)
 	}
@@ -188,7 +191,7 @@ func (doc *File) unknown(key *yaml.Node, section reflect.Value, fields []Field, 
 	}
 	full, at := Join(path, key.Value), placeOf(key)
 	name, _, joined := strings.Cut(key.Value, ":")
-	near := Nearest(key.Value, keys)
+	near := setting.Nearest(key.Value, keys)
 	hints, _ := section.Interface().(Hinter)
 	switch {
 	case hints != nil && hints.Hints()[key.Value] != "":
@@ -246,55 +249,43 @@ func (doc *File) decodeMap(n *yaml.Node, into reflect.Value, path string) {
 	into.Set(out)
 }
 
-var leadingZero = regexp.MustCompile(`^[-+]?0[0-9]`)
-
-// decodeScalar takes any scalar for a text, as it is written. An int64 is a size in bytes. A number
-// or bool in quotes is refused: it was meant as a text. So is 010, which YAML 1.1 reads as 8.
+// decodeScalar takes any scalar for a text, as it is written. An int64 is a size in bytes. Numbers
+// and bools are those of JSON, which has no 010, .nan or yes. In quotes they were meant as texts.
 func (doc *File) decodeScalar(n *yaml.Node, into reflect.Value, path string, r Rules) {
-	text, taken, wanted := doc.text(n), reflect.New(into.Type()).Elem(), ""
-	number := !Quoted(n) && !leadingZero.MatchString(text)
-	var err error
+	taken, ok := reflect.New(into.Type()).Elem(), n.Kind == yaml.ScalarNode
 	switch kind := into.Kind(); {
-	case n.Kind != yaml.ScalarNode && kind == reflect.Int64:
-		wanted = "a size such as 16MiB or a number of bytes"
 	case kind == reflect.String:
-		wanted = "a text"
-		taken.SetString(text)
-	case kind == reflect.Int64:
-		var size int64
-		if size, err = parseBytes(text); err != nil {
+		taken.SetString(n.Value)
+	case kind == reflect.Int64 && ok:
+		size, err := setting.ParseBytes(n.Value)
+		if err != nil {
 			doc.add(placeOf(n), path, "%v, got %s", err, doc.describe(n))
 			return
 		}
 		taken.SetInt(size)
-	case kind == reflect.Bool:
-		wanted, number = "true or false (without quotes)", !Quoted(n) && (text == "true" || text == "false")
-		taken.SetBool(text == "true")
-	case into.CanFloat():
-		wanted = "a number such as 0.5"
-		var v float64
-		v, err = strconv.ParseFloat(text, into.Type().Bits())
-		number = number && !math.IsNaN(v) && !math.IsInf(v, 0)
-		taken.SetFloat(v)
-	case into.CanInt():
-		wanted = "a whole number that is not too large"
-		var v int64
-		v, err = strconv.ParseInt(text, 10, into.Type().Bits())
-		taken.SetInt(v)
-	case into.CanUint():
-		wanted = "a whole number that is not too large"
-		var v uint64
-		v, err = strconv.ParseUint(text, 10, into.Type().Bits())
-		taken.SetUint(v)
+	default:
+		ok = ok && !Quoted(n) && n.Value != "null" && json.Unmarshal([]byte(n.Value), taken.Addr().Interface()) == nil
 	}
-	if leadingZero.MatchString(text) {
-		wanted += ", without a zero in front"
-	}
-	if n.Kind != yaml.ScalarNode || err != nil || into.Kind() != reflect.String && into.Kind() != reflect.Int64 && !number {
-		doc.wants(n, path, wanted)
+	if !ok {
+		doc.wants(n, path, wanted(into.Kind()))
 		return
 	}
 	doc.take(n, taken, into, path, r)
+}
+
+// wanted names the form of a value in the words of the file's writer.
+func wanted(kind reflect.Kind) string {
+	switch kind {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false (without quotes)"
+	case reflect.Int64:
+		return "a size such as 16MiB or a number of bytes"
+	case reflect.Float64:
+		return "a number such as 0.5"
+	}
+	return "a whole number that is not too large"
 }
 
 // take sets a value that keeps the rules, and reports one that does not.
@@ -308,11 +299,11 @@ func (doc *File) take(n *yaml.Node, taken, into reflect.Value, path string, r Ru
 
 // decodeDuration wants a unit: 30 alone could be seconds or milliseconds.
 func (doc *File) decodeDuration(n *yaml.Node, into reflect.Value, path string, r Rules) {
-	d, err := time.ParseDuration(doc.text(n))
+	d, err := time.ParseDuration(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode:
 		doc.wants(n, path, "a duration such as 30s")
-	case err != nil && isNumber(doc.text(n)):
+	case err != nil && isNumber(n.Value):
 		doc.add(placeOf(n), path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", doc.describe(n))
 	case err != nil:
 		doc.wants(n, path, "a duration such as 30s or 1h30m (units ms, s, m, h)")
@@ -321,47 +312,4 @@ func (doc *File) decodeDuration(n *yaml.Node, into reflect.Value, path string, r
 	default:
 		doc.take(n, reflect.ValueOf(d), into, path, r)
 	}
-}
-
-var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
-
-// plain is a value as JSON would have it, such as the body of a request: a variable, what stands in
-// quotes and what only looks like a number, such as 010, are texts.
-func (doc *File) plain(n *yaml.Node) any {
-	switch n.Kind {
-	case 0:
-		return nil
-	case yaml.SequenceNode:
-		all := make([]any, len(n.Content))
-		for i, item := range n.Content {
-			all[i] = doc.plain(item)
-		}
-		return all
-	case yaml.MappingNode:
-		all := make(map[string]any, len(n.Content)/2)
-		for i := 0; i < len(n.Content); i += 2 {
-			all[n.Content[i].Value] = doc.plain(n.Content[i+1])
-		}
-		return all
-	}
-	text := doc.text(n)
-	if _, variable := doc.texts[n]; variable || Quoted(n) {
-		return text
-	}
-	var v any = text
-	switch {
-	case IsNull(n):
-		return nil
-	case n.Tag == "!!bool" && strings.EqualFold(text, "true"), n.Tag == "!!bool" && strings.EqualFold(text, "false"):
-		return strings.EqualFold(text, "true")
-	case jsonNumber.MatchString(text):
-		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
-			v = u
-		} else if i, err := strconv.ParseInt(text, 10, 64); err == nil {
-			v = i
-		} else if f, err := strconv.ParseFloat(text, 64); err == nil {
-			v = f
-		}
-	}
-	return v
 }

@@ -1,16 +1,11 @@
 package yamlfile
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"math/big"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 func TestEveryFormIsTaken(t *testing.T) {
@@ -24,7 +19,7 @@ ttl: "1h30m"
 until: 2027-01-01T00:00:00Z
 list: []
 map: {1: 2, true: no, "q": 'r', urn:state:open: pending, v: 1.10, ? tab : a	b}
-any: {n: 1, m: -1, f: 0.5, t: true, s: x, q: "1", l: [1, ~]}
+any: {n: 1, m: -1, f: 0.5, t: true, s: x, q: "1", o: 010, d: 2027-01-01, l: [1, ~]}
 pointer: 5s
 either: just.a.path
 inner: {fields: a b
@@ -41,7 +36,7 @@ shared: s
 		Name: "a: b # c", On: true, Count: -5, Ratio: 0.1, Size: 16 << 20, TTL: 90 * time.Minute,
 		Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
 		List:  []string{}, Map: map[string]string{"1": "2", "true": "no", "q": "r", "urn:state:open": "pending", "v": "1.10", "tab": "a\tb"},
-		Any:     map[string]any{"n": uint64(1), "m": int64(-1), "f": 0.5, "t": true, "s": "x", "q": "1", "l": []any{uint64(1), nil}},
+		Any:     map[string]any{"n": 1, "m": -1, "f": 0.5, "t": true, "s": "x", "q": "1", "o": "010", "d": "2027-01-01", "l": []any{1, nil}},
 		Pointer: &five, Either: eitherForm{Path: "just.a.path"},
 		Inner: inner{Fields: "a b c", Filter: 7, private: "kept"},
 		Many:  []inner{{Fields: "1"}, {Filter: 2}}, shared: shared{"s"},
@@ -90,32 +85,4 @@ list:
 	if got.Inner.Fields != "" || !slices.Equal(got.List, []string{"9000", "block 9000\n"}) {
 		t.Errorf("got %q and %q", got.Inner.Fields, got.List)
 	}
-}
-
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]struct {
-		size int64
-		err  error
-	}{
-		" 4KiB ": {4096, nil}, "16 MiB": {16 << 20, nil}, "1GiB": {1 << 30, nil}, "1kB": {1000, nil}, "2MB": {2e6, nil}, "3GB": {3e9, nil},
-		"-1KiB": {0, errNegative}, "": {0, errNoSize}, "KiB": {0, errNoSize}, "1.5MiB": {0, errNoSize}, "16M": {0, errNoSize},
-		"16mib": {0, errNoSize}, "1 KiB B": {0, errNoSize}, "+1": {0, errNoSize}, "1_000": {0, errNoSize}, "0x10": {0, errNoSize}, "010": {0, errNoSize}, "0": {0, nil},
-	} {
-		if got, err := parseBytes(text); got != want.size || !errors.Is(err, want.err) {
-			t.Errorf("%q is read as %d, %v; want %d, %v", text, got, err, want.size, want.err)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		count, u := rapid.Uint64().Draw(t, "count"), rapid.SampledFrom(units).Draw(t, "unit")
-		exact := new(big.Int).Mul(new(big.Int).SetUint64(count), new(big.Int).SetUint64(u.size))
-		got, err := parseBytes(fmt.Sprint(count, u.name))
-		if exact.IsInt64() != (err == nil) || err == nil && got != exact.Int64() || err != nil && !errors.Is(err, errSizeRange) {
-			t.Fatalf("%d%s is read as %d, %v; want %s", count, u.name, got, err, exact)
-		}
-		size := int64(count>>1) &^ (1<<rapid.IntRange(0, 40).Draw(t, "zero bits") - 1)
-		written := Format(reflect.ValueOf(size))
-		if got, err := parseBytes(fmt.Sprint(written)); err != nil || got != size || Format(reflect.ValueOf(int64(math.MaxInt64))) != any(int64(math.MaxInt64)) {
-			t.Fatalf("%d is written as %s and read as %d, %v", size, written, got, err)
-		}
-	})
 }

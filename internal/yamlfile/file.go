@@ -21,11 +21,11 @@ import (
 // so that one run shows all of it.
 type File struct {
 	report
-	Path  string      // absolute
-	Info  fs.FileInfo // from just before it was read; nil: it could not be read
-	Root  *yaml.Node  // the tree, without what was reported; nil: it could not be read
-	env   func(string) (string, bool)
-	texts map[*yaml.Node]string // scalars that name variables, with their values put in
+	Path    string      // absolute
+	Info    fs.FileInfo // from just before it was read; nil: it could not be read
+	Root    *yaml.Node  // the tree, without what was reported; nil: it could not be read
+	env     func(string) (string, bool)
+	written map[*yaml.Node]string // scalars that name variables, as the file has them
 }
 
 // maxFileBytes bounds a file. A large one with two mapped endpoints has about 10 KiB.
@@ -55,7 +55,7 @@ func Parse(name string, data []byte, env func(string) (string, bool)) *File {
 }
 
 func newFile(name string, env func(string) (string, bool)) *File {
-	return &File{report: report{file: name, touched: map[string]bool{}, above: map[string]bool{}}, Path: name, env: env, texts: map[*yaml.Node]string{}}
+	return &File{report: report{file: name, touched: map[string]bool{}, above: map[string]bool{}}, Path: name, env: env, written: map[*yaml.Node]string{}}
 }
 
 // Decode reads a text into the variable that into points to, over the defaults that it already
@@ -187,12 +187,10 @@ func Under(a, b string) bool {
 	return ok && (b == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
-// text is a scalar with the values of variables put in.
-func (doc *File) text(n *yaml.Node) string {
-	if text, ok := doc.texts[n]; ok {
-		return text
-	}
-	return n.Value
+// Written is a scalar as the file has it, if that names variables.
+func (doc *File) Written(n *yaml.Node) (text string, ok bool) {
+	text, ok = doc.written[n]
+	return text, ok
 }
 
 var variable = regexp.MustCompile(`\$?\$\{([^}]*\}?)`)
@@ -224,5 +222,5 @@ func (doc *File) expand(n *yaml.Node, path string) {
 		return
 	}
 	doc.hide(text, n.Value)
-	doc.texts[n] = text
+	doc.written[n], n.Value = n.Value, text
 }

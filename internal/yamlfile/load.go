@@ -2,9 +2,12 @@ package yamlfile
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -27,7 +30,7 @@ const ToComplete = "COMPLETE_ME"
 // load makes the tree of the one document in the data, or reports why it cannot.
 func (doc *File) load(data []byte) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if at, what := notText(data); what != "" {
+	if at, what := unreadable(data); what != "" {
 		doc.add(at, "", "%s", what)
 		return
 	}
@@ -70,30 +73,27 @@ func (doc *File) document(data []byte) (root *yaml.Node, err error) {
 	return root, err
 }
 
-// notText tells where data is no text that YAML takes, or is too much.
-func notText(data []byte) (at position, what string) {
-	at = position{1, 1}
+// unreadable tells where data is no text that YAML takes, or is too much.
+func unreadable(data []byte) (at position, what string) {
 	marks := 0
-	for i := 0; i < len(data); {
-		c, size := utf8.DecodeRune(data[i:])
-		switch {
-		case c == utf8.RuneError && size == 1:
-			return at, "is not UTF-8 text; save it as UTF-8"
-		case unicode.IsControl(c) && c != '\t' && c != '\n' && c != '\r' && c != 0x85 || c == 0xfffe || c == 0xffff:
-			return at, fmt.Sprintf("holds the control character %U; is this the right file?", c)
-		case c == '\n':
-			at = position{at.line + 1, 0}
-			marks++
-		case c == ',' || c == ':' || c == '-' || c == '?' || c == '[' || c == '{':
-			marks++
-		}
-		if marks > maxMarks {
-			return at, "holds too many values; is this the right file?"
-		}
-		at.column++
-		i += size
+	for _, mark := range []string{",", ":", "-", "?", "[", "{", "\n"} {
+		marks += bytes.Count(data, []byte(mark))
 	}
-	return at, ""
+	i := bytes.IndexFunc(data, func(c rune) bool {
+		return c == utf8.RuneError || unicode.IsControl(c) && !strings.ContainsRune("\t\n\r\u0085", c)
+	})
+	switch c, size := utf8.DecodeRune(data[max(i, 0):]); {
+	case marks > maxMarks:
+		return position{1, 1}, "holds too many values; is this the right file?"
+	case i < 0:
+		return position{}, ""
+	case c == utf8.RuneError && size == 1:
+		what = "is not UTF-8 text; save it as UTF-8"
+	default:
+		what = fmt.Sprintf("holds the control character %U; is this the right file?", c)
+	}
+	line := data[bytes.LastIndexByte(data[:i], '\n')+1 : i]
+	return position{1 + bytes.Count(data[:i], []byte("\n")), 1 + utf8.RuneCount(line)}, what
 }
 
 // refuse reports a value and clears it, so that the rest is still read.
@@ -119,6 +119,8 @@ func (doc *File) prepare(n *yaml.Node, path string) {
 		doc.refuse(n, path, "%s stands where draft found nothing; write what belongs there", ToComplete)
 	case doc.env != nil && strings.Contains(n.Value, "${"):
 		doc.expand(n, path)
+	case n.Tag == "!!timestamp" || n.Tag != "!!str" && strings.ContainsAny(n.Value, "0123456789.") && !json.Valid([]byte(n.Value)):
+		n.Tag = "!!str" // such as 010
 	}
 }
 
@@ -144,7 +146,7 @@ func (doc *File) prepareMapping(n *yaml.Node, path string) {
 		case first > 0:
 			doc.add(placeOf(key), full, "stands here a second time; the first is in line %d", first)
 		default:
-			lines[key.Value] = key.Line
+			lines[key.Value], key.Tag = key.Line, "!!str"
 			if IsNull(value) {
 				value.Line, value.Column = key.Line, key.Column // there is nothing else to point at
 			}
@@ -162,79 +164,56 @@ func (doc *File) syntaxError(err error, lines []string) {
 		doc.add(position{1, 1}, "", "is not YAML: %v", err)
 		return
 	}
-	at := position{wrong.Mark.Line, wrong.Mark.Column}
-	begin := position{wrong.ContextMark.Line, wrong.ContextMark.Column}
-	if begin.line == 0 {
-		begin = at
+	lineOf := func(number int) string { return lines[min(max(number, 1), len(lines))-1] }
+	at := position{max(wrong.Mark.Line, 1), max(wrong.Mark.Column, 1)}
+	for at.line > 1 && strings.TrimSpace(lineOf(at.line)) == "" { // the end of the file
+		at = position{at.line - 1, 1 + utf8.RuneCountInString(lineOf(at.line-1))}
 	}
-	for at.line > 1 && strings.TrimSpace(lineOf(lines, at.line)) == "" { // the end of the file
-		at = position{at.line - 1, 1 + utf8.RuneCountInString(lineOf(lines, at.line-1))}
-	}
-	line := lineOf(lines, at.line)
-	switch message := wrong.Message; {
-	case strings.Contains(message, "max depth"):
-		doc.add(at, "", "is nested too deeply; is this the right file?")
-		return
-	case strings.Contains(message, "anchor"):
-		doc.add(at, "", noReferences)
-		return
-	case strings.Contains(line[:len(line)-len(strings.TrimLeft(line, " \t"))], "\t"):
-		err = errors.New("a tab indents this line; YAML allows blanks only")
-	case strings.Contains(message, "mapping values are not allowed"):
-		at, err = misplacedColon(at, lines)
-	case strings.Contains(message, "expected ':'"):
-		at, err = begin, errNoKey
-	case strings.Contains(wrong.ContextMsg, "quoted scalar") && strings.Contains(message, "unexpected"):
-		at, err = begin, errors.New("the quote that opens here is not closed; put the same one at the end of the value")
-	case strings.Contains(message, "expected key") && at.column == 1+len(line)-len(strings.TrimLeft(line, " ")):
-		err = errors.New("the line is not indented like those above it; keys of one section begin in one column")
-	case strings.Contains(message, "expected key"):
-		err = errors.New("something follows the end of the value; put quotes around all of it")
-	case strings.Contains(message, "expected ',' or"):
-		_, missing, _ := strings.Cut(message, "expected ")
-		err = fmt.Errorf("%s must be specified; the bracket that opens in line %d is not closed, or a comma is missing", missing, begin.line)
-	case strings.Contains(message, "node content"):
-		err = errors.New("a value is missing; a bracket is not closed, or a comma is too many")
-	case strings.Contains(message, "cannot start any token"):
-		err = errors.New("this character cannot begin a value; put quotes around the value")
-	case strings.Contains(message, "unknown escape"):
-		err = errors.New(`unknown escape; within "" write \\ for a backslash, or use ''`)
-	case strings.Contains(message, "block sequence"):
-		err = errors.New("a list cannot begin here; write it in lines below its key, or in [ ]")
-	case strings.Contains(message, "incompatible YAML") || strings.Contains(wrong.ContextMsg, "directive"):
-		at, err = begin, errors.New("a line that begins with % is an instruction to the parser; remove it, or put quotes around the value")
+	line := lineOf(at.line)
+	content := strings.TrimLeft(line, " \t")
+	indent := line[:len(line)-len(content)]
+	message := wrong.ContextMsg + ": " + wrong.Message
+	switch {
+	case strings.Contains(indent, "\t"):
+		message = "a tab indents this line; YAML allows blanks only"
+	case strings.Contains(message, "expected key") && at.column > 1+len(indent):
+		message = "something follows the end of the value; put quotes around all of it"
+	case strings.Contains(message, "mapping values") && strings.Count(line, ": ") > 1:
+		message = "there is a second colon in this line; put quotes around the value"
 	default:
-		err = errors.New(message)
+		known := slices.IndexFunc(plainWords, func(w words) bool { return strings.Contains(message, w.part) })
+		if known < 0 {
+			break
+		}
+		if message = plainWords[known].words; plainWords[known].atBegin && wrong.ContextMark.Line > 0 {
+			at = position{wrong.ContextMark.Line, wrong.ContextMark.Column}
+		}
 	}
-	hint := ""
 	if strings.Contains(line, "${") { // which opens a mapping of its own within { } or [ ]
-		hint = `; within { } or [ ] a variable must stand in quotes: "${NAME}"`
+		message += `; within { } or [ ] a variable must stand in quotes: "${NAME}"`
 	}
-	doc.add(at, "", "is not YAML here: %v%s", err, hint)
+	doc.add(at, "", "is not YAML here: %s", strings.ReplaceAll(message, "LINE", strconv.Itoa(wrong.Mark.Line)))
 }
 
-var errNoKey = errors.New("no key can be read here; write key: value, with a blank after the colon")
-
-// misplacedColon tells apart why a line has a colon where none may be: it has two, the line above
-// lacks one, or the line is indented as a part of the value above.
-func misplacedColon(at position, lines []string) (position, error) {
-	if strings.Count(lineOf(lines, at.line), ": ") > 1 {
-		return at, errors.New("there is a second colon in this line; put quotes around the value")
-	}
-	above := at.line - 1
-	for above > 1 && strings.TrimSpace(lineOf(lines, above)) == "" {
-		above--
-	}
-	if text := strings.TrimSpace(lineOf(lines, above)); text != "" && !strings.Contains(text+" ", ": ") {
-		return position{above, 1 + strings.Index(lineOf(lines, above), text)}, errNoKey
-	}
-	return at, errors.New("the line is indented too far: it is read as a part of the value above; begin it in the column of the key above")
+// words say what to do about what the parser tells in its own terms.
+type words struct {
+	part, words string
+	atBegin     bool // the place is where the value begins
 }
 
-// lineOf is one line of the file, from 1; empty if there is none.
-func lineOf(lines []string, number int) string {
-	if number < 1 || number > len(lines) {
-		return ""
-	}
-	return strings.TrimSuffix(lines[number-1], "\r")
+var plainWords = []words{
+	{"max depth", "nested too deeply; is this the right file?", false},
+	{"unknown anchor", noReferences, false},
+	{"mapping values", "this line is read as a part of the value above; indent it as the key above, which needs a colon and a blank behind it", false},
+	{"expected ':'", "no key can be read here; write key: value, with a blank after the colon", true},
+	{"quoted scalar: found unexpected", "the quote that opens here is not closed; put the same one at the end of the value", true},
+	{"expected key", "the line is not indented like those above it; keys of one section begin in one column", false},
+	{"expected ',' or ']'", "the bracket [ that opens here is not closed, or a comma is missing before the end of line LINE", true},
+	{"expected ',' or '}'", "the bracket { that opens here is not closed, or a comma is missing before the end of line LINE", true},
+	{"node content", "a value is missing; a bracket is not closed, or a comma is too many", false},
+	{"cannot start any token", "this character cannot begin a value; put quotes around the value", false},
+	{"unknown escape", `unknown escape; within "" write \\ for a backslash, or use ''`, false},
+	{"block sequence", "a list cannot begin here; write it in lines below its key, or in [ ]", false},
+	{"incompatible YAML", "a line that begins with % is an instruction to the parser; remove it", false},
+	{"directive", "a line that begins with % is an instruction to the parser; remove it, or put quotes around the value", true},
 }

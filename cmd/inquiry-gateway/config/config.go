@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/redisclient"
@@ -62,7 +60,7 @@ type Config struct {
 
 	path     string                 // the configuration file itself, absolute; "" without one
 	files    map[string]fs.FileInfo // see Files
-	file     *yaml.Node             // what it says; nil without one
+	file     *yamlfile.File         // what it says; nil without one
 	warnings Problems
 }
 

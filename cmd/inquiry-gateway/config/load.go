@@ -62,7 +62,7 @@ func (o Options) env() func(string) (string, bool) {
 // load goes on after each problem, so that one run shows all.
 func load(doc document, o Options) (Config, error) {
 	c := Default()
-	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
+	c.path, c.file, c.files = doc.Path, doc.File, doc.files
 	if yamlfile.IsNull(doc.Root) {
 		doc.WrongAt(0, "", "is empty; it needs at least an upstream section")
 	} else if doc.Root != nil {
@@ -113,4 +113,4 @@ func Read(path string, into any) error {
 }
 
 // Nearest gives the known name that was probably meant, or "".
-func Nearest(name string, known []string) string { return yamlfile.Nearest(name, known) }
+func Nearest(name string, known []string) string { return setting.Nearest(name, known) }

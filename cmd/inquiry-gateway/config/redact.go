@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
@@ -23,7 +24,11 @@ const hidden = "[hidden]"
 // value that comes from a variable is shown as ${NAME}; maps and what has several forms
 // (queries, mappings) are shown as they stand in the file. Of files the names are shown.
 func (c Config) Redacted() string {
-	out, err := yaml.Dump(view(reflect.ValueOf(c), c.file, yamlfile.Field{}), yaml.WithLineWidth(-1), yaml.WithQuotePreference(yaml.QuoteDouble))
+	var root *yaml.Node
+	if c.file != nil {
+		root = c.file.Root
+	}
+	out, err := yaml.Dump(c.view(reflect.ValueOf(c), root, yamlfile.Field{}), yaml.WithLineWidth(-1), yaml.WithQuotePreference(yaml.QuoteDouble))
 	if err != nil {
 		return "the configuration cannot be shown: " + err.Error()
 	}
@@ -41,32 +46,40 @@ func (c Config) String() string { return c.Redacted() }
 
 // view turns a variable into what is shown of it. n is what the file says there, or nil. A nil
 // result is left out.
-func view(into reflect.Value, n *yaml.Node, f yamlfile.Field) *yaml.Node {
-	if n != nil && n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
-		return nodeOf(n.Value)
+func (c Config) view(into reflect.Value, n *yaml.Node, f yamlfile.Field) *yaml.Node {
+	if written, ok := c.written(n); ok {
+		return nodeOf(written)
 	}
 	kind := into.Kind()
 	switch {
 	case f.Key == "headers":
 		return hideValues(into)
 	case yamlfile.IsNullable(into.Type()) || f.Short() != "" || kind == reflect.Interface || kind == reflect.Map && n != nil:
-		return asWritten(n)
+		return c.asWritten(n)
 	case kind == reflect.Pointer && into.IsNil():
 		return nil
 	case kind == reflect.Pointer:
-		return view(into.Elem(), n, f)
+		return c.view(into.Elem(), n, f)
 	case yamlfile.HasKeys(into.Type()):
-		return viewSection(into, n)
+		return c.viewSection(into, n)
 	case kind == reflect.Slice && n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == into.Len():
 		shown := &yaml.Node{Kind: yaml.SequenceNode}
 		for i, one := range n.Content {
-			shown.Content = append(shown.Content, cmp.Or(view(into.Index(i), one, yamlfile.Field{}), nodeOf(nil)))
+			shown.Content = append(shown.Content, cmp.Or(c.view(into.Index(i), one, yamlfile.Field{}), nodeOf(nil)))
 		}
 		return shown
 	case kind == reflect.String:
 		return nodeOf(redactURL(into.String()))
 	}
-	return nodeOf(yamlfile.Format(into))
+	return nodeOf(setting.Format(into))
+}
+
+// written is a scalar of the file that names variables, as it stands there.
+func (c Config) written(n *yaml.Node) (string, bool) {
+	if c.file == nil {
+		return "", false
+	}
+	return c.file.Written(n)
 }
 
 // nodeOf is a plain value as YAML.
@@ -89,10 +102,10 @@ func nodeOf(v any) *yaml.Node {
 }
 
 // viewSection keeps the order of the fields, and leaves out what shows nothing.
-func viewSection(into reflect.Value, n *yaml.Node) *yaml.Node {
+func (c Config) viewSection(into reflect.Value, n *yaml.Node) *yaml.Node {
 	shown := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range yamlfile.FieldsOf(into.Type()) {
-		if one := view(into.FieldByIndex(f.Index), yamlfile.Child(n, f.Key), f); one != nil {
+		if one := c.view(into.FieldByIndex(f.Index), yamlfile.Child(n, f.Key), f); one != nil {
 			shown.Content = append(shown.Content, nodeOf(f.Key), one)
 		}
 	}
@@ -112,11 +125,14 @@ func hideValues(headers reflect.Value) *yaml.Node {
 }
 
 // asWritten shows a part of the file, one value in a line; nil: it says nothing.
-func asWritten(n *yaml.Node) *yaml.Node {
+func (c Config) asWritten(n *yaml.Node) *yaml.Node {
 	if n == nil || yamlfile.IsNull(n) {
 		return nil
 	}
 	if n.Kind == yaml.ScalarNode {
+		if written, ok := c.written(n); ok {
+			return nodeOf(written)
+		}
 		if yamlfile.Quoted(n) {
 			return nodeOf(n.Value)
 		}
@@ -124,7 +140,7 @@ func asWritten(n *yaml.Node) *yaml.Node {
 	}
 	shown := &yaml.Node{Kind: n.Kind}
 	for _, inner := range n.Content {
-		shown.Content = append(shown.Content, cmp.Or(asWritten(inner), nodeOf(nil)))
+		shown.Content = append(shown.Content, cmp.Or(c.asWritten(inner), nodeOf(nil)))
 	}
 	return shown
 }

@@ -1,4 +1,4 @@
-package yamlfile
+package setting
 
 import (
 	"errors"
@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"inquiry-gateway/internal/setting"
 )
 
 var (
@@ -26,8 +24,8 @@ var units = []struct {
 	{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1},
 }
 
-// parseBytes reads a size: a whole number, then optionally a unit.
-func parseBytes(text string) (int64, error) {
+// ParseBytes reads a size: a whole number, then optionally a unit.
+func ParseBytes(text string) (int64, error) {
 	number, unit := strings.TrimSpace(text), uint64(1)
 	for _, u := range units {
 		if n, ok := strings.CutSuffix(number, u.name); ok {
@@ -41,7 +39,7 @@ func parseBytes(text string) (int64, error) {
 		return 0, errNegative
 	case errors.Is(err, strconv.ErrRange) || err == nil && count > math.MaxInt64/unit:
 		return 0, errSizeRange
-	case err != nil || leadingZero.MatchString(number):
+	case err != nil || len(number) > 1 && number[0] == '0':
 		return 0, errNoSize
 	}
 	return int64(count * unit), nil
@@ -60,7 +58,7 @@ func Format(v reflect.Value) any {
 	case time.Duration: // 10m where Go writes 10m0s
 		text := strings.Replace(x.String(), "m0s", "m", 1)
 		return strings.Replace(text, "h0m", "h", 1)
-	case setting.File:
+	case File:
 		return x.Path()
 	}
 	return v.Interface()
