@@ -50,8 +50,8 @@ func (b binding) section() string {
 	return `
 base_url: http://legacy
 buyer: {` + list + `, items: rows, owner: owner,
-  fields: {title: t, content: {const: c}, status: s, inquiry_type: {path: k, default: null}, created_at: at,
-    responses: {items: rows` + fetch + `, fields: {content: t, responder_type: {const: null}, created_at: at}}}}
+  fields: {title: t, content: {default: c}, status: s, inquiry_type: {path: k, default: null}, created_at: at,
+    responses: {items: rows` + fetch + `, fields: {content: t, responder_type: {default: null}, created_at: at}}}}
 `
 }
 

@@ -211,10 +211,10 @@ func TestRepliesAreBoundedTogether(t *testing.T) {
 func TestMalformedReplies(t *testing.T) {
 	const page = "buyer: {paging: {style: page, param: p, %s: v}}"
 	reads := map[string]string{
-		"expect":      "buyer: {expect: [{path: v, equals: 0, missing: include}]}",
+		"expect":      "buyer: {expect: [{path: v, is: [0, null]}]}",
 		"a look-up":   "buyer: {fields: {title: {path: t, lookup: {in: table, key: v, by: s}}}}",
 		"look-ups":    "buyer: {fields: {responses: {lookup: {in: table, key: [s, v], by: [s, v]}}}}",
-		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, equals: 1}]}}`,
+		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, is: 1}]}}`,
 		"total":       fmt.Sprintf(page, "total"),
 		"total_pages": fmt.Sprintf(page, "total_pages"),
 		"more":        fmt.Sprintf(page, "more"),

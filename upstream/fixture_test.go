@@ -46,7 +46,7 @@ buyer:
 seller:
   path: /vendors/{account}
   items: rows
-  fields: {title: t, status: {const: pending}, inquiry_type: {const: other}, company_name: {const: Acme}, created_at: at}
+  fields: {title: t, status: {default: pending}, inquiry_type: {default: other}, company_name: {default: Acme}, created_at: at}
 `
 
 // good is what each record of theirs has.

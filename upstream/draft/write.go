@@ -74,7 +74,7 @@ func (p *Proposal) request(w *writer) {
 		w.line("method: POST")
 		w.line("# TODO: the query, with the account as a variable")
 		w.line(`body: {query: %s, variables: {account: "{account}"}}`, ToComplete)
-		w.line("expect: [{path: errors, absent: true}]")
+		w.line("expect: [{path: errors, is: null}]")
 	default:
 		w.line(`query: {%s: "{account}"}`, ToComplete)
 		w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
@@ -126,13 +126,13 @@ func (f *fields) common(w *writer) {
 		w.line("where:")
 	}
 	for _, one := range f.Hidden {
-		w.line("  - {path: %s, in: %s}", quote(one.Path), yamlList(one.In))
+		w.line("  - {path: %s, is: %s}", quote(one.Path), yamlList(one.In))
 	}
 }
 
 // choose writes a field that a person has to choose, with what it may be.
 func (f *fields) choose(w *writer, field, more string) {
-	w.line("# TODO: one of these, or a const:")
+	w.line("# TODO: one of these, or a default alone:")
 	if f.table != nil {
 		for _, line := range f.table.candidates(field) {
 			w.line("#   %s", oneLine(line))

@@ -178,16 +178,17 @@ func (s scope) identifyItems(internalIDs, created Paths, further ...*SecondReque
 // owner compiles the ownership check, and refuses a request that asks for everybody's
 // records without one: the list of one account would be that of all.
 func (s scope) owner(cfg EndpointConfig) {
-	p, key, looked := s.plan, s.plan.Kind+".owner", setting.Says(cfg.OwnerLookup)
-	s.AddIf(cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0, p.Kind+".on_foreign_record",
+	p, key, paths, looked := s.plan, s.plan.Kind+".owner", cfg.Owner.Path, setting.Says(cfg.Owner.Lookup)
+	s.AddIf(cfg.OnForeignRecord == "drop" && len(paths) == 0, p.Kind+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
-	s.AddIf(len(cfg.Owner) == 0 && !p.request.Binds(address.Account), key,
+	s.AddIf(len(paths) == 0 && !p.request.Binds(address.Account), key,
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
-	paths := cfg.Owner
+	p.ownerIs = cmp.Or(cfg.Owner.Is, accountPlaceholder)
+	s.AddIf(!strings.Contains(p.ownerIs, accountPlaceholder), key+".is", "holds no {account}: it would be the same for every account")
 	if p.ownerKey = strings.Join(paths, ", "); looked {
-		s.AddIf(len(cfg.Owner) == 0, key, "missing: the path, within the entry of owner_lookup, of the account")
-		p.ownerKey, paths = cfg.OwnerLookup.to(paths), cfg.OwnerLookup.By
-		p.owner = s.locateByLookup(key, cfg.Owner, key+"_lookup", cfg.OwnerLookup)
+		s.AddIf(len(paths) == 0, key+".path", "missing: the path, within the entry of lookup, of the account")
+		p.owner = s.locateByLookup(key+".path", paths, key+".lookup", cfg.Owner.Lookup)
+		p.ownerKey, paths = cfg.Owner.Lookup.to(paths), cfg.Owner.Lookup.By
 	} else {
 		p.owner = s.locateAll(key, key, paths)
 	}
@@ -206,10 +207,13 @@ func (s scope) group(cfg EndpointConfig) {
 	}
 }
 
+// detailMember is the member of a record that has its detail.
+const detailMember = "details"
+
 // inDetail tells whether a path may lead into the detail of a record.
 func (c *compiler) inDetail(path string) bool {
 	first, _, _ := strings.Cut(path, ".")
-	return c.plan.detailMember != "" && (first == c.plan.detailMember || strings.ContainsAny(first, "@#({[|*?"))
+	return c.plan.Details != nil && (first == detailMember || strings.ContainsAny(first, "@#"))
 }
 
 // fields compiles what each kind's records consist of, and refuses the rest,
@@ -288,14 +292,11 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	if !setting.Says(cfg) {
 		return s
 	}
-	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
-	as, err := jsontree.CompilePath(cfg.As)
-	keys, simple := as.Names(false)
-	s.AddIf(err != nil || !simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
+	cfg.Items = cmp.Or(cfg.Items, "@this")
 	d, detail := s.secondRequest(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
-	s.plan.Details, s.plan.detailMember = d, cfg.As
-	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.single))
-	s.outline.Put(cfg.As, detail.outline)
+	s.plan.Details = d
+	s.plan.stages = append(s.plan.stages, d.stage(detailMember, d.batch > 0 || d.items.single))
+	s.outline.Put(detailMember, detail.outline)
 	s.xml = s.xml || d.Format.XML
 	return s
 }

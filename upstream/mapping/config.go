@@ -50,10 +50,8 @@ type EndpointConfig struct {
 	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
 	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
 	InternalIDPatterns []string `yaml:"internal_id_patterns" form:"re2"`
-	// Owner is the GJSON path, within a record, of the account it belongs to; of several the first present one. An array is of several owners. A record of another account is never served.
-	Owner Paths `yaml:"owner" short:"list" form:"gjson"`
-	// OwnerLookup finds the entry of a table of the reply that owner leads into.
-	OwnerLookup LookupConfig `yaml:"owner_lookup"`
+	// Owner is where a record says which account it belongs to. A record of another account is never served.
+	Owner OwnerConfig `yaml:"owner" short:"path"`
 	// Group is the GJSON path, within an item, of what tells which record it is of, where a record comes as several rows: the first is
 	// the record, and has the others as its member rows.
 	Group string `yaml:"group" form:"gjson"`
@@ -67,9 +65,13 @@ type EndpointConfig struct {
 	Fields FieldsConfig `yaml:"fields"`
 }
 
-// Hints say what to write for a key that is gone.
-func (EndpointConfig) Hints() map[string]string {
-	return map[string]string{"filtering": "is gone: remove it; what query and body do not ask for by {status} and {inquiry_type} is filtered by the gateway"}
+// OwnerConfig is where a record says which account it belongs to. In YAML it is a GJSON path alone, or a mapping.
+type OwnerConfig struct {
+	// Path is the GJSON path, within a record, of the account; of several the first present one. An array is of several owners.
+	Path          Paths `yaml:"path" short:"list" form:"gjson"`
+	LookupSection `yaml:",inline"`
+	// Is is what stands there, where it is more than the account, such as "vendor/{account}".
+	Is string `yaml:"is"`
 }
 
 // ReplyConfig is how replies are written. The default is strict: a 200 with a JSON
@@ -174,12 +176,10 @@ type ResponseFieldsConfig struct {
 }
 
 // DetailsConfig is a second request for what the list does not tell of a record,
-// such as its content. What comes is a member of the record, so that every path
+// such as its content. What comes is a member of the record called details, so that every path
 // within the record may lead into it. Items that are bare ids become records with a
 // member id.
 type DetailsConfig struct {
-	// As is the name of that member, with which paths of the record begin; default details.
-	As string `yaml:"as"`
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
 	// details with fetch.batch; default @this. With fetch.paging it is that of an array, and the detail is what all pages have of it.
 	Items        string `yaml:"items" form:"gjson"`
@@ -199,33 +199,27 @@ type LookupConfig struct {
 	By Paths `yaml:"by" short:"list" form:"gjson"`
 }
 
-// Hints say what to write for a key that is gone.
-func (LookupConfig) Hints() map[string]string {
-	return map[string]string{"take": "is gone: path, or owner, beside the look-up leads into the entry; write what stood here there"}
-}
-
 // to describes the look-up of paths for Explain.
 func (l LookupConfig) to(paths Paths) string {
 	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(paths, ", ")
 }
 
-// Condition compares what is at a path. One of equals, not_equals, in and absent is
-// set. Truth values and texts are equal if they are written the same; 0.0 is 0.
+// Condition compares what is at a path. One of is and not is set. Truth values and texts are equal if they are
+// written the same; 0.0 is 0. Where nothing or null is at the path only a condition holds whose is has null.
 type Condition struct {
 	// Path is the GJSON path, within the reply, record or response that the condition is about.
 	Path string `yaml:"path" form:"gjson"`
-	// Equals holds for this value.
-	Equals OptionalString `yaml:"equals"`
-	// NotEquals holds for every other single value.
-	NotEquals OptionalString `yaml:"not_equals"`
-	// In holds for each of these values.
-	In []string `yaml:"in"`
-	// Absent holds where nothing or null is at the path.
-	Absent bool `yaml:"absent"`
-	// Missing says what comes of an element that has nothing, or null, at the path:
-	// exclude (default) or include. With include such a reply is as expected.
-	Missing string `yaml:"missing" enum:",exclude,include"`
+	// Is holds for this value, or each of a list; null stands for nothing at the path.
+	Is Accepted `yaml:"is" short:"list"`
+	// Not holds for every other single value; null: for every value.
+	Not Accepted `yaml:"not" short:"list"`
 }
+
+// Accepted are values that a condition compares with. Its zero value is not set.
+type Accepted []OptionalString
+
+// SetNull takes null, which is a value.
+func (a *Accepted) SetNull() { *a = Accepted{{Set: true, Null: true}} }
 
 // Values of paging.style.
 const (
@@ -296,18 +290,14 @@ type FieldPath struct {
 type TextField struct {
 	FieldPath `yaml:",inline"`
 	// Values has the public value for each value of the legacy system; null: it means that nothing is there, and the next path or the
-	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value.
+	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value; "*": keep serves these as they are. Without "*" they make the record invalid.
 	// Filters look up the legacy values of a public one.
 	Values Values `yaml:"values"`
-	// Default is used for a missing or null value. Not set is different from
+	// Default is used for a missing or null value; without a path it is the value of every record. Not set is different from
 	// set to null.
 	Default OptionalString `yaml:"default"`
-	// Const is the field's value in every record; instead of a path.
-	Const OptionalString `yaml:"const"`
 	// TrimHTML keeps the text of what the legacy system stores as HTML.
 	TrimHTML bool `yaml:"trim_html"`
-	// UnknownValues says what becomes of a value that has no entry in values: fail (default) makes the record invalid, keep serves it as it is.
-	UnknownValues string `yaml:"unknown_values" enum:",fail,keep"`
 	// ValuesJoin says how a filter names several legacy values of one public
 	// value: joined by this text, or each as a parameter or list element of its own
 	// if it is "repeat". Empty: "repeat" where a body has the placeholder in a list;
@@ -315,13 +305,11 @@ type TextField struct {
 	ValuesJoin string `yaml:"values_join"`
 }
 
-// Hints say what to write for a key that is gone, or of a time.
+// Hints say that a key is of a time.
 func (TextField) Hints() map[string]string {
 	const times = "is for times; remove the key"
 	return map[string]string{
 		"format": times, "zone": times,
-		"null_values": "is gone: write values: {0: null} for a legacy value 0 that means nothing",
-		"empty":       `is gone: write values: {"": null} for missing; remove keep`,
 	}
 }
 
@@ -337,7 +325,7 @@ type TimeField struct {
 // Hints say what to write for a key of a text.
 func (TimeField) Hints() map[string]string {
 	hints := map[string]string{"default": "a time has no default: nobody can know when it was; remove the key"}
-	for _, key := range []string{"values", "const", "trim_html", "unknown_values", "values_join", "null_values", "empty"} {
+	for _, key := range []string{"values", "trim_html", "values_join"} {
 		hints[key] = "is for texts; remove the key"
 	}
 	return hints
@@ -346,11 +334,14 @@ func (TimeField) Hints() map[string]string {
 // isSet tells whether the field is mapped at all. A kind whose records lack it must not
 // have it.
 func (f TextField) isSet() bool {
-	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || setting.Says(f.Lookup)
+	return len(f.Path) > 0 || f.Default.Set || setting.Says(f.Lookup)
 }
 
 // otherValues stands among values for all that have no entry.
 const otherValues = "*"
+
+// keepValue is the public value of these that means what the legacy has.
+const keepValue = "keep"
 
 // bracedPath gives the path that a key of values is in braces.
 func bracedPath(key string) (path string, is bool) {

@@ -175,7 +175,7 @@ func (x *Explainer) explainRecord(e *element, fate fate, bad Violation) {
 		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {
 			x.Owner.Others = append(x.Owner.Others, shown)
 		}
-		if strings.EqualFold(owner.String(), x.want.Account) {
+		if strings.EqualFold(owner.String(), strings.ReplaceAll(x.plan.ownerIs, accountPlaceholder, x.want.Account)) {
 			x.Owner.Case++
 		}
 	default:

@@ -48,9 +48,9 @@ type Plan struct {
 	skipInvalid      bool
 	owner            compiledPaths
 	ownerKey         string // paths of the owner, as they were written
+	ownerIs          string // what stands there, with {account} in it
 	ownerInList      bool   // the list shows the owner, and details are asked for the account's own records only
 	grouped          bool   // several rows may be one record
-	detailMember     string // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
 	usedPaths        []usedPath
 

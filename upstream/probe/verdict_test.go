@@ -87,7 +87,7 @@ func TestTheVerdictIsTheGateways(t *testing.T) {
 		for way, section := range ways {
 			for _, lenient := range []string{"", "buyer: {on_invalid_record: skip}", "buyer: {on_foreign_record: drop}", "buyer: {on_invalid_record: skip, on_foreign_record: drop}"} {
 				at := fmt.Sprintf("%s, %s, %s", what, way, lenient)
-				cfg := configOf(t, "buyer: {where: [{path: draft, absent: true}]}", serve(odd), section, lenient)
+				cfg := configOf(t, "buyer: {where: [{path: draft, is: null}]}", serve(odd), section, lenient)
 				client, err := upstream.New(cfg, upstream.Options{})
 				if err != nil {
 					t.Fatal(at, err)
