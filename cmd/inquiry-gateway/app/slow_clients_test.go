@@ -42,10 +42,10 @@ const (
 	opsToken  = "the-token-of-the-operators"
 )
 
-func startProgram(t *testing.T, secure bool) *program {
+func startProgram(t *testing.T, secure bool, maxConnections int) *program {
 	dir := t.TempDir()
 	p := &program{public: memnet.Listen(), ops: memnet.Listen(), secure: secure, key: buyerKey(t, dir)}
-	text := fmt.Sprintf("listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0, token_file: token}\nauth: {keys_file: keys.yaml}\nmax_connections: %d\nshutdown_delay: 0s\n", maxPublic)
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nops: {listen: 127.0.0.1:0, token_file: token}\nauth: {keys_file: keys.yaml}\nmax_connections: %d\nshutdown_delay: 0s\n", maxConnections)
 	if secure {
 		testkit.Certificate(t, dir, "gateway")
 		text += "tls: {cert_file: cert.pem, key_file: key.pem}\n"
@@ -121,9 +121,9 @@ func (c *knownCaller) ask() error {
 	return err
 }
 
-// slowly begins what a stranger does on a connection, and stops in the middle. Where it is slow
-// to read an answer it reads nothing, else all; "window" reads all, but has no room for a
-// body.
+// slowly begins what an unauthenticated client does on a connection, and stops in the middle. Where it
+// is slow to read a response it reads nothing, otherwise all; "window" reads all, but grants no window
+// for a body.
 func slowly(t *testing.T, c net.Conn, protocol, at string) {
 	spoken, secure := strings.CutSuffix(protocol, " over TLS")
 	if secure && at != "connect" && at != "handshake" {
@@ -170,40 +170,41 @@ func slowly(t *testing.T, c net.Conn, protocol, at string) {
 	}
 }
 
-// Whoever has no key may be slow at anything: callers with one are answered on the connections that
-// they have and on new ones, the probes are, no more connections are open than may be,
-// the log stays short, and soon none of the strangers is left.
-func TestSlowStrangers(t *testing.T) {
+// Unauthenticated clients may be slow at anything: callers with a key are answered on the connections
+// that they have and on new ones, probes are, no more connections are open than may be, the log
+// stays short. Most are closed soon; over HTTP/2 they stay while there is room.
+func TestSlowUnauthenticatedClients(t *testing.T) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // what it starts must not belong to a bubble
 	columns := [...]string{"public/HTTP/1.1", "public/HTTP/1.1 over TLS", "public/h2c", "public/h2 over TLS", "ops/HTTP/1.1", "ops/h2c"}
-	for at, seconds := range map[string][len(columns)]int{ // after which none is left; -1: it cannot be
+	const kept = -2                                        // HTTP/2: they stay while there is room
+	for at, seconds := range map[string][len(columns)]int{ // after which all are closed; -1: not possible
 		"connect":   {5, 5, 5, 5, 5, 5},
 		"handshake": {5, 5, 5, 5, 5, 0},
-		"head":      {5, 5, 10, 10, 5, 0},
-		"body":      {1, 1, 12, 12, 10, 0},
+		"head":      {5, 5, kept, kept, 5, 0},
+		"body":      {1, 1, kept, kept, 10, 0},
 		"answer":    {2, 7, 20, 15, 10, 10},
-		"window":    {-1, -1, 12, 12, -1, 0},
+		"window":    {-1, -1, kept, kept, -1, 0},
 	} {
 		for i, left := range seconds {
-			if left < 0 {
+			if left == -1 {
 				continue
 			}
 			t.Run(columns[i]+"/"+at, func(t *testing.T) {
 				listener, protocol, _ := strings.Cut(columns[i], "/")
-				synctest.Test(t, func(t *testing.T) { slowStrangers(t, listener, protocol, at, time.Duration(left)*time.Second) })
+				synctest.Test(t, func(t *testing.T) { slowClients(t, listener, protocol, at, time.Duration(left)*time.Second) })
 			})
 		}
 	}
 }
 
-func slowStrangers(t *testing.T, listener, protocol, at string, left time.Duration) {
-	p := startProgram(t, strings.HasSuffix(protocol, "TLS"))
+func slowClients(t *testing.T, listener, protocol, at string, left time.Duration) {
+	p := startProgram(t, strings.HasSuffix(protocol, "TLS"), maxPublic)
 	network, most := p.ops, maxOpsConnections
 	if listener == "public" {
 		network, most = p.public, maxPublic
 	}
-	come := func(strangers int) {
-		for range strangers {
+	come := func(n int) {
+		for range n {
 			c, err := network.Dial(t.Context(), "", "")
 			must(t, err)
 			t.Cleanup(func() { _ = c.Close() })
@@ -234,12 +235,54 @@ func slowStrangers(t *testing.T, listener, protocol, at string, left time.Durati
 	if n := p.connections(t, listener); n > most {
 		t.Errorf("%d connections are open", n)
 	}
-	time.Sleep(left)
+	want := len(known)
+	if left < 0 {
+		want = most
+	}
+	for range left / time.Second { // known callers go on
+		time.Sleep(time.Second)
+		must(t, errors.Join(known[0].ask(), known[1].ask()))
+	}
 	synctest.Wait()
-	if n := p.connections(t, listener); n != len(known) {
-		t.Errorf("%d connections are open later, want those of %d known callers", n, len(known))
+	if n := p.connections(t, listener); n != want {
+		t.Errorf("%d connections are open later, want %d; %d are of known callers", n, want, len(known))
 	}
 	if n := strings.Count(p.logs.String(), `"level":"WARN"`); n > refusalRecords {
 		t.Errorf("%d warnings:\n%s", n, p.logs.String())
+	}
+}
+
+// Ten thousand slow unauthenticated connections keep nobody with a key from an answer.
+func TestTenThousandSlowClients(t *testing.T) {
+	testkit.Slow(t)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	for protocol, at := range map[string]string{"HTTP/1.1": "head", "h2c": "head", "HTTP/1.1 over TLS": "handshake"} {
+		t.Run(protocol, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const limit, clients, callers = 500, 10_000, 20
+				p := startProgram(t, strings.HasSuffix(protocol, "TLS"), limit)
+				for i := range clients {
+					c, err := p.public.Dial(t.Context(), "", "")
+					must(t, err)
+					t.Cleanup(func() { _ = c.Close() })
+					slowly(t, c, protocol, at)
+					if i%(clients/callers) == 0 { // a new caller among them
+						known := p.caller("public")
+						defer known.CloseIdleConnections()
+						t.Cleanup(func() {
+							if known.dials != 1 {
+								t.Errorf("a known caller's connection was opened %d times", known.dials)
+							}
+						})
+						must(t, known.ask())
+						defer func() { must(t, known.ask()) }()
+					}
+				}
+				synctest.Wait()
+				if n := p.connections(t, "public"); n > limit || n < limit-1 {
+					t.Errorf("%d connections are open", n)
+				}
+			})
+		})
 	}
 }
