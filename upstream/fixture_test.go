@@ -35,7 +35,9 @@ buyer:
   path: /list
   query: {customer: "{account}", state: "{status}", type: "{inquiry_type}"}
   items: rows
+  id: t
   internal_ids: [id]
+  paging: {style: none}
   fields:
     title: t
     content: {path: c, default: ""}
@@ -46,6 +48,7 @@ buyer:
 seller:
   path: /vendors/{account}
   items: rows
+  paging: {style: none}
   fields: {title: t, status: {default: pending}, inquiry_type: {default: other}, company_name: {default: Acme}, created_at: at}
 `
 

@@ -35,8 +35,8 @@ func TestNoIDLeaves(t *testing.T) {
 		"each element, before details": {`items: "r.#"`, `"r":[$],"no":N`, ""},
 		"details":                      {"items: details.n", `"no":N`, "details"},
 		"each element in details":      {`items: "details.n.#"`, `"no":N`, "details"},
-		"a request":                    {`items: n, fetch: {path: "/n/{id}", id: no}`, `"no":N`, "responses"},
-		"a batch":                      {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of}`, `"no":N`, "responses"},
+		"a request":                    {`items: n, fetch: {path: "/n/{id}", id: no, paging: {style: none}}`, `"no":N`, "responses"},
+		"a batch":                      {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of, paging: {style: none}}`, `"no":N`, "responses"},
 	}
 	fates := map[string]struct {
 		record, content string // of its first response
@@ -55,7 +55,7 @@ func TestNoIDLeaves(t *testing.T) {
 			t.Run(name+"/"+fate, func(t *testing.T) {
 				text, details := quotes(10), ""
 				if strings.Contains(name, "details") {
-					details = `, details: {fetch: {path: "/n/{id}", id: no}}`
+					details = `, details: {fetch: {path: "/n/{id}", id: no, paging: {style: none}}}`
 				}
 				if strings.Contains(f.asked, w.asked) {
 					text += quotes(11) + quotes(12)

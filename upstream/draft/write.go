@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -96,6 +97,7 @@ func (p *Proposal) endpoint(w *writer) {
 	if p.Owner.Path != "" {
 		w.line("owner: %s", quote(p.Owner.Path))
 	}
+	p.identity(w, p.Paging.Style == "page" || p.Paging.Style == "offset")
 	p.common(w)
 	w.doubts(p.Paging.Doubts)
 	w.line("paging: {%s}", strings.Join(append([]string{"style: " + p.Paging.Style}, p.Paging.Keys...), ", "))
@@ -115,6 +117,20 @@ func (p *Proposal) endpoint(w *writer) {
 			p.Responses.write(w)
 		}
 	})
+}
+
+// identity writes what no two records share.
+func (f *fields) identity(w *writer, needed bool) {
+	for _, c := range f.table.columns {
+		if slices.Contains(f.IDs, c.path) && len(c.texts) == f.table.rows && len(c.distinct()) == len(c.texts) {
+			w.line("id: %s", quote(c.path))
+			return
+		}
+	}
+	if needed {
+		w.line("# TODO: the path of what no two records share")
+		w.line("id: %s", ToComplete)
+	}
 }
 
 // common writes internal ids and conditions.

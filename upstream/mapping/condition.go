@@ -28,29 +28,31 @@ type condition struct {
 // is left out, after its mistake was noted.
 func (s scope) conditions(field string, list []Condition, hides string) (all Conditions) {
 	for i, cfg := range list {
-		at := index(field, i)
-		one := condition{key: at, path: cfg.Path, negated: len(cfg.Not) > 0, ofDetail: s.inDetail(cfg.Path)}
-		for _, value := range slices.Concat(cfg.Is, cfg.Not) {
-			if one.null = one.null || value.Null; !value.Null {
-				one.values = append(one.values, value.Value)
-			}
-		}
-		s.AddIf((len(cfg.Is) > 0) == (len(cfg.Not) > 0), at, "set one of is and not")
-		path, ok := s.compilePath(at+".path", cfg.Path, true)
-		if !ok {
-			continue
-		}
-		one.at = s.locate(path)
-		hidden := hides
-		if one.null && !one.negated {
-			hidden = "" // that nothing is there is what it wants
-		}
-		if s.in != inReply {
-			s.notePaths(at, hidden, false, cfg.Path)
-		}
-		all = append(all, one)
+		all = append(all, s.condition(index(field, i), cfg, hides)...)
 	}
 	return all
+}
+
+// condition compiles one; none where its section is not there.
+func (s scope) condition(at string, cfg Condition, hides string) Conditions {
+	one := condition{key: at, path: cfg.Path, negated: len(cfg.Not) > 0, ofDetail: s.inDetail(cfg.Path)}
+	for _, value := range slices.Concat(cfg.Is, cfg.Not) {
+		if one.null = one.null || value.Null; !value.Null {
+			one.values = append(one.values, value.Value)
+		}
+	}
+	s.AddIf((len(cfg.Is) > 0) == (len(cfg.Not) > 0), at, "set one of is and not")
+	path, ok := s.compilePath(at+".path", cfg.Path, true)
+	if !ok {
+		return nil
+	}
+	if one.at = s.locate(path); one.null && !one.negated {
+		hides = "" // that nothing is there is what it wants
+	}
+	if s.in != inReply {
+		s.notePaths(at, hides, false, cfg.Path)
+	}
+	return Conditions{one}
 }
 
 // firstUnmet gives the first condition that an element does not meet; nil: it meets all.

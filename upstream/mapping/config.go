@@ -33,6 +33,9 @@ type RepliesConfig struct {
 type ItemsConfig struct {
 	// Items is the GJSON path of the array of records, "@this" where the reply is the array; of responses the path within the record, or within the reply to fetch.
 	Items string `yaml:"items" form:"gjson"`
+	// ID is the GJSON path, within a record or response, of what no two of them share; "@key": their names. Pages that are asked for by number or offset need it, so that a list that
+	// changes meanwhile is noticed; none: records have none.
+	ID string `yaml:"id"`
 	// ItemsOptional takes a reply with nothing at items for an empty list, or for the end of one in pages.
 	ItemsOptional bool `yaml:"items_optional"`
 	// InternalIDs are GJSON paths, within a record or a response, of what is removed from all texts.
@@ -120,6 +123,10 @@ type ResponsesConfig struct {
 	ItemsConfig   `yaml:",inline"`
 	FetchSection  `yaml:",inline"`
 	LookupSection `yaml:",inline"`
+	// Total is the GJSON path, within the record, of the number of responses: where it is another one than came, the record is invalid.
+	Total string `yaml:"total" form:"gjson"`
+	// Last is a condition that a record meets which has all of its responses, such as {path: replies.pageInfo.hasNextPage, is: false}.
+	Last Condition `yaml:"last"`
 	// Skip is how many elements come before the answers, such as the text of the inquiry itself.
 	Skip int `yaml:"skip" min:"0"`
 	// Fields says where the public fields of an answer come from.
@@ -150,7 +157,7 @@ type FetchConfig struct {
 	RequestConfig      `yaml:",inline"`
 	RepliesConfig      `yaml:",inline"`
 	ConcurrencySection `yaml:",inline"`
-	// ID is the GJSON path, within a record, of what {id} stands for.
+	// ID is the GJSON path, within a record, of what {id} stands for; default the id of records.
 	ID string `yaml:"id" form:"gjson"`
 	// IDs are the paths of several values of a record, in the place of id, by the names of
 	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
@@ -182,7 +189,9 @@ type ResponseFieldsConfig struct {
 type DetailsConfig struct {
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
 	// details with fetch.batch; default @this. With fetch.paging it is that of an array, and the detail is what all pages have of it.
-	Items        string `yaml:"items" form:"gjson"`
+	Items string `yaml:"items" form:"gjson"`
+	// ID is the GJSON path, within each item of a detail in pages, of what no two of them share; none: they have none.
+	ID           string `yaml:"id"`
 	FetchSection `yaml:",inline"`
 }
 
@@ -234,7 +243,7 @@ const (
 // PagingConfig is how a list that comes in several replies is put together. A
 // list that cannot be read whole is an error, never a part shown as the whole.
 type PagingConfig struct {
-	// Style is how the next reply is asked for: by its page's number, by an offset, by a cursor or a URL that the reply holds, or by its Link header. none (default) is a list in one reply.
+	// Style is how the next reply is asked for: by its page's number, by an offset, by a cursor or a URL that the reply holds, or by its Link header. none is a list in one reply.
 	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"`
 
 	// Size is how many records are asked for at a time, by size_param or where query or
@@ -246,26 +255,23 @@ type PagingConfig struct {
 	Param string `yaml:"param" with:"style=page,offset,cursor"`
 	// First is the number of the first page: 0 or 1.
 	First int `yaml:"first" min:"0" with:"style=page"`
-	// Cursor is the GJSON path of the next page's cursor; nothing there: the end.
-	Cursor string `yaml:"cursor" form:"gjson" with:"style=cursor!"`
-	// Next is the GJSON path of the next page's URL, or several of which the first present one counts; nothing there: the end.
-	Next Paths `yaml:"next" short:"list" form:"gjson" with:"style=next_url!"`
+	// Next is the GJSON path of the next page's cursor or URL, or several of which the first present one counts; nothing there: the end.
+	Next Paths `yaml:"next" short:"list" form:"gjson" with:"style=cursor!,next_url!"`
 
-	// Total is the GJSON path of the number of records. So many must come, and each page must tell the same number. Of the keys that tell the end, for page
-	// and offset, the first that is set counts; if none is, pages are asked for one by one until an empty one.
-	Total string `yaml:"total" form:"gjson" with:"style=page,offset,cursor,next_url,link_header"`
+	// Total is the GJSON path of the number of records. So many must come, and no page may tell fewer than one before. Of the keys that tell the end
+	// style page and offset need one; the others may have one, too.
+	Total string `yaml:"total" form:"gjson"`
 	// TotalHeader is the response header with the number of records.
-	TotalHeader string `yaml:"total_header" with:"style=page,offset,cursor,next_url,link_header"`
+	TotalHeader string `yaml:"total_header"`
 	// TotalPages is the GJSON path of the number of pages.
 	TotalPages string `yaml:"total_pages" form:"gjson" with:"style=page"`
-	// More is the GJSON path of a truth value: another page follows. 1 and 0, Y and N, yes and no are truth values, too.
-	More string `yaml:"more" form:"gjson" with:"style=page,offset,cursor"`
-	// Last is the GJSON path of a truth value: this page is the last.
-	Last string `yaml:"last" form:"gjson" with:"style=page,offset,cursor"`
+	// Last is a condition that only the last page meets, such as {path: has_more, is: false}. 1 and 0, Y and N, yes and no are truth values, too.
+	Last Condition `yaml:"last"`
+	// UntilEmpty asks for pages one by one until an empty one: nothing tells the end.
+	UntilEmpty bool `yaml:"until_empty" with:"style=page,offset"`
 
-	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
-	// beside its responses, that look as if the list went on and mean something else:
-	// without paging that reads them they refuse the list.
+	// IgnoreMarks are paths in a reply, or names of response headers, that say by their name that the list goes on, such as meta.next, and mean
+	// something else: without paging that reads them they refuse the list.
 	IgnoreMarks []string `yaml:"ignore_marks"`
 
 	// RewriteHost asks base_url's host for the next page, whatever host its URL names. It

@@ -178,10 +178,25 @@ func (m *mapper) mapResponses(e *element) (bad Violation) {
 	if bad.Problem == "" && e.problem != "" {
 		bad = Violation{Field: "responses", Problem: e.problem}
 	}
-	if holder := m.plan.responses.wrapper; bad.Problem == "" && holder != nil {
-		bad = holder.check(e, &m.plan.Paging)
+	if why := m.plan.responses.incomplete(e); bad.Problem == "" && why != "" {
+		bad = Violation{Field: "responses", Problem: "these are not all: " + why + "; get them by fetch"}
 	}
 	return bad
+}
+
+// incomplete says why a record does not have all of its responses; empty: it has, or it does not say.
+func (r *responseFields) incomplete(e *element) string {
+	if r.total != nil {
+		if text := r.total.find(e).Plain(); text != "" {
+			if n, ok := jsontree.Count(text); !ok || n != len(e.responses) {
+				return r.total.String() + " is another number than came"
+			}
+		}
+	}
+	if c := r.last.firstUnmet(e, false); c != nil {
+		return c.path + " " + c.describe()
+	}
+	return ""
 }
 
 // mapResponse maps a response, and adds it if it is shown.

@@ -32,13 +32,13 @@ func TestTheVerdictIsTheGateways(t *testing.T) {
 		"forbidden":       record(mine + `"id":"forbidden","replies":null`),
 		"hidden":          record(mine + `"draft":true`),
 	}
-	const fetched = `buyer: {fields: {responses: {items: replies, fetch: {path: %s, id: id%s}}}}`
+	const fetched = `buyer: {fields: {responses: {items: replies, fetch: {path: %s, id: id%s, paging: {style: none}}}}}`
 	ways := map[string]string{
 		"within the record":  ``,
 		"one by one":         fmt.Sprintf(fetched, `"/r/{id}"`, ""),
 		"in batches":         fmt.Sprintf(fetched, `/r, query: {of: "{ids}"}`, ", batch: 2, key: of"),
-		"details":            `buyer: {details: {fetch: {path: "/d/{id}", id: id, reply: {empty_statuses: [404]}}}, fields: {content: details.text}}`,
-		"details in batches": `buyer: {details: {items: rows, fetch: {path: /d, query: {of: "{ids}"}, id: id, batch: 2, key: of}}, fields: {content: details.text}}`,
+		"details":            `buyer: {details: {fetch: {path: "/d/{id}", id: id, reply: {empty_statuses: [404]}, paging: {style: none}}}, fields: {content: details.text}}`,
+		"details in batches": `buyer: {details: {items: rows, fetch: {path: /d, query: {of: "{ids}"}, id: id, batch: 2, key: of, paging: {style: none}}}, fields: {content: details.text}}`,
 	}
 	// The list has two good records around the one.
 	serve := func(odd string) http.HandlerFunc {
