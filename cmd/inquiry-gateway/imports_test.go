@@ -24,7 +24,8 @@ var mayImport = map[string]string{
 	"cache":                      "cache internal",
 	"upstream":                   "upstream internal",
 	"internal":                   "internal",
-	"deploy":                     "",
+	"internal/compare":           "internal upstream/legacy",
+	"deploy":                     "internal",
 	"docs":                       "",
 }
 

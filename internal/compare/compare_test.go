@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 )
 
 // seenAt is an observation into which differences are planted.
@@ -86,7 +86,7 @@ func TestMask(t *testing.T) {
 
 // TestReport compares the program with itself, and with itself with a changed example and a changed log.
 func TestReport(t *testing.T) {
-	binary := program.Build(t)
+	binary := testkit.BuildGateway(t)
 	same := tree{dir: "../..", binary: binary}
 	only := regexp.MustCompile(`^odata-v2/(case 1|all)|^conversations`)
 	if out := reported(t, [2]tree{same, same}, only); out != "" {

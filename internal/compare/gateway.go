@@ -18,12 +18,12 @@ import (
 	"strings"
 	"time"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 )
 
 // gateway is a running gateway of a tree.
 type gateway struct {
-	*program.Process
+	*testkit.Process
 	url, ops string
 	etag     string // of the last answer that had one
 	client   *http.Client
@@ -34,7 +34,7 @@ var serving = regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","op
 
 // startGateway serves a configuration file.
 func startGateway(ctx context.Context, binary, file string) (*gateway, error) {
-	p, err := program.Start(ctx, program.Command{Name: "gateway", Path: binary, Args: []string{"serve", "-c", file}, Dir: filepath.Dir(file)})
+	p, err := testkit.StartProgram(ctx, testkit.Command{Name: "gateway", Path: binary, Args: []string{"serve", "-c", file}, Dir: filepath.Dir(file)})
 	if err != nil {
 		return nil, err
 	}
