@@ -131,7 +131,7 @@ func (doc document) checkUpstream(c Config) {
 		// Nothing in a reply is compared with the account then: one that the legacy system
 		// confuses with another gets the other's list.
 		list := c.Upstream.Endpoint(kind)
-		if len(list.Owner) == 0 {
+		if len(list.Owner.Path) == 0 {
 			doc.Warn(key+".owner", "missing: the gateway cannot see whether a record belongs to the account that asks; give the path of the account within a record, if there is one")
 		}
 		doc.checkZone(key+".fields.created_at", list.Fields.CreatedAt)

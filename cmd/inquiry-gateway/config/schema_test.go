@@ -141,7 +141,7 @@ func TestTheSchemaAgreesWithTheProgram(t *testing.T) {
 		"upstream: {auth: {type: header, token_file: f}}": false,
 		"upstream: {buyer: {owner: a}}":                   true,
 		"upstream: {buyer: {owner: [a, 1]}}":              true,
-		"upstream: {buyer: {owner: {path: a}}}":           false,
+		"upstream: {buyer: {owner: {nosuch: a}}}":         false,
 		"upstream: {seller: {fields: {title: [a, b]}}}":   true,
 		"upstream: {seller: {fields: {title: [[a], b]}}}": false,
 		"upstream: {buyer: {fields: {inquiry_type: {path: a, default: null, values: {1: x, true: y}}}}}": true,
