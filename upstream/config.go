@@ -13,7 +13,7 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -102,19 +102,17 @@ const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is how many fetches there must be in 10 s; of fewer the ratio says nothing. Less is for few callers.
+	// MinRequests is how many fetches must have failed within 10 s; a list that goes on failing counts once, an account three times at most. Lower it for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio opens the breaker: with 0.5 an account fails when half of its fetches do, and the legacy when half of the accounts do.
-	// One account that fails beside others that work opens nothing; one that fails alone is held alone.
+	// FailureRatio is the share of these fetches that must have failed, too, to open the breaker.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long nothing is fetched, so that the legacy can recover; then one list at a time is, as a probe.
+	// OpenFor is how long accounts and lists that have failed are not fetched; others probe after a fifth of it, one at a time.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 
 // defaultEndpoint is a list of which nothing is written.
 func defaultEndpoint() mapping.EndpointConfig {
 	return mapping.EndpointConfig{
-		RepliesConfig:   mapping.RepliesConfig{Paging: mapping.PagingConfig{Style: mapping.PageNone}},
 		OnInvalidRecord: "fail",
 		OnForeignRecord: "fail",
 	}
@@ -402,7 +400,7 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 	}
 	p.AddIf(places != 1, "auth.token", "say where the reply to the login has the token: token (a GJSON path), token_header or token_cookie; one of them")
 	if a.Token != "" {
-		if err := jsonwalk.CheckPath(a.Token); err != nil {
+		if _, err := jsontree.CompilePath(a.Token); err != nil {
 			p.Add("auth.token", "%v", err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // of its record, and wherever the text stands that quotes it. Numbers are quoted with other
 // zeros before them than the ids have.
 func TestNoIDLeaves(t *testing.T) {
-	const keys = `buyer: {owner: o, on_foreign_record: drop, on_invalid_record: skip, where: [{path: hidden, absent: true}], internal_ids: [id, "x.#(a==1).id"],
+	const keys = `buyer: {owner: o, on_foreign_record: drop, on_invalid_record: skip, where: [{path: hidden, is: null}], internal_ids: [id, "x.#(a==1).id"],
 		paging: {style: page, param: p, total_pages: pages}%s,
 		fields: {title: t, content: {path: c, default: ""}, responses: {internal_ids: [id, "x.#(a==1).id"], fields: {content: c}, %s}}}`
 	ids := func(n int) string { return fmt.Sprintf(`"id":"00041%d","x":[{"a":2},{"a":1,"id":520%[1]d}]`, n) }
@@ -25,18 +25,18 @@ func TestNoIDLeaves(t *testing.T) {
 		record string // members that lead record N to its responses, which are $
 		asked  string // which further request they come by; empty: by none
 	}{
-		"keys":                       {"items: r", `"r":[$]`, ""},
-		"members":                    {"items: r.s.@values", `"r":{"s":{"a":$}}`, ""},
-		"a modifier":                 {`items: "r.@reverse"`, `"r":[$]`, ""},
-		"a query":                    {`items: "r.#(k>0)#"`, `"r":[$]`, ""},
-		"a look-up":                  {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N1},{"k":N2}]`, ""},
-		"a look-up too many":         {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N9},{"k":N1},{"k":N2}]`, ""},
-		"a look-up of members":       {"items: r.s.@values, lookup: {in: table, key: k, by: k}", `"r":{"s":{"a":{"k":N1},"b":{"k":N2}}}`, ""},
-		"a modifier, before details": {`items: "r.@reverse"`, `"r":[$],"no":N`, ""},
-		"details":                    {"items: details.n", `"no":N`, "details"},
-		"a modifier in details":      {`items: "details.n.@reverse"`, `"no":N`, "details"},
-		"a request":                  {`items: n, fetch: {path: "/n/{id}", id: no}`, `"no":N`, "responses"},
-		"a batch":                    {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of}`, `"no":N`, "responses"},
+		"keys":                         {"items: r", `"r":[$]`, ""},
+		"members":                      {"items: r.s.@values", `"r":{"s":{"a":$}}`, ""},
+		"an element":                   {`items: r.0`, `"r":[[$]]`, ""},
+		"a query":                      {`items: "r.#(k==1).n"`, `"r":[{"k":1,"n":[$]}]`, ""},
+		"a look-up":                    {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N1},{"k":N2}]`, ""},
+		"a look-up too many":           {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N9},{"k":N1},{"k":N2}]`, ""},
+		"a look-up of members":         {"items: r.s.@values, lookup: {in: table, key: k, by: k}", `"r":{"s":{"a":{"k":N1},"b":{"k":N2}}}`, ""},
+		"each element, before details": {`items: "r.#"`, `"r":[$],"no":N`, ""},
+		"details":                      {"items: details.n", `"no":N`, "details"},
+		"each element in details":      {`items: "details.n.#"`, `"no":N`, "details"},
+		"a request":                    {`items: n, fetch: {path: "/n/{id}", id: no, paging: {style: none}}`, `"no":N`, "responses"},
+		"a batch":                      {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of, paging: {style: none}}`, `"no":N`, "responses"},
 	}
 	fates := map[string]struct {
 		record, content string // of its first response
@@ -55,7 +55,7 @@ func TestNoIDLeaves(t *testing.T) {
 			t.Run(name+"/"+fate, func(t *testing.T) {
 				text, details := quotes(10), ""
 				if strings.Contains(name, "details") {
-					details = `, details: {fetch: {path: "/n/{id}", id: no}}`
+					details = `, details: {fetch: {path: "/n/{id}", id: no, paging: {style: none}}}`
 				}
 				if strings.Contains(f.asked, w.asked) {
 					text += quotes(11) + quotes(12)

@@ -313,10 +313,13 @@ func (e *endpoint) request(ctx context.Context, key auth.Secret) (*http.Request,
 	return req, nil
 }
 
-// stripURL removes the URL from an error of the HTTP client.
+// stripURL removes the URL from an error of the HTTP client, and the bytes of a reply that net/http quotes.
 func stripURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		return wrapped.Err
+		err = wrapped.Err
+	}
+	if what, _, quotes := strings.Cut(err.Error(), `"`); quotes {
+		return fmt.Errorf("the reply is not HTTP: %s", strings.TrimRight(what, " ["))
 	}
 	return err
 }

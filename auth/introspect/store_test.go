@@ -117,6 +117,15 @@ func TestTrouble(t *testing.T) {
 			w.Header().Set("Content-Length", "1000")
 			typed("application/json", activeAnswer)(w, nil)
 		}},
+		{"not HTTP", StateDown, func(w http.ResponseWriter, _ *http.Request) { // net/http quotes it
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(c, "a-secret-key\r\n\r\n")
+			_ = c.Close()
+		}},
 		{"dropped", StateDown, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	} {
 		server := httptest.NewServer(tt.answer)

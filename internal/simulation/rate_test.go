@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"inquiry-gateway/auth/rate"
-	"inquiry-gateway/internal/testkit/redismodel"
+	"inquiry-gateway/internal/testkit/redisfake"
 )
 
 // rateCases are what may happen to the nodes that share the limit of an account, and in what time how
@@ -23,21 +23,21 @@ var rateCases = []struct {
 	name   string
 	demand float64 // requests per token that comes back
 	least  int     // requests that pass
-	events map[time.Duration]func(*redismodel.Server, []*rate.Limiter)
+	events map[time.Duration]func(*redisfake.Server, []*rate.Limiter)
 	spans  []rateSpan
 	fleet  rateFleet // the zero value: three nodes, for 10 s
 }{
 	{"hot", 3, 500, nil, []rateSpan{{0, 10, 50, 50, 5}}, rateFleet{}},
 	{"far from its limit", 0.6, 270, nil, []rateSpan{{0, 10, 50, 50, 5}}, rateFleet{}},
-	{"Redis is away and back", 3, 500, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
-		4 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "LOADING" }) },
-		6 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "" }) },
+	{"Redis is away and back", 3, 500, map[time.Duration]func(*redisfake.Server, []*rate.Limiter){
+		4 * time.Second: func(r *redisfake.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "LOADING" }) },
+		6 * time.Second: func(r *redisfake.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "" }) },
 	}, []rateSpan{{0, 4, 50, 50, 5}, {4, 7.5, nodeCount * 50, nodeCount * 50, 0}, {7.5, 10, 50, 50, 5}}, rateFleet{}},
-	{"Redis loses its memory", 3, 500, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
-		5 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(r.Clear) },
+	{"Redis loses its memory", 3, 500, map[time.Duration]func(*redisfake.Server, []*rate.Limiter){
+		5 * time.Second: func(r *redisfake.Server, _ []*rate.Limiter) { r.With(r.Clear) },
 	}, []rateSpan{{0, 5, 50, 50, 5}, {5, 10, 50, 50, 5}}, rateFleet{}},
-	{"another limit", 3, 300, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
-		5 * time.Second: func(_ *redismodel.Server, nodes []*rate.Limiter) {
+	{"another limit", 3, 300, map[time.Duration]func(*redisfake.Server, []*rate.Limiter){
+		5 * time.Second: func(_ *redisfake.Server, nodes []*rate.Limiter) {
 			for _, l := range nodes {
 				l.SetConfig(rate.Config{Plan: rate.Plan{PerSecond: 20, Burst: 20}})
 			}
@@ -76,7 +76,7 @@ func rateOfTheFleet(t *testing.T, number int, seed uint64) {
 	c := rateCases[number]
 	count, lasts, atMost := cmp.Or(c.fleet.nodes, nodeCount), cmp.Or(c.fleet.lasts, 10*time.Second), cmp.Or(c.fleet.most, 565)
 	net := newNetwork(seed)
-	server := redismodel.New(time.Now, rngOf(seed, "redis"))
+	server := redisfake.New(time.Now, rngOf(seed, "redis"))
 	l := net.listen("redis", redisAddress)
 	server.Serve(l)
 	var mu sync.Mutex

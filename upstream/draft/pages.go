@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // Paging is what the samples say about further pages.
@@ -45,7 +47,7 @@ var queryForm = regexp.MustCompile(`^[^\s?]*\?[^\s=]+=`)
 
 // paging looks for marks of further pages in headers and among the values around the records. records
 // is how many one sample has.
-func paging(trees []any, header http.Header, list *found, records int) (p Paging) {
+func paging(trees []jsontree.Value, header http.Header, list *list, records int) (p Paging) {
 	var beside []*column
 	items := strings.TrimSuffix(strings.TrimSuffix(list.path, "@values"), ".")
 	for _, c := range tableOf(trees).columns {
@@ -99,13 +101,13 @@ func paging(trees []any, header http.Header, list *found, records int) (p Paging
 	case cursor.path != "":
 		p.Style = "cursor"
 		p.add("param", ToComplete)
-		p.add("cursor", quote(cursor.path))
+		p.add("next", quote(cursor.path))
 		p.doubt("the name of the parameter that takes the cursor")
 		if next.path != "" {
 			p.doubt("or style next_url by %s?", next.path)
 		}
 		if more.path != "" {
-			p.add("more", quote(more.path))
+			p.add("last", fmt.Sprintf("{path: %s, is: false}", quote(more.path)))
 			p.doubt("is it %s that tells the end, or a cursor that is missing?", more.path)
 		}
 	case inHeader != "" || pages.path != "" || total.path != "" || more.path != "" || last.path != "":
@@ -133,22 +135,22 @@ func paging(trees []any, header http.Header, list *found, records int) (p Paging
 		case pages.path != "" && p.Style == "page":
 			p.add("total_pages", quote(pages.path))
 		case more.path != "":
-			p.add("more", quote(more.path))
+			p.add("last", fmt.Sprintf("{path: %s, is: false}", quote(more.path)))
 		case last.path != "":
-			p.add("last", quote(last.path))
+			p.add("last", fmt.Sprintf("{path: %s, is: true}", quote(last.path)))
 		}
 	default:
 		p.Style = "none"
 		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
-		var numbers []string
-		for _, c := range beside {
-			if m := (mark{c.path, c.texts[0]}); m.number() >= 0 && len(numbers) < 6 {
-				numbers = append(numbers, m.path+" = "+m.text)
-			}
+	}
+	var numbers []string
+	for _, c := range beside {
+		if m := (mark{c.path, c.texts[0]}); p.Style == "none" && m.number() >= 0 && len(numbers) < 6 {
+			numbers = append(numbers, m.path+" = "+m.text)
 		}
-		if len(numbers) > 0 {
-			p.doubt("or does one of these count records or pages, or name the next: %s?", strings.Join(numbers, ", "))
-		}
+	}
+	if len(numbers) > 0 {
+		p.doubt("or does one of these count records or pages, or name the next: %s?", strings.Join(numbers, ", "))
 	}
 	return p
 }

@@ -5,15 +5,13 @@ import (
 	"slices"
 
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// The frames of a reply: its own values, and those of each level of items in it.
+// What a path leads into: a reply, or each record or response in it.
 const (
-	frameReply = iota
-	frameRecord
-	frameResponse
-	frameCount
+	inReply = iota
+	inRecord
+	inResponse
 )
 
 // Replies is how the replies to one sort of request are read: to those for a list, for the
@@ -25,16 +23,14 @@ type Replies struct {
 	MaxRecords int          // items of all replies to one request
 
 	request       address.Template
-	itemName      string     // an item is called
-	expect        Conditions // that a reply must meet
-	tables        []table    // that fields are looked up in
-	tree          *jsonwalk.Node
-	slots         [frameCount]int
-	items         items  // records, responses or details
-	responseItems *items // the responses in a record; nil: they are not there
-	// What tells the items of a list in pages apart: their ids, and, of those that have some, their
-	// times.
-	itemIDs, itemTimes locators
+	itemName      string        // an item is called
+	expect        Conditions    // that a reply must meet
+	tables        []table       // that fields are looked up in
+	items         items         // records, responses or details
+	responseItems *items        // the responses in a record; nil: they are not there
+	itemID        *compiledPath // what tells the items of a list in pages apart; nil: nothing
+	skipsInvalid  bool          // records that break a rule are left out
+	last          Conditions    // what a reply says that is the last
 }
 
 // Plan is the compiled mapping of one endpoint: what is asked for a list, and how
@@ -46,30 +42,31 @@ type Plan struct {
 	Responses *SecondRequest // nil: a record has its responses, or the kind has none
 
 	stages           []stage
-	record           *jsonwalk.Node // of each record
 	byStatus, byType filter
 	filtersHere      bool // the gateway applies all filters: the whole list is read for each
 	dropForeign      bool
 	skipInvalid      bool
-	owner            locators
+	owner            compiledPaths
 	ownerKey         string // paths of the owner, as they were written
+	ownerIs          string // what stands there, with {account} in it
 	ownerInList      bool   // the list shows the owner, and details are asked for the account's own records only
+	idPath           string // of what tells records apart, as it was written
 	grouped          bool   // several rows may be one record
-	detailMember     string // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
 	usedPaths        []usedPath
 
 	title, content, status, inquiryType, company *textField // nil: not in this kind's records
 	created                                      *timeField
 	responses                                    *responseFields // nil for sellers
-	compared                                     locators        // values of a record that others are compared with
+	compared                                     compiledPaths   // values of a record that others are compared with
 }
 
 // responseFields is the mapping of a response, wherever it comes from.
 type responseFields struct {
-	path                   string   // of all, as it was written
-	skip                   int      // so many come before them
-	wrapper                *wrapper // of the array of responses; nil: the record itself, or what has other fields, too
+	path                   string        // of all, as it was written
+	skip                   int           // so many come before them
+	total                  *compiledPath // their number, within the record; nil: it is not told
+	last                   Conditions    // that a record meets which has all of them
 	content, responderType *textField
 	created                *timeField
 }

@@ -30,18 +30,16 @@ import (
 	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/connlimit"
 	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 )
 
-// topAccounts is how many accounts the console counts.
-const topAccounts = 256
-
 // maxOpsConnections is far more than probes, Prometheus and people need.
 const maxOpsConnections = 256
 
-// closeTime is what the parts may take to end where requests have used up shutdown_grace.
+// closeTime is how long the parts may take to end after shutdown_grace.
 const closeTime = time.Second
 
 // writeSlack is what writing an answer may take beyond the time to find it.
@@ -52,6 +50,7 @@ const writeSlack = 10 * time.Second
 type App struct {
 	opts        Options
 	public      *server
+	connections *connlimit.Listener // under public
 	ops         *server
 	memory      memory
 	registry    *prometheus.Registry // of what lives as long as the process
@@ -137,7 +136,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	a.reloads = newReloader(cfg, a.opts, a.registry)
 	a.panics = newPanics(a.registry)
 	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until apply knows them, there are none
-	a.accounts = console.NewTopAccounts(topAccounts)
+	a.accounts = console.NewTopAccounts()
 	if lost := a.opts.LostRecords; lost != nil {
 		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "inquiry_gateway_log_lost_records_total",
@@ -194,19 +193,18 @@ func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 // buildServers makes the servers of the two listeners. Until they run a caller waits in the
 // kernel's queue: nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
-	connections := front.NewMetrics(a.registry)
 	a.errorLog, a.flushErrors = gateway.NewErrorLog(refusalRecords, a.opts.Logger, a.registry)
-	public := front.NewListener(l.Public, front.Options{
-		Name: "public", Metrics: connections, MaxConnections: fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), StrangerIdle: strangerIdleTimeout,
-		Handler: &a.gateway, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Log: a.errorLog,
-	})
-	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)
+	a.connections = connlimit.New(l.Public, "public", fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), a.registry)
+	a.public = newServer(a.connections, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)
 	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeSlack}
-	connections.SetStreams("public", maxStreams)
+	fast := front.Options{Serves: a.gateway.OnFastPath, Fields: gateway.Fields()}
 	if cfg.TLS.CertFile.Set() {
-		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.running().certificate, nil })
+		a.public.tls = true
+		certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.running().certificate, nil }
+		fast.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	return a.buildOps(front.NewListener(l.Ops, front.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
+	a.public.front = front.NewListener(a.connections, a.public.http, fast)
+	return a.buildOps(connlimit.New(l.Ops, "ops", maxOpsConnections, a.registry))
 }
 
 // URL is where callers reach the lists, once New has returned.
@@ -300,7 +298,7 @@ func labGroups(cfg config.Config) []ttllab.Group {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
-		c, err := fill(ctx, k, cache.FillInfo{Background: true})
+		c, err := fill(ctx, k, cache.FillInfo{Background: true, Failing: true}) // it is no new failure if it fails
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }
@@ -308,7 +306,7 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 }
 
 // stop ends the parts within shutdown_grace, which begins here, after shutdown_delay. Where
-// requests need all of it, closeTime is left for the parts.
+// requests or traces need all of it, closeTime is left for the parts.
 func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.running().cfg.ShutdownGrace
@@ -322,7 +320,7 @@ func (a *App) stop() error {
 	select {
 	case failed := <-closed:
 		err = errors.Join(err, failed)
-	case <-time.After(max(closeTime, time.Until(deadline))):
+	case <-time.After(closeTime + max(0, time.Until(deadline))):
 		err = errors.Join(err, errors.New("not all parts had ended at the end of shutdown_grace"))
 	}
 	return errors.Join(err, a.ops.shutdown(ctx))

@@ -15,9 +15,9 @@ import (
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/connlimit"
 )
 
 // opsWriteTimeout bounds an answer of the ops listener. Profiles add the time that they are
@@ -26,7 +26,7 @@ const opsWriteTimeout = 10 * time.Second
 
 // buildOps builds the ops listener's server. It is given functions, because a reload may replace
 // what they read.
-func (a *App) buildOps(l *front.Listener) error {
+func (a *App) buildOps(l *connlimit.Listener) error {
 	err := a.registry.Register(replaced{a})
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func (a *App) buildOps(l *front.Listener) error {
 		return err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.registry, Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version, Node: node,
+		Gatherer: a.registry, Facts: a.facts, TopAccounts: a.accounts, Version: a.opts.Version, Node: node,
 	}); err != nil {
 		return err
 	}
@@ -72,9 +72,6 @@ func (r replaced) Collect(to chan<- prometheus.Metric) {
 	s := r.a.running()
 	if s.keyring != nil {
 		s.keyring.registry.Collect(to)
-	}
-	if s.canary != nil {
-		s.canary.registry.Collect(to)
 	}
 }
 
@@ -196,7 +193,7 @@ func (a *App) summary() []any {
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
 		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
-		"tls", a.public.tls, "canary", a.running().canary != nil, "traces", a.traces.provider != nil,
+		"tls", a.public.tls, "traces", a.traces.provider != nil,
 	}
 }
 

@@ -69,15 +69,11 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 	return r
 }
 
-// watch takes over what changes until ctx ends. It starts and stops the canary, too. When it
+// watch takes over what changes until ctx ends. When it
 // returns no reload is under way, and only the running setup is left to close.
 func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
-	a.startCanary(ctx, a.running())
-	defer func() {
-		a.running().canary.stop()
-		r.closeRetired(time.Time{})
-	}()
+	defer r.closeRetired(time.Time{})
 	poll := time.NewTicker(r.every)
 	defer poll.Stop()
 	for {
@@ -152,7 +148,11 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	if r.waiting = waiting; len(waiting) > 0 {
 		a.opts.Logger.Warn("these keys take effect at the next start only", "keys", waiting)
 	}
-	a.opts.Logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted()))
+	changes, err := config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted())
+	if err != nil {
+		a.opts.Logger.Error("the changes of this reload cannot be listed", "error", err)
+	}
+	a.opts.Logger.Info("configuration reloaded", "changes", changes)
 }
 
 // Warn logs what is doubtful in a configuration.
@@ -174,11 +174,7 @@ func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err er
 	if err != nil {
 		return waiting, err
 	}
-	if next.canary != old.canary {
-		old.canary.stop()
-	}
 	a.apply(next)
-	a.startCanary(ctx, next)
 	r := a.reloads
 	r.watcher.SetFiles(cfg.Files())
 	if next.keyring.file != old.keyring.file {

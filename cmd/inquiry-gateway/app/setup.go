@@ -30,7 +30,6 @@ type setup struct {
 	client      *upstream.Client
 	gateway     *gateway.Gateway
 	certificate *tls.Certificate // nil without TLS
-	canary      *canaryRun       // nil where it is off
 	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
@@ -75,7 +74,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 	}
 	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
-		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), RedisTimeout: cfg.Redis.Timeout, Prefix: cfg.Redis.KeyPrefix(), Before: old.client,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, LongestFetch: cfg.RequestTimeout, Before: old.client,
 		KeepFor: map[string]time.Duration{"buyer": cfg.Cache.Buyer.TTL + cfg.Cache.Buyer.StaleIfError, "seller": cfg.Cache.Seller.TTL + cfg.Cache.Seller.StaleIfError},
 	}); err != nil {
 		return next, err
@@ -87,9 +86,6 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		}
 	}
 	next.keyring = openKeyring()
-	if next.canary = old.canary; next.keyring != old.keyring || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
-		next.canary = a.newCanary(next)
-	}
 	next.gateway = gateway.New(gateway.Options{
 		Auth:                    next.keyring,
 		Kinds:                   gateway.Kinds(next.client),
@@ -98,7 +94,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
 		WriteTimeout:            cfg.RequestTimeout + writeSlack,
-		Front:                   cfg.Gateway.HitLane == config.On,
+		FastPath:                cfg.Gateway.FastPath == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          cfg.Gateway.Proxies(),
@@ -124,7 +120,7 @@ func (a *App) apply(next *setup) {
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
 	a.tokens.Set(cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
-		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
+		a.connections.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
 	a.gateway.Set(next.gateway)
 	a.current.Store(next)

@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	"inquiry-gateway/gateway/ops"
-	"inquiry-gateway/gateway/ops/canary"
 )
 
 const (
@@ -64,24 +63,6 @@ const (
 // causes stand in the order in which they are shown: first what harms callers' data, then
 // what they notice, then the rest.
 var causes = []cause{
-	{
-		id: "canary", name: "The canary found a failure", chapter: "InquiryGatewayCanaryFailed",
-		seen: func(t tick) (map[string]float64, bool) {
-			counts := t.grown("canary_checks_total", func(l []string) bool { return l[2] == canary.Failed })
-			for _, r := range t.facts.Canary { // the next round may be minutes away
-				if r.Result == canary.Failed {
-					counts[r.Kind+" "+r.Check+" "+r.Result] += 0
-				}
-			}
-			return counts, true
-		},
-		works: func(t tick) bool { // a blind round has found nothing out
-			return !slices.ContainsFunc(t.facts.Canary, func(r canary.Result) bool { return r.Result != canary.OK })
-		},
-		state: true,
-		text:  "Since then: {counts}.", hits: "cross_read: customers may read each other's records. access: strangers may read lists.",
-		do: "Ask both lists with the canary's keys. Where they are mixed up or open, take the gateway out of service, then [purge](#purge) both kinds.",
-	},
 	{
 		id: "foreign", name: "Records of another account", chapter: "InquiryGatewayForeignRecords",
 		seen: func(t tick) (map[string]float64, bool) {
@@ -299,8 +280,6 @@ type Facts struct {
 
 	NotInForce []string // files whose newest content has a mistake: "configuration", "keys file"
 	Waiting    []string // keys of the configuration, else in force, that need a restart
-
-	Canary []canary.Result // set by the console
 }
 
 // Failure is an error that has happened, in words that hold no secret.
@@ -420,15 +399,6 @@ func quoted(name string) string {
 
 // lastError says why, as far as an error of the time of the episode is known.
 func lastError(id string, e *episode, facts Facts) string {
-	if id == "canary" {
-		var reasons []string
-		for _, r := range facts.Canary {
-			if r.Result == canary.Failed {
-				reasons = append(reasons, r.Reasons...)
-			}
-		}
-		return strings.Join(reasons, "; ")
-	}
 	f := facts.Last[id]
 	if f.Text == "" || f.At.Before(e.since.Add(-2*tickEvery)) {
 		return ""
