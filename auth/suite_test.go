@@ -367,7 +367,7 @@ func everyEditor(t *testing.T, test func(ctx context.Context, t *testing.T, e *a
 // An account may be called anything that can be printed.
 func TestAccountsInAnyScript(t *testing.T) {
 	everyEditor(t, func(ctx context.Context, t *testing.T, e *auth.Editor) {
-		for i, id := range []string{"한강 무역", " a b ", `it's "x": #1, {y}, [z] & *w %`, "مثال", "می‌خواهم", "O'Néill – Söhne", "null", "1e3", "- x", "?", "日本"} {
+		for i, id := range []string{"한강 무역", " a b ", `it's "x": #1, {y}, [z] & *w %`, "مثال", "می\u200cخواهم", "O'Néill – Söhne", "null", "1e3", "- x", "?", "日本"} {
 			k := record(fmt.Sprint("script", i))
 			k.Account = id
 			if err := e.Add(ctx, k, &auth.Account{APIAccess: auth.AccessPaid}); err != nil {
