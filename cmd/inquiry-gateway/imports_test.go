@@ -24,6 +24,7 @@ var mayImport = map[string]string{
 	"cache":                      "cache internal",
 	"upstream":                   "upstream internal",
 	"internal":                   "internal",
+	"internal/compare":           "internal upstream/legacy",
 	"deploy":                     "internal",
 	"docs":                       "",
 }
