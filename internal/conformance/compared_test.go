@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 )
 
 // TestDifferences replaces a part of what a run has shown, and looks for the difference.
@@ -69,7 +69,7 @@ func TestKindsOfDifferences(t *testing.T) {
 
 // The program behaves as it does itself, and otherwise with another example.
 func TestCompared(t *testing.T) {
-	same, only := tree{dir: "../..", binary: program.Build(t)}, regexp.MustCompile("^odata-v2: (all lists|recording|an error reply)|^conversations")
+	same, only := tree{dir: "../..", binary: testkit.BuildGateway(t)}, regexp.MustCompile("^odata-v2: (all lists|recording|an error reply)|^conversations")
 	other := tree{dir: t.TempDir(), binary: same.binary}
 	if err := os.CopyFS(filepath.Join(other.dir, "examples"), os.DirFS("../../examples")); err != nil {
 		t.Fatal(err)
