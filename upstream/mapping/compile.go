@@ -220,10 +220,9 @@ const fetchedMember = "responses of the second request"
 // responses compiles the answers: within the record, where a second request puts them, too.
 func (s scope) responses(at string, cfg ResponsesConfig) {
 	p, fetched, looked := s.plan, setting.Says(cfg.Fetch), setting.Says(cfg.Lookup)
-	s.AddIf(cfg.ItemsOptional && !fetched, at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
-	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items}
+	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items, optional: cfg.ItemsOptional || fetched}
 	total, ok := s.compilePath(at+"total", cfg.Total, cfg.Total != "")
 	if ok {
 		r.total = &compiledPath{Path: total, xml: s.xml}

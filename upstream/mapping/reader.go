@@ -151,9 +151,9 @@ func (r *reader) read(body string) *Error {
 	switch {
 	case failed != nil:
 		return failed
-	case ok || container.Kind() == jsontree.Missing && it.optional:
+	case ok || !container.Present() && it.optional:
 		return nil
-	case container.Kind() == jsontree.Missing:
+	case !container.Present():
 		return newError("items", "the reply has nothing at the path of items")
 	}
 	return newError("items", "the value at the path of items is no %s", it.kind)

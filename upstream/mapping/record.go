@@ -15,16 +15,18 @@ type Violation struct {
 
 // Why a record cannot be accepted.
 const (
-	whyObject    = "not an object"
-	whyList      = "not the array, or the object, that items says"
-	whyNoOwner   = "no owner"
-	whyNoID      = "no id to ask for the "
-	whyNoDetail  = "no detail came for the record"
-	whyNoEntry   = "one of them has no entry in the table of lookup"
-	whyForeign   = "another owner than the account"
-	whyNoGroup   = "no value at the path of group"
-	whyOwnMember = "a member of its own of the name that what belongs to it is to have (rows or details)"
-	whyTooMuch   = "more than max_response_bytes"
+	whyObject  = "not an object"
+	whyList    = "not the array, or the object, that items says"
+	whyNoOwner = "no owner"
+
+	whyNoResponses = "nothing at the path of responses.items; where that means that there are none, set items_optional"
+	whyNoID        = "no id to ask for the "
+	whyNoDetail    = "no detail came for the record"
+	whyNoEntry     = "one of them has no entry in the table of lookup"
+	whyForeign     = "another owner than the account"
+	whyNoGroup     = "no value at the path of group"
+	whyOwnMember   = "a member of its own of the name that what belongs to it is to have (rows or details)"
+	whyTooMuch     = "more than max_response_bytes"
 )
 
 // fate is what becomes of a record. Its words are those of metrics and configuration: a hidden
@@ -174,6 +176,9 @@ func (m *mapper) noteCompared(e *element) {
 func (m *mapper) mapResponses(e *element) (bad Violation) {
 	for i := m.plan.responses.skip; i < len(e.responses) && bad.Problem == ""; i++ {
 		bad = m.mapResponse(&e.responses[i])
+	}
+	if bad.Problem == "" && !e.container.Present() && !m.plan.responses.optional {
+		bad = Violation{Field: "responses", Problem: whyNoResponses}
 	}
 	if bad.Problem == "" && e.problem != "" {
 		bad = Violation{Field: "responses", Problem: e.problem}

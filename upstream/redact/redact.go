@@ -52,6 +52,9 @@ func (ids *IDs) Add(id string) {
 	if id[0] == '{' && id[len(id)-1] == '}' {
 		id = id[1 : len(id)-1]
 	}
+	if whole, zeros, ok := strings.Cut(id, "."); ok && whole != "" && digitsAt(whole, 0) == len(whole) && zeros != "" && strings.Trim(zeros, "0") == "" {
+		ids.numbers = with(ids.numbers, TrimZeros(whole)) // a number that its system has as a float
+	}
 	switch {
 	case len(id) >= uuidDigits && isUUID(id):
 		ids.uuids = true
