@@ -92,7 +92,8 @@ func (b *Builder) countFate(e *element, fate fate, bad Violation) *Error {
 		if b.Skipped == nil {
 			b.Skipped = make(map[string]int)
 		}
-		if b.Skipped[bad.Field]++; !b.plan.skipInvalid {
+		// A wrong path of the owner would lose all of a list unseen.
+		if b.Skipped[bad.Field]++; !b.plan.skipInvalid || bad.Problem == whyNoOwner && !b.plan.dropForeign {
 			return b.endWith(newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
 		}
 	}

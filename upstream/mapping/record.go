@@ -98,7 +98,7 @@ func (p *Plan) judgeOwner(e *element, account string) (fate, Violation) {
 	switch why := p.ownerMismatch(e, account); {
 	case why == "":
 		return fateServed, Violation{}
-	case why == whyNoOwner && p.dropForeign: // it is nobody's to drop: all of a list could be lost unseen
+	case why == whyNoOwner: // the mapping does not fit, or the record is broken; no other account is involved
 		return fateInvalid, Violation{Field: "owner", Problem: why}
 	default:
 		return fateForeign, Violation{Field: "owner", Problem: why}
