@@ -70,6 +70,7 @@ func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, pa
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
 	}.Compile(c.base, field, c.Problems)
 	r.Paging = reply.paging(field+".paging", paging)
+	r.Format.Pages = r.Paging.Style != PageNone
 	r.expect = reply.conditions(field+".expect", cfg.Expect, "")
 	return reply
 }

@@ -161,6 +161,9 @@ func (x *Explainer) noteBeside(reply jsontree.Value) {
 	if x.Replies > 1 {
 		return
 	}
+	if errs := reply.Member("errors"); errs.Kind() == jsontree.Array && errs.Len() > 0 && !slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, "errors") }) {
+		x.Doubts = append(x.Doubts, Doubt{"errors", "the reply has errors beside its data, as GraphQL tells of a part that failed: let expect refuse it, {path: errors, is: null}", false})
+	}
 	x.eachBeside(reply, func(path, name string, v jsontree.Value) {
 		read := x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) })
 		text := v.String()
