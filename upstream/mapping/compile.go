@@ -173,7 +173,7 @@ func (s scope) owner(cfg EndpointConfig) {
 func (s scope) group(cfg EndpointConfig) {
 	key := s.plan.Kind + ".group"
 	if path, ok := s.compilePath(key, cfg.Group, cfg.Group != ""); ok {
-		rows := stage{name: stageRows, member: rowsMember, id: identity{{at: s.locate(path)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
+		rows := stage{name: stageRows, member: rowsMember, id: identity{{at: s.locate(path)}}, noID: Violation{Field: "record", Problem: reasonNoGroup}}
 		s.plan.stages, s.plan.grouped = append(s.plan.stages, rows), true
 		s.notePaths(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
@@ -344,7 +344,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 
 // stage is that of a second request, whose answers become a member of a record.
 func (r *SecondRequest) stage(member string, one bool) stage {
-	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: whyNoID + r.Name + " with"}, second: r}
+	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: reasonNoID + r.Name + " with"}, second: r}
 }
 
 // join is what stands between the ids of a batch.
