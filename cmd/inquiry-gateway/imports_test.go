@@ -24,7 +24,6 @@ var mayImport = map[string]string{
 	"cache":                      "cache internal",
 	"upstream":                   "upstream internal",
 	"internal":                   "internal",
-	"internal/compare":           "internal upstream/legacy",
 	"deploy":                     "internal",
 	"docs":                       "",
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit"
@@ -58,7 +58,7 @@ func sectionWith(t testing.TB, settings map[string]string) string {
 	}
 	for _, path := range slices.Sorted(maps.Keys(settings)) { // a section before what is in it
 		var value any
-		if err := yaml.Unmarshal([]byte(settings[path]), &value); err != nil {
+		if err := yamlfile.Decode(settings[path], &value); err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
 		keys := strings.Split(path, ".")
