@@ -22,7 +22,7 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
 
 // slowRedis is a model of Redis that takes its time. TestScriptOnRedis compares the script on it with
 // a real server.
