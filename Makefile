@@ -82,7 +82,7 @@ conformance: ## hold the RFCs' conversations with the gateway, then h2spec: two 
 fuzz: ## fuzz every target in turn for FUZZTIME each, on one processor: hours (PKG=./upstream/...)
 	@.ci/fuzz $(FUZZTIME) $(PKG)
 
-prove: ## hold PROVE conversations with the hit lane and without it, then PROVE requests under the race detector: hours
+prove: ## hold PROVE conversations with the fast path and without it, then PROVE requests under the race detector: hours
 	@.ci/prove $(PROVE) $(PROVESTEP)
 
 release: ## build dist: binaries for Linux and macOS, SBOMs, Debian and RPM packages, checksums

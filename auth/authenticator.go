@@ -220,6 +220,9 @@ func deny(err error, reason string) error {
 	case err == nil, errors.Is(err, ErrTooManyGuesses):
 		return err
 	case errors.Is(err, ErrUnknownKey):
+		if unusable, ok := errors.AsType[*UnusableKey](err); ok {
+			return &Denial{Reason: ReasonUnusable, Detail: unusable.Why}
+		}
 		return &Denial{Reason: reason}
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -283,7 +286,7 @@ const (
 func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
 	return telemetry.By(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications by result: ok, or why the request was refused.", "result"),
 		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
-		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonExpired, ReasonRevoked)
+		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonUnusable, ReasonExpired, ReasonRevoked)
 }
 
 // resultOf names the outcome of AuthenticateFrom with a bounded label.

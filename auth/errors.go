@@ -49,19 +49,39 @@ const (
 	ReasonMalformed = "malformed" // not a bearer token, or longer than MaxKeyLength
 	ReasonChecksum  = "checksum"  // own format with a wrong checksum: a typo or a guess
 	ReasonUnknown   = "unknown"
+	ReasonUnusable  = "unusable" // see UnusableKey
 	ReasonExpired   = "expired"
 	ReasonRevoked   = "revoked"
 )
+
+// UnusableKey is what a Store answers for a key that is valid where it was issued and is no API key
+// of this gateway: a refresh token, a token that is bound to its sender, one without the claims that
+// name the account. It matches ErrUnknownKey.
+type UnusableKey struct {
+	Why string // for the operator; it holds no key
+}
+
+// Error says why.
+func (e *UnusableKey) Error() string { return "unusable key: " + e.Why }
+
+// Unwrap makes errors.Is(err, ErrUnknownKey) hold.
+func (e *UnusableKey) Unwrap() error { return ErrUnknownKey }
 
 // Denial says why a key was refused, for logs and metrics only. It matches
 // ErrInvalidKey.
 type Denial struct {
 	Reason string // one of the Reason constants
 	KeyID  string // empty when the key is not known
+	Detail string // why a key is unusable, for the operator; else empty
 }
 
 // Error names the reason; it never holds a key or a digest.
-func (d *Denial) Error() string { return ErrInvalidKey.Error() + ": " + d.Reason }
+func (d *Denial) Error() string {
+	if d.Detail != "" {
+		return ErrInvalidKey.Error() + ": " + d.Detail
+	}
+	return ErrInvalidKey.Error() + ": " + d.Reason
+}
 
 // Unwrap makes errors.Is(err, ErrInvalidKey) hold.
 func (d *Denial) Unwrap() error { return ErrInvalidKey }

@@ -76,11 +76,11 @@ type Hasher struct {
 	macs *sync.Pool // of *macState; nil: no pepper
 }
 
-// macState is an HMAC whose key schedule is computed once, and room for a key
-// and its digest, so that hashing does not allocate.
+// macState is an HMAC whose key schedule is computed once, and room for a usual key
+// and its digest, so that hashing one does not allocate.
 type macState struct {
 	mac hash.Hash
-	key [MaxKeyLength]byte
+	key [usualKeyLength]byte
 	sum [sha256.Size]byte
 }
 
@@ -135,10 +135,11 @@ func (h Hasher) Hash(key string) Digest {
 	}
 	s := h.macs.Get().(*macState)
 	s.mac.Reset()
-	_, _ = s.mac.Write(append(s.key[:0], key...)) // a hash never fails
+	copied := append(s.key[:0], key...)
+	_, _ = s.mac.Write(copied) // a hash never fails
 	var d Digest
 	copy(d[:], s.mac.Sum(s.sum[:0]))
-	clear(s.key[:]) // the pool outlives the request; the key must not
+	clear(copied) // the pool outlives the request; the key must not
 	h.macs.Put(s)
 	return d
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// MaxKeyLength is the longest key that is read, in bytes. A longer one is
-// refused before it is hashed.
-const MaxKeyLength = 512
+// MaxKeyLength is the longest key that is read, in bytes: room for the access tokens (JWTs) of an
+// authorization server. A longer key is refused before it is hashed.
+const MaxKeyLength = 8 << 10
 
 // bearer takes the key out of the values of the Authorization header, as
 // received. The error is ErrMissingKey, ErrMultipleCredentials or a Denial

@@ -355,7 +355,9 @@ func (s *RemoteStore) remember(d Digest, l *lookup) {
 		m.known.Set(d, a)
 		m.unknown.Invalidate(d)
 	case errors.Is(l.err, ErrUnknownKey):
-		m.unknown.Set(d, new(s.now().Add(unknownTTL)))
+		if _, unusable := errors.AsType[*UnusableKey](l.err); !unusable { // each record in the log says why
+			m.unknown.Set(d, new(s.now().Add(unknownTTL)))
+		}
 		m.known.Invalidate(d)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/theme"
 )
@@ -85,11 +84,11 @@ func (x *exchange) writeList() {
 	x.fields.add("Cache-Status", []string{cacheStatus(&x.list)})
 	x.fields.add("Etag", entry.ETag)
 	x.fields.add("Vary", h.vary)
-	if tags := x.request.Fields[front.IfNoneMatch]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
+	if tags := x.request.Header[ifNoneMatchField]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
 		x.send(http.StatusNotModified, nil)
 		return
 	}
-	variant, coding := x.gateway.chooseVariant(entry, x.request.Fields[front.AcceptEncoding])
+	variant, coding := x.gateway.chooseVariant(entry, x.request.Header[acceptEncodingField])
 	if coding != nil {
 		x.fields.add("Content-Encoding", coding)
 	}
@@ -128,7 +127,7 @@ func (x *exchange) writePage() {
 	}
 	theme.Secure(h, v1.DocsPolicy)
 	x.begun = true
-	x.page.ServeHTTP(w, x.engine.Request)
+	x.page.ServeHTTP(w, x.request)
 	w.WriteHeaderNow()
 	x.status, x.sent = w.Status(), max(w.Size(), 0)
 }
@@ -137,7 +136,10 @@ func (x *exchange) writePage() {
 // drains, and after a request whose end a proxy may have seen elsewhere (RFC 9112,
 // section 6.1).
 func (x *exchange) closes() bool {
-	return x.gateway.opts.Draining.Load() || x.request.Coded || x.conn.Stopping()
+	r := x.request
+	// Over HTTP/1.0 net/http ignores Transfer-Encoding, does not say so, and takes the body for the next request.
+	coded := len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0
+	return coded || x.gateway.opts.Draining.Load()
 }
 
 // send writes the answer with the fields that lists and errors share. HEAD gets the header
@@ -160,13 +162,10 @@ func (x *exchange) send(status int, body []byte) {
 	}
 	var err error
 	x.begun = true
-	if x.engine == nil {
-		if x.list.Outcome == cache.Hit && x.cause == nil { // counted before a caller can have seen it
-			x.gateway.metrics.frontHits.Inc()
-		}
+	if x.fast != nil {
 		head := x.gateway.heads.Get().(*[]byte)
 		*head = x.fields.appendHead((*head)[:0], status)
-		x.sent, err = x.conn.Send(*head, body, last)
+		x.sent, err = x.fast.SendHead(*head, body, last)
 		x.gateway.heads.Put(head)
 	} else {
 		w := x.engine.Writer

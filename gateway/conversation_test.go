@@ -22,6 +22,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
+	"inquiry-gateway/internal/connlimit"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -88,14 +89,14 @@ func sameText(a, b []byte) bool {
 	})
 }
 
-// counters are all series of a stand that count, but for those of the front itself. The
-// cache adds up its bytes and entries some time later.
+// counters are all series of a stand that count. The cache adds up its bytes and entries some time
+// later.
 func (s *stand) counters(tb testing.TB) string {
 	families, err := s.registry.Gather()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	other := regexp.MustCompile(`hit_lane|cache_local_bytes$|cache_entries$`)
+	other := regexp.MustCompile(`cache_local_bytes$|cache_entries$`)
 	var b strings.Builder
 	for _, f := range families {
 		if other.MatchString(f.GetName()) {
@@ -112,7 +113,7 @@ func (s *stand) counters(tb testing.TB) string {
 type pair struct{ front, plain *stand }
 
 func newPair(tb testing.TB, config *tls.Config) pair {
-	off := func(o *Options) { o.Front = false }
+	off := func(o *Options) { o.FastPath = false }
 	return pair{newStand(tb, setting{tls: config}), newStand(tb, setting{tls: config, options: off})}
 }
 
@@ -319,7 +320,7 @@ func TestConversations(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute) // net/http waits for some callers before it closes
-		t.Logf("seed %d: %d and %d hits of the front", seed, clear.front.byFront(t), secure.front.byFront(t))
+		t.Logf("seed %d: %d and %d requests on the fast path", seed, clear.front.fast.Load(), secure.front.fast.Load())
 	})
 }
 
@@ -358,7 +359,7 @@ func TestForeignBytes(t *testing.T) {
 				})
 			}
 			group.Wait()
-			t.Logf("%d answers compared, %d answers of the front, seed %d", compared.Load(), s.byFront(t), seed)
+			t.Logf("%d answers compared, %d requests on the fast path, seed %d", compared.Load(), s.fast.Load(), seed)
 		})
 	}
 }
@@ -371,10 +372,11 @@ func (s *stand) listen(t *testing.T, secure bool) (dial func() halfConn) {
 		t.Fatal(err)
 	}
 	s.gateway.opts.WriteTimeout = 0
-	in, server := front.NewListener(l, front.Options{Handler: s.live}), &http.Server{Handler: s.live, ConnContext: front.ConnContext}
+	server, opts := &http.Server{Handler: s, ConnContext: connlimit.ConnContext}, front.Options{Serves: s.live.OnFastPath, Fields: Fields()}
 	if secure {
-		in.Secure(secureConfig(t))
+		opts.TLS = secureConfig(t)
 	}
+	in := front.NewListener(connlimit.New(l, "socket", 0, s.registry), server, opts)
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(in) }()
 	t.Cleanup(func() { _ = server.Close(); <-served })

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"golang.org/x/net/http2"
@@ -39,9 +40,9 @@ func inBubble(t *testing.T, c setting, test func(*testing.T, *stand, *caller)) {
 	}
 }
 
-// The front answers fresh hits, and with the engine what else is asked of a list. At the first
-// request that is not of its form the connection is net/http's, for ever.
-func TestWhatTheFrontAnswers(t *testing.T) {
+// Plain requests for lists take the fast path, whatever the answer is. At the first other request
+// the connection is net/http's for the rest of its lifetime.
+func TestWhatTakesTheFastPath(t *testing.T) {
 	for name, tt := range map[string]struct {
 		text     string
 		statuses []int
@@ -63,75 +64,67 @@ func TestWhatTheFrontAnswers(t *testing.T) {
 					t.Errorf("the list is %s", body)
 				}
 			}
-			before := s.byFront(t)
+			before := int(s.fast.Load())
 			c.send(tt.text)
 			for _, want := range tt.statuses {
 				if status, _, _ := c.receive(); status != want {
 					t.Errorf("%s: %d, want %d", name, status, want)
 				}
 			}
-			between := s.byFront(t)
-			if c.get("acme", buyersList); before != 1 || (s.byFront(t) > between) != tt.stays {
-				t.Errorf("after %s the front has answered %d, then %d and %d", name, before, between, s.byFront(t))
+			between := int(s.fast.Load())
+			if c.get("acme", buyersList); before != 2 || (int(s.fast.Load()) > between) != tt.stays {
+				t.Errorf("after %s the fast path has taken %d, then %d and %d", name, before, between, int(s.fast.Load()))
 			}
 		})
 	}
 }
 
-// A reload switches the front, on open connections too.
-func TestFrontIsSwitched(t *testing.T) {
+// A reload switches the fast path on and off, on open connections too.
+func TestFastPathIsSwitched(t *testing.T) {
 	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
 		off := New(Options{Auth: s.gateway.opts.Auth, Lists: s.lists})
 		var answered []int
 		for _, g := range []*Gateway{s.gateway, s.gateway, s.gateway, off, off, s.gateway} {
 			s.live.Set(g)
 			c.get("acme", buyersList)
-			answered = append(answered, s.byFront(t))
+			answered = append(answered, int(s.fast.Load()))
 		}
-		if !slices.Equal(answered, []int{0, 1, 2, 2, 2, 2}) { // net/http keeps the connection
-			t.Errorf("the front has answered %v", answered)
+		if !slices.Equal(answered, []int{1, 2, 3, 3, 3, 3}) { // net/http keeps the connection
+			t.Errorf("the fast path has taken %v", answered)
 		}
 	})
 }
 
-// A stop waits for the answer that the front is sending, no longer than it may, and for a
-// request that is on its way.
-func TestStopOfTheFront(t *testing.T) {
+// Shutdown waits for the response in flight, no longer than it may, and closes idle connections.
+func TestShutdownOfTheFront(t *testing.T) {
 	for _, tt := range []struct {
-		answer, grace time.Duration
-		idle          time.Duration // before the request comes
-		whole         bool
+		response, grace time.Duration // zero: the connection is idle
+		whole           bool
 	}{
-		{answer: 9 * time.Second, grace: time.Minute, whole: true}, // the write timeout is 10 s
-		{answer: 10 * time.Second, grace: time.Second},
-		{idle: 200 * time.Millisecond, grace: time.Minute, whole: true},
-		{idle: 300 * time.Millisecond, grace: time.Minute},
+		{9 * time.Second, time.Minute, true}, // the write timeout is 10 s
+		{10 * time.Second, time.Second, false},
+		{0, time.Minute, false},
 	} {
-		var answer time.Duration
-		slow := func(o *Options) { o.Lists = served{o.Lists, func() { time.Sleep(answer) }} }
+		var response time.Duration
+		slow := func(o *Options) { o.Lists = served{o.Lists, func() { time.Sleep(response) }} }
 		inBubble(t, setting{options: slow}, func(t *testing.T, s *stand, c *caller) {
 			c.get("acme", buyersList)
-			answer = tt.answer
-			stop := make(chan error)
-			ctx, cancel := context.WithTimeout(t.Context(), tt.grace)
-			defer cancel()
-			if tt.idle == 0 {
+			if response = tt.response; response > 0 {
 				c.send(hitOf("acme", buyersList))
 				synctest.Wait()
 			}
+			stop := make(chan error)
+			ctx, cancel := context.WithTimeout(t.Context(), tt.grace)
+			defer cancel()
 			begin := time.Now()
-			go func() { stop <- errors.Join(s.listener.Stop(ctx), s.server.Shutdown(ctx)) }()
-			if tt.idle > 0 {
-				time.Sleep(tt.idle)
-				_, _ = io.WriteString(c.conn, hitOf("acme", buyersList))
-			}
+			go func() { stop <- errors.Join(s.listener.Shutdown(ctx), s.server.Shutdown(ctx)) }()
 			text, _ := io.ReadAll(c.in)
-			if whole := strings.Contains(string(text), "\r\nConnection: close\r\n") && strings.HasSuffix(string(text), "}"); whole != tt.whole {
+			if whole := strings.HasSuffix(string(text), "}"); whole != tt.whole {
 				t.Errorf("%+v: answered %q", tt, text)
 			}
 			_ = c.conn.Close()
 			err, took := <-stop, time.Since(begin)
-			if cut := tt.answer > tt.grace; (err != nil) != cut || took > min(tt.grace, max(tt.answer, tt.idle))+time.Second {
+			if cut := tt.response > tt.grace; (err != nil) != cut || took > min(tt.grace, tt.response)+time.Second {
 				t.Errorf("%+v: stopped after %v: %v", tt, took, err)
 			}
 			time.Sleep(time.Minute) // what the caller left goes on until then
@@ -146,7 +139,7 @@ func TestClearTextWhereTLSIsDue(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var answers, logs [2][]byte
 			for i, front := range []bool{true, false} {
-				s := newStand(t, setting{tls: config, options: func(o *Options) { o.Front = front }})
+				s := newStand(t, setting{tls: config, options: func(o *Options) { o.FastPath = front }})
 				c := s.network.connect(peers[0])
 				_, _ = io.WriteString(c, first)
 				_ = c.CloseWrite()
@@ -204,7 +197,7 @@ func TestPanics(t *testing.T) {
 			at := ""
 			options := func(o *Options) {
 				b := bug{o.Auth, o.Lists, o.Rate, &at}
-				o.Front, o.Auth, o.Lists, o.Rate = front, b, b, b
+				o.FastPath, o.Auth, o.Lists, o.Rate = front, b, b, b
 			}
 			inBubble(t, setting{options: options}, func(t *testing.T, s *stand, other *caller) {
 				c := s.call(t)
@@ -238,12 +231,8 @@ func TestPanics(t *testing.T) {
 					t.Errorf("front %v, %s: another caller got %d", front, place, status)
 				}
 				synctest.Wait()
-				hits := map[bool]float64{true: 2}[front] // of both callers, one before the panic and one after it
-				if front && place == "write" {
-					hits++ // it is counted before it is written
-				}
 				for name, want := range map[string]float64{
-					"panics_total ": 1, "requests_total 500buyer_inquiries": 1, "requests_in_flight ": 0, "hit_lane_answers_total ": hits,
+					"panics_total ": 1, "requests_total 500buyer_inquiries": 1, "requests_in_flight ": 0,
 				} {
 					name, labels, _ := strings.Cut(name, " ")
 					if got := s.counted(t, "http_"+name, labels); got != want {
@@ -290,7 +279,7 @@ func TestFrontAndTraces(t *testing.T) {
 	for range n {
 		c.get("acme", buyersList, "Traceparent: "+foreignParent)
 	}
-	if asked, ended, answered := sampler.asked.Load(), len(spans.Ended()), s.byFront(t); asked != n || ended != n/2 || answered != n-1 {
+	if asked, ended, answered := sampler.asked.Load(), len(spans.Ended()), s.fast.Load(); asked != n || ended != n/2 || answered != n {
 		t.Errorf("it was decided %d times for %d requests; %d spans, %d answers of the front", asked, n, ended, answered)
 	}
 	for _, span := range spans.Ended() {
@@ -322,105 +311,69 @@ func TestDeadlinesOfTheFront(t *testing.T) {
 			if took := time.Since(begin); took < want.after || took > want.after+time.Second {
 				t.Errorf("after %q: closed after %v", rest, took)
 			}
-			if !strings.HasPrefix(string(text), want.answer) || err != nil || s.byFront(t) != 6 {
+			if !strings.HasPrefix(string(text), want.answer) || err != nil || s.fast.Load() != 7 {
 				t.Errorf("after %q: %q, %v", rest, text, err)
 			}
 		})
 	}
 }
 
-// A connection on which nobody has authenticated is closed soon after it is idle,
-// whether it has had a request or not; one with a caller's stays.
-func TestStrangersAreIdleForShorter(t *testing.T) {
-	for _, first := range []string{"", "GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n", hitOf("nobody", buyersList)} {
-		inBubble(t, setting{strangerIdle: 5 * time.Second}, func(t *testing.T, s *stand, c *caller) {
-			c.get("acme", buyersList)
-			begin, stranger := time.Now(), s.call(t)
-			stranger.send(first)
-			if _, err := io.Copy(io.Discard, stranger.in); err != nil || time.Since(begin) != 5*time.Second {
-				t.Errorf("%q: closed after %v, %v", first, time.Since(begin), err)
+// Each request for a list is served by Gin's engine, on the fast path and beside it.
+func TestEveryRequestPassesGin(t *testing.T) {
+	for _, fast := range []bool{true, false} {
+		inBubble(t, setting{options: func(o *Options) { o.FastPath = fast }}, func(t *testing.T, s *stand, c *caller) {
+			passed := 0
+			e := gin.New()
+			e.Use(func(*gin.Context) { passed++ })
+			s.gateway.routes(e)
+			const n = 5 // a miss and hits
+			for range n {
+				if status, _, _ := c.get("acme", buyersList); status != http.StatusOK {
+					t.Errorf("status %d", status)
+				}
 			}
-			time.Sleep(10 * time.Second)
-			c.get("acme", buyersList)
+			c.get("nobody", buyersList)
+			if passed != n+1 || (s.fast.Load() > 0) != fast {
+				t.Errorf("fast path %t: %d of %d requests passed Gin; %d took the fast path", fast, passed, n+1, s.fast.Load())
+			}
 		})
 	}
 }
 
-// Where as many connections are open as may be, idle ones give way: those of strangers, and
-// of these the one that has been idle for longest. Of known callers no more do than must.
-func TestStrangersGiveWay(t *testing.T) {
+// At the limit unauthenticated connections give way, the oldest first; those of known callers never do.
+func TestUnauthenticatedConnectionsAreEvicted(t *testing.T) {
 	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
-		s.listener.SetMax(3)
+		s.limit.SetMax(3)
 		c.get("acme", buyersList)
-		var strangers []*caller
+		var others []*caller
 		for range 9 {
-			time.Sleep(2 * time.Second)
 			one := s.call(t)
 			one.get("nobody", buyersList)
-			strangers = append(strangers, one)
+			others = append(others, one)
 		}
 		c.get("acme", buyersList)
-		for _, one := range strangers[len(strangers)-2:] {
+		for _, one := range others[len(others)-2:] {
 			one.get("nobody", buyersList)
 		}
-
-		s.listener.SetMax(2 * evictShare)
-		known := []*caller{c}
-		for len(known) < 2*evictShare-1 {
-			known = append(known, s.call(t))
-			known[len(known)-1].get("acme", buyersList)
-		}
-		time.Sleep(2 * time.Second)
-		s.call(t)
-		s.call(t).get("nobody", buyersList)
-		for _, one := range known {
+		for _, one := range others[len(others)-2:] { // both places are known callers' now
 			one.get("acme", buyersList)
+		}
+		refused := s.call(t)
+		if _, err := refused.in.ReadByte(); err == nil {
+			t.Error("a connection over the limit stays")
+		}
+		for _, one := range append(others[len(others)-2:], c) {
+			one.get("acme", buyersList)
+		}
+		if evicted, refused := s.counted(t, "http_connections_evicted_total", "public"), s.counted(t, "http_connections_refused_total", "public"); evicted != 7 || refused != 1 {
+			t.Errorf("%v were evicted, want 7; %v were refused, want 1", evicted, refused)
 		}
 	})
 }
 
-// evictShare is as the front's.
-const evictShare = 64
-
-// A connection is idle from the end of its last answer, however long that took: a known caller's does
-// not give way right after a slow one, be it the front's or net/http's.
-func TestIdleFromTheEndOfAnAnswer(t *testing.T) {
-	const slow = buyersList + "?status=slow"
-	for _, request := range []string{hitOf("acme", slow), strings.Replace(hitOf("acme", slow), "GET", "HEAD", 1)} {
-		options := func(o *Options) {
-			lists := o.Lists
-			o.Lists = scripted{Lists: lists, get: func(ctx context.Context, k cache.Key) (cache.Result, error) {
-				time.Sleep(3 * time.Second)
-				return lists.Get(ctx, k)
-			}}
-		}
-		inBubble(t, setting{options: options}, func(t *testing.T, s *stand, c *caller) {
-			s.listener.SetMax(1)
-			c.send(request)
-			time.Sleep(3 * time.Second)
-			synctest.Wait()
-			for _, wait := range []time.Duration{0, 900 * time.Millisecond, 200 * time.Millisecond} {
-				time.Sleep(wait)
-				other := s.call(t)
-				synctest.Wait()
-				other.conn.Close()
-			}
-			answer, err := http.ReadResponse(c.in, &http.Request{Method: request[:4]})
-			if err != nil || answer.StatusCode != http.StatusOK {
-				t.Fatalf("%v, %v", answer, err)
-			}
-			_, _ = io.Copy(io.Discard, answer.Body)
-			refused, evicted := s.counted(t, "http_connections_refused_total", ""), s.counted(t, "http_connections_evicted_total", "")
-			if refused != 2 || evicted != 1 {
-				t.Errorf("%.4s: of 3 connections within 1.1 s %v were refused, and %v were closed for them", request, refused, evicted)
-			}
-		})
-	}
-}
-
-// Over HTTP/2, too, which is net/http's from the first byte.
-func TestStrangersOverHTTP2(t *testing.T) {
-	inBubble(t, setting{strangerIdle: 5 * time.Second}, func(t *testing.T, s *stand, _ *caller) {
+// Over HTTP/2 a connection on which a caller has authenticated is kept, too.
+func TestEvictionOverHTTP2(t *testing.T) {
+	inBubble(t, setting{}, func(t *testing.T, s *stand, _ *caller) {
 		opened := 0
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			opened++
@@ -442,14 +395,17 @@ func TestStrangersOverHTTP2(t *testing.T) {
 			if resp.ProtoMajor != 2 || (resp.StatusCode == http.StatusOK) != (key == "acme") {
 				t.Errorf("%s: %s over %s", key, resp.Status, resp.Proto)
 			}
-			time.Sleep(10 * time.Second)
+			synctest.Wait()
 		}
+		s.limit.SetMax(1)
 		ask("nobody")
+		s.call(t) // takes its place
+		synctest.Wait()
 		for range 3 {
 			ask("acme")
 		}
-		if opened != 2 || s.byFront(t) != 0 {
-			t.Errorf("%d connections were opened, want 2; the front answered %d", opened, s.byFront(t))
+		if opened != 2 || s.fast.Load() != 0 {
+			t.Errorf("%d connections were opened, want 2; %d requests took the fast path", opened, s.fast.Load())
 		}
 	})
 }

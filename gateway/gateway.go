@@ -2,9 +2,8 @@
 //
 // Every request becomes an exchange. Its endpoint finds its list or its page, or says why
 // there is none, and never writes; answer writes it once, and serve leaves one line in
-// the log, whatever happens. The table that turns errors into answers is problemOf. A request for a
-// list over HTTP/1.1 may be answered before net/http reads it (answerFront); what finds the
-// endpoint of any other one is Gin (handler). Both serve it by the same functions.
+// the log, whatever happens. The table that turns errors into answers is problemOf. Gin routes every
+// request to its handler; a front.Listener may have parsed it in place of net/http.
 package gateway
 
 import (
@@ -26,7 +25,6 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/front"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/internal/theme"
@@ -73,9 +71,8 @@ type Options struct {
 	// WriteTimeout is when an answer must have been written, from the begin of its request; zero
 	// means any time. It holds in place of the http.Server's.
 	WriteTimeout time.Duration
-	// Front answers requests for lists before net/http reads them, on connections of a
-	// front.Listener that has a Handler.
-	Front bool
+	// FastPath lets a front.Listener serve requests for lists.
+	FastPath bool
 	// IgnoreUnknownParameters answers requests with parameters that are not
 	// known instead of refusing them.
 	IgnoreUnknownParameters bool
@@ -168,7 +165,8 @@ func New(opts Options) *Gateway {
 		}
 	}
 	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
-	g.routes()
+	gin.SetMode(gin.ReleaseMode)
+	g.routes(gin.New())
 	return g
 }
 
@@ -177,9 +175,7 @@ const unmatched = "unmatched"
 
 // routes is the whole public surface. HEAD stands beside GET because gin does not derive
 // it, and an unlisted method must answer 405 with both.
-func (g *Gateway) routes() {
-	gin.SetMode(gin.ReleaseMode)
-	e := gin.New()
+func (g *Gateway) routes(e *gin.Engine) {
 	e.HandleMethodNotAllowed = true
 	e.RedirectTrailingSlash = false
 	e.RedirectFixedPath = false
@@ -227,15 +223,10 @@ type Live struct{ current atomic.Pointer[Gateway] }
 // Set serves all requests from now on with g.
 func (l *Live) Set(g *Gateway) { l.current.Store(g) }
 
-// Enabled implements front.Handler.
-func (l *Live) Enabled() bool {
+// OnFastPath reports whether requests for a path may take the fast path.
+func (l *Live) OnFastPath(path string) bool {
 	g := l.current.Load()
-	return g != nil && g.opts.Front
-}
-
-// Answer implements front.Handler.
-func (l *Live) Answer(c *front.Conn, h *front.Head, begin time.Time) (bool, error) {
-	return l.current.Load().answerFront(c, h, begin)
+	return g.opts.FastPath && g.lists[path] != nil
 }
 
 // ServeHTTP answers with the Gateway that was set last.

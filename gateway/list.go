@@ -8,7 +8,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/gateway/front"
+	"inquiry-gateway/internal/connlimit"
 )
 
 // findList finds the list that a request asks for, or says why there is none. It is the one
@@ -18,20 +18,20 @@ import (
 // nothing in the request can name another.
 func (x *exchange) findList(kind string) error {
 	g := x.gateway
-	grant, err := g.opts.Auth.AuthenticateFrom(x.ctx, x.request.Fields[front.Authorization], x)
+	grant, err := g.opts.Auth.AuthenticateFrom(x.ctx, x.request.Header[authorizationField], x)
 	x.authTime = time.Since(x.begin)
 	if err != nil {
 		return err
 	}
 	x.principal = grant.Principal
-	x.conn.Authenticated(x.begin)
+	connlimit.FromContext(x.ctx).Authenticated()
 	if err := x.principal.Authorize(kind); err != nil {
 		return err
 	}
 	if err := x.withinRate(); err != nil {
 		return err
 	}
-	k, err := parseFilter(x.request.Query, g.opts.IgnoreUnknownParameters)
+	k, err := parseFilter(x.request.URL.RawQuery, g.opts.IgnoreUnknownParameters)
 	if err != nil {
 		return err
 	}

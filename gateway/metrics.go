@@ -19,8 +19,6 @@ type metrics struct {
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
 
-	frontHits prometheus.Counter
-
 	logErrors     prometheus.Counter
 	logSuppressed prometheus.Counter
 }
@@ -35,10 +33,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		duration: http.NativeHistograms("request_duration_seconds",
 			"Time from the request's header to the answer's last byte handed to the connection, by endpoint and cache outcome.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}, "endpoint", "cache"),
-		inFlight: http.Gauge("requests_in_flight", "Requests being answered now."),
-		panics:   http.Counter("panics_total", "Handlers that panicked; each is a bug."),
-		frontHits: http.Counter("hit_lane_answers_total",
-			"Fresh hits that were answered before net/http saw the request; they are among http_requests_total too."),
+		inFlight:  http.Gauge("requests_in_flight", "Requests being answered now."),
+		panics:    http.Counter("panics_total", "Handlers that panicked; each is a bug."),
 		logErrors: log.Counter("errors_total", "Log records of requests that could not be written."),
 		logSuppressed: log.Counter("suppressed_total",
 			"Requests that were refused and connections that failed without a log record of their own; a summary has counted them."),

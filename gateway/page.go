@@ -10,8 +10,8 @@ import (
 // findPage finds a document, which knows no caller. The path under a folder that has a page
 // leads to that page.
 func (x *exchange) findPage(files map[string]theme.Asset) error {
-	file, found := files[x.request.Path]
-	if _, folder := files[x.request.Path+"/"]; folder {
+	file, found := files[x.request.URL.Path]
+	if _, folder := files[x.request.URL.Path+"/"]; folder {
 		x.page = http.HandlerFunc(redirectToFolder)
 	} else if found {
 		x.page = file

@@ -32,7 +32,7 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `a"b\c`, "\x00\n", "한글", "\xff"}))
 		micros := rapid.Int64Range(0, int64(24*time.Hour/time.Microsecond))
 		x := &exchange{
-			gateway: g, request: request{Method: http.MethodGet, Peer: netip.MustParseAddrPort("192.0.2.1:1")},
+			gateway: g, request: &http.Request{Method: http.MethodGet, RemoteAddr: "192.0.2.1:1"},
 			begin:  time.Unix(1700000000, 123456789).UTC(),
 			status: rapid.IntRange(200, 599).Draw(t, "status"), sent: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
 			principal: auth.Principal{Account: "a" + text.Draw(t, "account"), KeyID: text.Draw(t, "key")},

@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/gateway/front"
+	"inquiry-gateway/internal/connlimit"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/memnet"
 )
@@ -43,17 +45,18 @@ type stand struct {
 	logs     *testkit.Log
 	clock    *testkit.Clock // of the limits; that of keys and lists stands still
 	network  *network
+	limit    *connlimit.Listener
 	listener *front.Listener
 	server   *http.Server
 	secure   bool
+	fast     atomic.Int64 // requests on the fast path
 }
 
 // setting is how a stand differs from the usual one.
 type setting struct {
-	tls          *tls.Config
-	strangerIdle time.Duration
-	logErrors    int // see NewErrorLog
-	options      func(*Options)
+	tls       *tls.Config
+	logErrors int // see NewErrorLog
+	options   func(*Options)
 }
 
 var standTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -89,7 +92,7 @@ func newStand(tb testing.TB, c setting) *stand {
 	plans := rate.Config{Plans: map[string]rate.Plan{"tight": {PerSecond: 1, Burst: 5}}}
 	limits := rate.New(plans, rate.Options{Now: s.clock.Now, Registerer: s.registry})
 	opts := Options{
-		Auth: auth.NewAuthenticator(store, auth.Hasher{}, shared), Lists: s.lists, Rate: limits, Front: true, Docs: true, LogListKeys: true, WriteTimeout: 10 * time.Second,
+		Auth: auth.NewAuthenticator(store, auth.Hasher{}, shared), Lists: s.lists, Rate: limits, FastPath: true, Docs: true, LogListKeys: true, WriteTimeout: 10 * time.Second,
 		Logger: logger, RequestLog: s.logs, Registerer: s.registry, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 	}
 	if c.options != nil {
@@ -98,14 +101,9 @@ func newStand(tb testing.TB, c setting) *stand {
 	s.gateway = New(opts)
 	s.live.Set(s.gateway)
 	errorLog, _ := NewErrorLog(c.logErrors, logger, s.registry)
-	s.server = newServer(s.live, errorLog)
-	s.listener = front.NewListener(s.network, front.Options{
-		Handler: s.live, ReadHeaderTimeout: s.server.ReadHeaderTimeout, IdleTimeout: s.server.IdleTimeout, StrangerIdle: c.strangerIdle,
-		Log: s.server.ErrorLog, Metrics: front.NewMetrics(s.registry),
-	})
-	if s.secure {
-		s.listener.Secure(c.tls)
-	}
+	s.server = newServer(s, errorLog)
+	s.limit = connlimit.New(s.network, "public", 0, s.registry)
+	s.listener = front.NewListener(s.limit, s.server, front.Options{Serves: s.live.OnFastPath, Fields: Fields(), TLS: c.tls})
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.server.Serve(s.listener) }()
 	tb.Cleanup(func() {
@@ -118,10 +116,18 @@ func newStand(tb testing.TB, c setting) *stand {
 	return s
 }
 
+// ServeHTTP counts the requests on the fast path.
+func (s *stand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if _, ok := w.(headSender); ok {
+		s.fast.Add(1)
+	}
+	s.live.ServeHTTP(w, r)
+}
+
 // newServer has the settings of the program's.
 func newServer(h http.Handler, errorLog *log.Logger) *http.Server {
 	s := &http.Server{
-		Handler: h, ConnContext: front.ConnContext, ConnState: front.ConnState, ErrorLog: errorLog,
+		Handler: h, ConnContext: connlimit.ConnContext, ErrorLog: errorLog,
 		MaxHeaderBytes: 16 << 10, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
 		Protocols: new(http.Protocols),
 	}
@@ -155,12 +161,6 @@ func (s *stand) counted(tb testing.TB, name, labels string) float64 {
 		tb.Fatal(err)
 	}
 	return values[labels]
-}
-
-// byFront is how many fresh hits the front has answered.
-func (s *stand) byFront(tb testing.TB) int {
-	tb.Helper()
-	return int(s.counted(tb, "http_hit_lane_answers_total", ""))
 }
 
 // logLine is what tests read of a line of the log.

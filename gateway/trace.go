@@ -13,7 +13,6 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/internal/telemetry"
 )
 
@@ -29,12 +28,12 @@ const scope = "inquiry-gateway/gateway"
 // linked to: it decides neither on ids nor on what is recorded, and its state is
 // not read. What cannot be read is no trace.
 func (x *exchange) openSpan() (opened telemetry.Span) {
-	g, r := x.gateway, &x.request
+	g, r := x.gateway, x.request
 	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-	parent, state := r.Fields[front.Traceparent], r.Fields[front.Tracestate]
+	parent, state := r.Header[traceparentField], r.Header[tracestateField]
 	if len(parent) == 1 { // two of them are none (W3C Trace Context, section 3.2.2.5)
 		sent := propagation.MapCarrier{"traceparent": parent[0]}
-		if trusted := len(g.proxies) > 0 && g.proxies.trust(r.Peer.Addr()); trusted {
+		if x.fromProxy() {
 			if len(state) > 0 {
 				sent["tracestate"] = state[0]
 			}
@@ -58,7 +57,7 @@ func (x *exchange) openSpan() (opened telemetry.Span) {
 	}
 	s.SetName(name)
 	scheme := "http"
-	if r.Secure {
+	if r.TLS != nil {
 		scheme = "https"
 	}
 	version := strings.TrimSuffix(strings.TrimPrefix(r.Proto, "HTTP/"), ".0")
@@ -70,7 +69,7 @@ func (x *exchange) openSpan() (opened telemetry.Span) {
 		at, _ := netip.ParseAddrPort(local.String())
 		all = appendAddress(all, at, semconv.ServerAddress, semconv.ServerPort)
 	}
-	all = appendAddress(all, r.Peer, semconv.NetworkPeerAddress, semconv.NetworkPeerPort)
+	all = appendAddress(all, x.peer(), semconv.NetworkPeerAddress, semconv.NetworkPeerPort)
 	if client := x.clientAddress(); client.IsValid() {
 		all = append(all, semconv.ClientAddress(client.String()))
 	}

@@ -13,7 +13,7 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -402,7 +402,7 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 	}
 	p.AddIf(places != 1, "auth.token", "say where the reply to the login has the token: token (a GJSON path), token_header or token_cookie; one of them")
 	if a.Token != "" {
-		if err := jsonwalk.CheckPath(a.Token); err != nil {
+		if _, err := jsontree.CompilePath(a.Token); err != nil {
 			p.Add("auth.token", "%v", err)
 		}
 	}

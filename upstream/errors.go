@@ -245,8 +245,8 @@ func classify(ctx context.Context, err error) *Error {
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE):
 		return &Error{Reason: "truncated", Err: cause}
 	}
-	if strings.Contains(cause.Error(), "malformed") { // net/http says how the reply begins
-		cause = errors.New("the reply is not HTTP")
+	if what, _, quotes := strings.Cut(cause.Error(), `"`); quotes { // net/http quotes bytes of the reply
+		cause = fmt.Errorf("the reply is not HTTP: %s", strings.TrimRight(what, " ["))
 	}
 	return &Error{Reason: "read", Err: cause}
 }

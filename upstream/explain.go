@@ -11,7 +11,7 @@ import (
 
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/decode"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -236,7 +236,7 @@ func (e *explanation) finish(err error) {
 // following says for a person where the list goes on, or why it cannot.
 func (p paging) following(r reply, ask mapping.PagedRequest, first address.Request) (next string) {
 	var err error
-	r.json, err = jsonwalk.Parse(r.body)
+	r.json, err = jsontree.Parse(r.body)
 	switch {
 	case err != nil:
 	case p.tellsLength() && (p.numbers() || p.Style == mapping.PageNone):

@@ -264,7 +264,7 @@ func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestRequestsAtATime(t *testing.T) {
 	const (
 		details = `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, concurrency: 8}}}}`
-		pages   = `buyer: {paging: {style: page, param: p, total: n, concurrency: 8, max_pages: 8}, max_records: 64}`
+		pages   = `buyer: {paging: {style: page, param: p, total: n, concurrency: 8}, max_records: 64}`
 		session = `auth: {type: session, password_file: f, login: {path: /login, body: ["{password}"]}, token: token}`
 	)
 	for _, tc := range []struct {

@@ -25,18 +25,18 @@ func TestNoIDLeaves(t *testing.T) {
 		record string // members that lead record N to its responses, which are $
 		asked  string // which further request they come by; empty: by none
 	}{
-		"keys":                       {"items: r", `"r":[$]`, ""},
-		"members":                    {"items: r.s.@values", `"r":{"s":{"a":$}}`, ""},
-		"a modifier":                 {`items: "r.@reverse"`, `"r":[$]`, ""},
-		"a query":                    {`items: "r.#(k>0)#"`, `"r":[$]`, ""},
-		"a look-up":                  {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N1},{"k":N2}]`, ""},
-		"a look-up too many":         {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N9},{"k":N1},{"k":N2}]`, ""},
-		"a look-up of members":       {"items: r.s.@values, lookup: {in: table, key: k, by: k}", `"r":{"s":{"a":{"k":N1},"b":{"k":N2}}}`, ""},
-		"a modifier, before details": {`items: "r.@reverse"`, `"r":[$],"no":N`, ""},
-		"details":                    {"items: details.n", `"no":N`, "details"},
-		"a modifier in details":      {`items: "details.n.@reverse"`, `"no":N`, "details"},
-		"a request":                  {`items: n, fetch: {path: "/n/{id}", id: no}`, `"no":N`, "responses"},
-		"a batch":                    {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of}`, `"no":N`, "responses"},
+		"keys":                         {"items: r", `"r":[$]`, ""},
+		"members":                      {"items: r.s.@values", `"r":{"s":{"a":$}}`, ""},
+		"an element":                   {`items: r.0`, `"r":[[$]]`, ""},
+		"a query":                      {`items: "r.#(k==1).n"`, `"r":[{"k":1,"n":[$]}]`, ""},
+		"a look-up":                    {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N1},{"k":N2}]`, ""},
+		"a look-up too many":           {"items: r, lookup: {in: table, key: k, by: k}", `"r":[{"k":N9},{"k":N1},{"k":N2}]`, ""},
+		"a look-up of members":         {"items: r.s.@values, lookup: {in: table, key: k, by: k}", `"r":{"s":{"a":{"k":N1},"b":{"k":N2}}}`, ""},
+		"each element, before details": {`items: "r.#"`, `"r":[$],"no":N`, ""},
+		"details":                      {"items: details.n", `"no":N`, "details"},
+		"each element in details":      {`items: "details.n.#"`, `"no":N`, "details"},
+		"a request":                    {`items: n, fetch: {path: "/n/{id}", id: no}`, `"no":N`, "responses"},
+		"a batch":                      {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of}`, `"no":N`, "responses"},
 	}
 	fates := map[string]struct {
 		record, content string // of its first response

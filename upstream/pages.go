@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -139,7 +139,11 @@ func (p *pages) checkEnd() error {
 	case p.paging.countsRecords() && came > p.length:
 		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.length, came)
 	}
-	p.end.Next = linkNext(p.end.Header.Values("Link"))
+	next, err := linkNext(p.end.Header.Values("Link"))
+	if err != nil && !p.paging.IgnoresMark("Link") {
+		return err
+	}
+	p.end.Next = next
 	return p.mapper.CheckEnd(p.end)
 }
 
@@ -206,8 +210,8 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 		if seen[asked] {
 			return pagingError("page %d names a page that was read already; where the last page names one, too, paging.more or paging.last tells the end", page)
 		}
-		if page >= p.paging.MaxPages {
-			return pagingError("the list has more than %d pages", p.paging.MaxPages)
+		if page > p.replies.MaxRecords {
+			return pagingError("the list has more pages than max_records, %d", p.replies.MaxRecords)
 		}
 		seen[asked] = true
 		if r, err = p.fetch.request(ctx, asked, &p.replies.Format); err != nil {
@@ -240,7 +244,7 @@ func (p *pages) nextPage(r reply, n, number int, current address.Request) (addre
 	if !p.paging.numbers() {
 		return p.paging.next(r, p.ask, current)
 	}
-	last := n == 0 || p.paging.EndsShort && n < p.paging.Size
+	last := n == 0
 	if p.paging.tellsMore() {
 		more, err := p.paging.hasMore(r)
 		if err != nil {
@@ -269,8 +273,8 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	case total > 1 && size == 0:
 		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", total)
 	}
-	if total > p.paging.MaxPages {
-		return pagingError("the list has %d pages, more than %d", total, p.paging.MaxPages)
+	if total > p.replies.MaxRecords {
+		return pagingError("the list has %d pages, more than max_records, %d", total, p.replies.MaxRecords)
 	}
 	replies, asked := make([]reply, max(total, 1)-1), make([]address.Request, max(total, 1)-1)
 	group, limited := errgroup.WithContext(ctx)
@@ -352,7 +356,7 @@ func (p paging) lengthIn(r reply) (int, error) {
 	if strings.TrimSpace(text) == "" && r.none {
 		return 0, nil
 	}
-	n, ok := jsonwalk.Count(text)
+	n, ok := jsontree.Count(text)
 	if !ok || n < 0 {
 		return 0, pagingError("the reply does not tell how long the list is")
 	}
@@ -383,11 +387,19 @@ func (p paging) hasMore(r reply) (bool, error) {
 func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request) (next address.Request, err error) {
 	switch p.Style {
 	case mapping.PageLink:
-		current.URL, err = p.nextURL(current.URL, linkNext(r.header.Values("Link")))
+		target, err := linkNext(r.header.Values("Link"))
+		if err == nil {
+			current.URL, err = p.nextURL(current.URL, target)
+		}
 		return current, err
 	case mapping.PageNext:
-		v := r.json.At(p.Next)
-		if v.Present() && v.Kind != jsonwalk.Text {
+		var v jsontree.Value
+		for _, path := range p.Next {
+			if v = r.json.At(path); v.Present() {
+				break
+			}
+		}
+		if v.Present() && v.Kind() != jsontree.Text {
 			return next, pagingError("the next page's URL is not a string")
 		}
 		current.URL, err = p.nextURL(current.URL, v.Plain())
@@ -405,7 +417,7 @@ func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request)
 		return next, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
 	case v.Plain() == "" && p.tellsMore():
 		return next, pagingError("another page follows but there is no cursor for it")
-	case v.Plain() == "" || v.Kind == jsonwalk.Bool:
+	case v.Plain() == "" || v.Kind() == jsontree.Bool:
 		return next, nil
 	}
 	if next, err = ask.Page(p.cursorValues(v.Plain(), v.Raw())); err != nil {
@@ -450,30 +462,50 @@ func hostPort(u *url.URL) string {
 	return u.Host + ":80"
 }
 
-// links matches one link of a header: its target and its parameters, in which
-// commas within quotation marks belong to a value.
-var links = regexp.MustCompile(`<([^>]*)>((?:[^,"]|"[^"]*")*)`)
+// The Link header (RFC 8288, 3): a link with its parameters, and one of these. Values may be in
+// single quotes, too, as some systems write them.
+var (
+	linkValue = regexp.MustCompile(`^<([^<>]*)>((?:\s*;\s*(?:` + linkParam + `)?)*)\s*(?:,|$)`)
+	linkRel   = regexp.MustCompile(`(?i);\s*` + linkParam)
+)
 
-// linkNext finds the target of the link one of whose relations is next (RFC 8288).
-// Relations are case-insensitive, and several share one parameter.
-func linkNext(headers []string) string {
-	for _, h := range headers {
-		for _, link := range links.FindAllStringSubmatch(h, -1) {
-			for param := range strings.SplitSeq(link[2], ";") {
-				name, value, _ := strings.Cut(strings.TrimSpace(param), "=")
-				if !strings.EqualFold(strings.TrimSpace(name), "rel") {
+const linkParam = `([^\s=;,"']+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;,"'][^\s;,"]*)?)?`
+
+// linkNext returns the target of the link with the relation next in Link headers; empty: there is
+// none. Relations are case-insensitive, and several share one parameter. It is an error if a header
+// says something like next in a form that cannot be followed, such as rel=nextPage or a URL without
+// angle brackets: the list then goes on, but nothing says where.
+func linkNext(headers []string) (target string, err error) {
+	for _, rest := range headers {
+		for rest = strings.TrimLeft(rest, " \t,"); rest != ""; rest = strings.TrimLeft(rest, " \t,") {
+			link := linkValue.FindStringSubmatch(rest)
+			if link == nil {
+				if saysNext(rest) {
+					err = pagingError("the header Link names a next page in a form that cannot be read; RFC 8288 wants <URL>; rel=\"next\"")
+				}
+				break
+			}
+			rest = rest[len(link[0]):]
+			for _, param := range linkRel.FindAllStringSubmatch(link[2], -1) {
+				if !strings.EqualFold(param[1], "rel") {
 					continue
 				}
-				for rel := range strings.FieldsSeq(strings.Trim(strings.TrimSpace(value), `"`)) {
-					if strings.EqualFold(rel, "next") {
-						return link[1]
+				for rel := range strings.FieldsSeq(strings.Trim(param[2], `"'`)) {
+					switch {
+					case strings.EqualFold(rel, "next"):
+						return link[1], nil
+					case saysNext(rel):
+						err = pagingError("the header Link has a link with a relation like next, and none with next")
 					}
 				}
 			}
 		}
 	}
-	return ""
+	return "", err
 }
+
+// saysNext reports whether a text has the word next in it, in any case.
+func saysNext(text string) bool { return strings.Contains(strings.ToLower(text), "next") }
 
 // pagingError is for a list that cannot be read whole.
 func pagingError(format string, args ...any) *Error { return failure("paging", format, args...) }

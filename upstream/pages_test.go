@@ -62,7 +62,6 @@ func TestPages(t *testing.T) {
 		"paging: {style: page, param: page, more: more}",
 		"paging: {style: page, param: page}",
 		"paging: {style: page, param: page, last: end}",
-		"paging: {style: page, param: page, size: 10, size_param: limit, ends_short: true}",
 		"paging: {style: offset, param: offset, total: total}",
 		"paging: {style: offset, param: offset, size: 1000, size_param: limit, total_header: x-total-count}",
 		"paging: {style: offset, param: offset}",
@@ -263,14 +262,28 @@ func TestWholeOrRefused(t *testing.T) {
 }
 
 func TestLinkNext(t *testing.T) {
+	const refused = "refused"
 	for header, want := range map[string]string{
-		`</a>; rel="next"`: "/a", `</a>; rel=next`: "/a", `</a>;REL="Next"`: "/a",
+		`</a>; rel="next"`: "/a", `</a>; rel=next`: "/a", `</a>;REL="Next"`: "/a", `</a> ; rel = "next" ;`: "/a",
+		`</a>; rel='next'`: "/a", `</a>; rel='last next'; title='x, y'`: "/a", `</a>; rel='prev', </b>; rel='next'`: "/b",
 		`</a>; rel="prev", </b>; rel="next"`: "/b", `</a>; rel="first", </b>; rel="last next"`: "/b",
-		`</a,b>; rel="next"`: "/a,b", `</a>; title="x, y"; rel="next"`: "/a",
-		`</a>; rel="nextish"`: "", `</a>`: "", `garbage`: "", "": "", `<`: "", `>a<`: "",
+		`</a,b>; rel="next"`: "/a,b", `</a>; title="x, y"; rel="next"`: "/a", `</a>; title="a \"quoted\"; b"; rel="next"`: "/a",
+		`</a>; title*=UTF-8''n%20xt; rel="next"`: "/a", `, ,</a>; rel="next"`: "/a", `<>; rel="next"`: "", `</a>; nofollow; rel=next`: "/a",
+		`</a>; rel="prev"; title="the next chapter"`: "", `</next/?page=next>; rel="prev"`: "", `</a>; rel="https://www.w3.org/ns/json-ld#context"`: "",
+		`</a>`: "", `</a>; rel`: "", `</a>; rel=`: "", `garbage`: "", "": "", `<`: "", `>a<`: "", `</a>; rel=prev; x`: "",
+		// What goes on and cannot be followed.
+		`</a>; rel=nextPage`: refused, `</a>; rel="next_page"`: refused, `</a>; rel="https://h.test/rels/next"`: refused,
+		`/a; rel="next"`: refused, `https://h.test/a?b=c; rel=next`: refused, `</a>; rel: next`: refused, `</a>; rel="next`: refused,
+		`&lt;/a&gt;; rel="next"`: refused, `%3C/a%3E; rel=%22next%22`: refused, `\u003c/a\u003e; rel=\"next\"`: refused, `</a>; rel=\"next\"`: refused,
+		`[/a]; rel="next"`: refused, `"/a"; rel="next"`: refused, `</a> rel="next"`: refused, `{"next":"/a"}`: refused,
+		`</a>; rel=nextPage, </b>; rel="next"`: "/b", `</a>; rel="prev", /b; rel="next"`: refused,
 	} {
-		if got := linkNext([]string{"", header}); got != want {
-			t.Errorf("%s: %q, want %q", header, got, want)
+		got, err := linkNext([]string{"", header})
+		if err != nil {
+			got = refused
+		}
+		if got != want {
+			t.Errorf("%s: %q, %v, want %q", header, got, err, want)
 		}
 	}
 }
@@ -294,8 +307,8 @@ func FuzzNextURL(f *testing.F) {
 		f.Add(s, `<`+s+`>; rel="next"`)
 	}
 	f.Fuzz(func(t *testing.T, next, header string) {
-		link := linkNext([]string{header})
-		if link != "" && (!strings.Contains(header, "<"+link+">") || !strings.Contains(strings.ToLower(header), "next")) {
+		link, err := linkNext([]string{header})
+		if link != "" && err != nil || link != "" && (!strings.Contains(header, "<"+link+">") || !strings.Contains(strings.ToLower(header), "next")) {
 			t.Errorf("%q gives %q", header, link)
 		}
 		got, err := paging{}.nextURL("http://h.test/x?y=z", next)

@@ -18,7 +18,7 @@ import (
 	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -28,7 +28,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   string         // JSON
-	json   jsonwalk.Value // the same, once it was read
+	json   jsontree.Value // the same, once it was read
 	none   bool           // nothing is at the path of its items
 }
 

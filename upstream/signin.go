@@ -23,7 +23,7 @@ import (
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -311,7 +311,7 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 			inBody = inBody != (rejected && !known)
 			return token{}, fmt.Errorf("the token endpoint answers status %d", resp.StatusCode)
 		}
-		reply, _ := jsonwalk.Parse(string(body)) // else it has no token
+		reply, _ := jsontree.Parse(string(body)) // else it has no token
 		access := single(reply.At("access_token"))
 		if access == "" {
 			return token{}, errors.New("the reply of the token endpoint has no access_token")
@@ -322,7 +322,7 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 			scheme = "Bearer" // as a header has it
 		}
 		fresh := token{name: "Authorization", value: scheme + " " + access}
-		if seconds, ok := jsonwalk.Count(single(reply.At("expires_in"))); ok && seconds > 0 {
+		if seconds, ok := jsontree.Count(single(reply.At("expires_in"))); ok && seconds > 0 {
 			fresh.end = now().Add(time.Duration(min(seconds, 1e9))*time.Second - tokenLeeway) // 30 years: more overflows
 		}
 		return fresh, nil
@@ -330,7 +330,7 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 }
 
 // single is the text of a single value; empty: it is none.
-func single(v jsonwalk.Value) string {
+func single(v jsontree.Value) string {
 	if !v.Scalar() {
 		return ""
 	}
@@ -389,7 +389,7 @@ func (a AuthConfig) tokenIn(resp *http.Response, body []byte) (text string, err 
 		return "", fmt.Errorf("the login answers status %d", resp.StatusCode)
 	}
 	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
-	reply, err := jsonwalk.Parse(string(body))
+	reply, err := jsontree.Parse(string(body))
 	if len(expect) > 0 && err != nil {
 		return "", errors.New("the reply to the login is not JSON, and auth.login.expect says what it has to hold")
 	}

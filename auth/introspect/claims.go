@@ -2,6 +2,7 @@ package introspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,10 +13,9 @@ import (
 
 // grant makes an auth.Grant of an introspection answer (RFC 7662, 2.2).
 //
-// auth.ErrUnknownKey: the key is not active, or the answer does not name an account and a
-// kind, as that of another service's key, or its jti is no string. auth.ErrGarbage: the answer is
-// no JSON object with `active`, or another claim is of an impossible type. A missing
-// claim grants nothing.
+// auth.ErrUnknownKey: the token is not active. *auth.UnusableKey: it is active, but it is no access
+// token, is bound to its sender, or its claims name no account or kind. auth.ErrGarbage: the answer is
+// no JSON object with `active`, or a claim has an impossible type. A missing claim grants nothing.
 func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 	if !gjson.ValidBytes(body) {
 		return nil, fmt.Errorf("%w: it is no JSON", auth.ErrGarbage)
@@ -28,9 +28,12 @@ func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 	case !active.Bool():
 		return nil, auth.ErrUnknownKey
 	}
+	if err := bearerAccessToken(answer); err != nil {
+		return nil, err
+	}
 	r := claimReader{answer: answer}
 	if id := r.claim("jti"); id.IsBool() || id.Type == gjson.JSON {
-		return nil, fmt.Errorf("%w: claim jti is not a string", auth.ErrUnknownKey)
+		return nil, unusable("claim jti of the active token is not a string")
 	}
 	g := &auth.Grant{
 		Digest: d,
@@ -48,8 +51,15 @@ func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 		return nil, r.err
 	}
 	p := &g.Principal
-	if !auth.ValidKind(p.Kind) || !auth.ValidID(p.Account) {
-		return nil, fmt.Errorf("%w: the claims name no kind or no account", auth.ErrUnknownKey)
+	switch {
+	case p.Account == "":
+		return nil, unusable("the active token has no claim %s, which names the account (auth.introspection.claims.account)", c.Account)
+	case !auth.ValidID(p.Account):
+		return nil, unusable("claim %s of the active token is not an account's id", c.Account)
+	case p.Kind == "":
+		return nil, unusable("the active token has no claim %s, which says buyer or seller (auth.introspection.claims.kind)", c.Kind)
+	case !auth.ValidKind(p.Kind):
+		return nil, unusable("claim %s of the active token is neither buyer nor seller", c.Kind)
 	}
 	if !auth.ValidID(p.KeyID) {
 		p.KeyID = "" // it is for logs only
@@ -58,6 +68,53 @@ func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 		return nil, fmt.Errorf("%w: claim %s is no plan's name", errClaim, c.Plan)
 	}
 	return g, nil
+}
+
+// typeClaims are the members by which authorization servers say what a token is, if they do: Hydra
+// (token_use), OpenIddict (token_usage), IdentityServer, WSO2 and others (token_type, RFC 7662, 2.2).
+var typeClaims = []string{"token_use", "token_usage", "token_type"}
+
+// accessTokenTypes are their values for an access token that is a bearer token, in lower case.
+var accessTokenTypes = []string{
+	"bearer", "access_token", "access", "client_credentials", "jwt", "at+jwt", "application/at+jwt", "urn:ietf:params:oauth:token-type:access_token",
+}
+
+// otherTokenTypes are what Keycloak's typ says of tokens that are none. Elsewhere typ may mean
+// something else, so other values are accepted.
+var otherTokenTypes = []string{"refresh", "offline", "id", "logout", "dpop", "refresh_token", "offline_token", "id_token", "rt+jwt", "logout+jwt", "dpop+jwt"}
+
+// bearerAccessToken refuses what must not be used as an API key: refresh and ID tokens, which
+// live longer or are shown elsewhere, and tokens that are bound to the key of their sender (RFC 8705, RFC
+// 9449), whose proof this gateway does not check. The error is an *auth.UnusableKey.
+func bearerAccessToken(answer gjson.Result) error {
+	for _, name := range typeClaims {
+		v := member(answer, name)
+		if v.Type != gjson.Null && !(v.Type == gjson.String && slices.Contains(accessTokenTypes, strings.ToLower(v.Str))) {
+			return unusable("%s says %q; only bearer access tokens are accepted", name, auth.Clip(v.String()))
+		}
+	}
+	if v := member(answer, "typ"); slices.Contains(otherTokenTypes, strings.ToLower(v.Str)) {
+		return unusable("typ says %q; only bearer access tokens are accepted", v.Str)
+	}
+	if member(answer, "cnf").Type != gjson.Null {
+		return unusable("cnf binds the token to its sender (DPoP or mutual TLS), which is not supported; only bearer access tokens are accepted")
+	}
+	return nil
+}
+
+func unusable(format string, args ...any) error {
+	return &auth.UnusableKey{Why: fmt.Sprintf(format, args...)}
+}
+
+// member is a member of the answer by its name; Null: there is none, or it is null.
+func member(answer gjson.Result, name string) (found gjson.Result) {
+	answer.ForEach(func(key, value gjson.Result) bool {
+		if key.Str == name {
+			found = value
+		}
+		return !found.Exists()
+	})
+	return found
 }
 
 // errClaim is auth.ErrGarbage in a claim of one key, which says nothing of the endpoint.
@@ -75,14 +132,7 @@ func (r *claimReader) claim(name string) gjson.Result {
 	if name == "" {
 		return gjson.Result{}
 	}
-	var found gjson.Result
-	r.answer.ForEach(func(key, value gjson.Result) bool {
-		if key.Str == name {
-			found = value
-		}
-		return !found.Exists()
-	})
-	if found.Exists() {
+	if found := member(r.answer, name); found.Exists() {
 		return found
 	}
 	return r.answer.Get(name)
@@ -141,14 +191,15 @@ func (r *claimReader) paid(name string) bool {
 // may say, too. Milliseconds that are taken for seconds are always beyond it.
 const maxExpiry = 253402300799
 
-// time reads seconds since 1970. Absent means never.
+// time reads seconds since 1970. Absent means never, and so does 0, which Doorkeeper says of tokens
+// that do not expire.
 func (r *claimReader) time(name string) time.Time {
 	v := r.claim(name)
-	if v.Type == gjson.Null {
+	if v.Type == gjson.Null || v.Type == gjson.Number && v.Num == 0 {
 		return time.Time{}
 	}
 	switch {
-	case v.Type != gjson.Number || v.Num <= 0:
+	case v.Type != gjson.Number || v.Num < 0:
 		r.fail(name, "a time in seconds")
 		return time.Time{}
 	case v.Num > maxExpiry:

@@ -36,6 +36,26 @@ func TestClaims(t *testing.T) {
 	for _, rest := range []string{`"api_access":"none"`, `"api_access":false`, `"api_access":"yes"`, `"jti":"a\nb"`, `"exp":null`} {
 		grants(claims, `{"active":true,"sub":"a","kind":"buyer",`+rest+`}`, buyer, never)
 	}
+	grants(claims, `{"active":true,"sub":"a","kind":"buyer","exp":0}`, buyer, never) // Doorkeeper
+	for _, says := range []string{                                                   // Hydra, OpenIddict, IdentityServer, RFC 6749, Keycloak
+		`"token_use":"access_token"`, `"token_use":"access"`, `"token_usage":"access_token"`, `"token_type":"access_token"`, `"token_type":"Bearer"`, `"token_type":"bearer"`,
+		`"token_type":null`, `"typ":"Bearer"`, `"typ":"JWT"`, `"typ":"customer"`, `"cnf":null`,
+	} {
+		grants(claims, `{"active":true,"sub":"a","kind":"buyer",`+says+`}`, buyer, never)
+	}
+	for says, why := range map[string]string{
+		`"token_use":"refresh_token"`: "token_use", `"token_use":"id"`: "token_use", `"token_use":""`: "token_use", `"token_use":["access_token"]`: "token_use", `"token_use":true`: "token_use",
+		`"token_usage":"refresh_token"`: "token_usage", `"token_type":"refresh_token"`: "token_type", `"token_type":"Refresh"`: "token_type", `"token_type":"DPoP"`: "token_type",
+		`"token_type":"N_A"`: "token_type", `"token_type":"mac"`: "token_type",
+		`"typ":"Refresh"`: "typ", `"typ":"Offline"`: "typ", `"typ":"ID"`: "typ", `"typ":"DPoP"`: "typ",
+		`"token_type":"Bearer","cnf":{"jkt":"x"}`: "cnf", `"cnf":{"x5t#S256":"x"}`: "cnf", `"cnf":{}`: "cnf", `"cnf":"x"`: "cnf",
+		`"sub":null`: "claims.account", `"kind":null`: "claims.kind", `"sub":""`: "claims.account", `"kind":"admin"`: "claim kind", `"jti":{}`: "claim jti",
+	} {
+		_, err := grant(claims, auth.Digest{1}, []byte(`{"active":true,`+says+`,"sub":"a","kind":"buyer"}`))
+		if unusable, ok := errors.AsType[*auth.UnusableKey](err); !ok || !errors.Is(err, auth.ErrUnknownKey) || !strings.Contains(unusable.Why, why) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
 	for answer, want := range map[string]error{
 		`{"active":false,"sub":"acme","kind":"buyer"}`:            auth.ErrUnknownKey,
 		`{"active":false,"active":true,"sub":"a","kind":"buyer"}`: auth.ErrUnknownKey,
@@ -50,7 +70,7 @@ func TestClaims(t *testing.T) {
 		`{"active":true,"sub":"a","kind":"buyer","scope":[1]}`:    auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","plan":"a b"}`:   auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","exp":"soon"}`:   auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","exp":0}`:        auth.ErrGarbage,
+		`{"active":true,"sub":"a","kind":"buyer","exp":-1}`:       auth.ErrGarbage,
 		`{"active":true,"sub":"a","kind":"buyer","exp":1e300}`:    auth.ErrGarbage,
 		// Milliseconds, which would be good for 50,000 years.
 		`{"active":true,"sub":"a","kind":"buyer","exp":1800000000000}`: auth.ErrGarbage,

@@ -14,6 +14,7 @@ package introspect
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -49,13 +52,32 @@ type Store struct {
 	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[*auth.Grant]
 	log     *slog.Logger
+	now     func() time.Time
+
+	mu       sync.Mutex
+	state    string
+	failed   Failure // the last one of the server
+	unusable Failure // the last *auth.UnusableKey
+}
+
+// The states of an authorization server, as the last look-up has found it.
+const (
+	StateOK      = "ok" // also before the first look-up
+	StateDown    = "down"
+	StateRefused = "refused" // it refuses the gateway's own client
+)
+
+// Failure is an error of a look-up. It holds no key.
+type Failure struct {
+	Err error // nil: there was none
+	At  time.Time
 }
 
 // New does not call the server. The configuration must be valid. A grant counts for ttl. Close ends
 // the store.
 func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
-	s := &Store{cfg: cfg, log: opts.Logger, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
+	s := &Store{cfg: cfg, log: opts.Logger, now: opts.Now, state: StateOK, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
 	// No cookie jar: it would carry what one key's answer set into the next key's
 	// look-up.
 	s.client = &http.Client{
@@ -74,10 +96,15 @@ func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, err
 	if !c.Known && s.breaker.State() == gobreaker.StateOpen {
 		return nil, errOpen
 	}
-	if !c.Known {
-		return s.introspect(ctx, c)
+	ask := func() (*auth.Grant, error) {
+		grant, err := s.introspect(ctx, c)
+		s.record(err)
+		return grant, err
 	}
-	grant, err := s.breaker.Execute(func() (*auth.Grant, error) { return s.introspect(ctx, c) })
+	if !c.Known {
+		return ask()
+	}
+	grant, err := s.breaker.Execute(ask)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		err = errOpen
 	}
@@ -85,6 +112,35 @@ func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, err
 }
 
 var errOpen = fmt.Errorf("%w: the breaker of the introspection endpoint is open", auth.ErrNotAsked)
+
+// record keeps what a look-up says of the server, and why an active token is no key.
+func (s *Store) record(err error) {
+	failure := Failure{Err: err, At: s.now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := errors.AsType[*auth.UnusableKey](err); ok {
+		s.unusable = failure
+	}
+	works, counts := judge(err)
+	if !counts {
+		return
+	}
+	if s.state = StateOK; works {
+		return
+	}
+	s.failed, s.state = failure, StateDown
+	if status, _ := errors.AsType[statusError](err); status.refusesClient() {
+		s.state = StateRefused
+	}
+}
+
+// State is one of the State constants. failed is the last failure of the server, which may be over;
+// unusable is the last active token that was refused.
+func (s *Store) State() (state string, failed, unusable Failure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.failed, s.unusable
+}
 
 // Close refuses further look-ups, gives up those under way, and closes the connections.
 func (s *Store) Close() {
@@ -111,21 +167,64 @@ func newTransport(c Config, opts auth.Options) *http.Transport {
 	}
 }
 
-// errStatus is an answer with another status than 200.
-type errStatus int
+// statusError is an answer with another status than 200. The zero value is none.
+type statusError struct {
+	status int
+	code   string // of the error (RFC 6749, 5.2); empty: none
+}
 
-func (e errStatus) Error() string {
-	return fmt.Sprintf("the introspection endpoint answered with status %d", int(e))
+// newStatusError reads an answer that is not 200.
+func newStatusError(res *http.Response) statusError {
+	var reply struct {
+		Error string `json:"error"`
+	}
+	e := statusError{status: res.StatusCode}
+	if json.NewDecoder(io.LimitReader(res.Body, maxIntrospection)).Decode(&reply) == nil && errorCode.MatchString(reply.Error) {
+		e.code = reply.Error
+	}
+	return e
+}
+
+// errorCode is what the codes of errors look like. Other texts might hold the token.
+var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
+
+func (e statusError) Error() string {
+	text := fmt.Sprintf("the introspection endpoint answered with status %d", e.status)
+	if e.code != "" {
+		text += " " + e.code
+	}
+	if e.refusesClient() {
+		text += ": it refuses the gateway's own client; set auth.introspection.client_id and client_secret_file to a client that may introspect tokens"
+	}
+	return text
+}
+
+// refusesClient tells whether the gateway's own credentials are wrong or may not introspect.
+func (e statusError) refusesClient() bool {
+	return e.status == http.StatusUnauthorized || e.status == http.StatusForbidden || e.status == http.StatusBadRequest && (e.code == "invalid_client" || e.code == "unauthorized_client")
+}
+
+// refusesToken tells whether the server has no such sort of token, as some say of a JWT or of any text that
+// is not a token of theirs, where RFC 7662 wants `active: false`.
+func (e statusError) refusesToken() bool {
+	return e.status == http.StatusBadRequest && (e.code == "unsupported_token_type" || e.code == "invalid_token")
 }
 
 // Is makes errors.Is(err, auth.ErrRefused) hold unless the server fails or is too busy.
-func (e errStatus) Is(target error) bool {
-	return target == auth.ErrRefused && e/100 != 5 && e != http.StatusTooManyRequests
+func (e statusError) Is(target error) bool {
+	return target == auth.ErrRefused && e.status/100 != 5 && e.status != http.StatusTooManyRequests
 }
 
-// aboutKey tells whether it is about what was sent, and so says nothing of the server.
-func (e errStatus) aboutKey() bool {
-	return e/100 == 4 && e != http.StatusUnauthorized && e != http.StatusTooManyRequests
+// isRequestError tells whether it is about what was sent, and so says nothing of the server.
+func (e statusError) isRequestError() bool {
+	return e.status/100 == 4 && e.status != http.StatusUnauthorized && e.status != http.StatusTooManyRequests && !(e.status == http.StatusBadRequest && e.refusesClient())
+}
+
+// judge tells whether the server works by the error of a look-up. It does not count where the error is
+// about the token that was sent.
+func judge(err error) (works, counts bool) {
+	status, _ := errors.AsType[statusError](err)
+	return err == nil || errors.Is(err, auth.ErrUnknownKey), !status.isRequestError() && !errors.Is(err, errClaim)
 }
 
 // newBreaker makes a breaker that no answer about one key opens, however odd it is.
@@ -133,10 +232,6 @@ func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Gr
 	state := telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
 		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	state.Set(0) // a store of before may have left another one
-	judge := func(err error) (well, counts bool) {
-		status, _ := errors.AsType[errStatus](err)
-		return err == nil || errors.Is(err, auth.ErrUnknownKey), !status.aboutKey() && !errors.Is(err, errClaim)
-	}
 	opens := breaker.Config{Window: 10 * time.Second, Least: breakerRequests, Ratio: 0.5, OpenFor: 5 * time.Second}
 	return breaker.New[*auth.Grant](opens, judge, func(from, to gobreaker.State) {
 		state.Set(float64(to))
@@ -160,7 +255,10 @@ func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant,
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return nil, errStatus(res.StatusCode)
+		if e := newStatusError(res); !e.refusesToken() {
+			return nil, e
+		}
+		return nil, auth.ErrUnknownKey
 	}
 	if media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, fmt.Errorf("%w: it is no application/json", auth.ErrGarbage)
@@ -199,10 +297,13 @@ func (s *Store) request(ctx context.Context, key auth.Secret) (*http.Request, er
 	return req, nil
 }
 
-// bare strips the URL from an error of the HTTP client.
+// bare strips the URL from an error of the HTTP client, and the bytes of a reply that net/http quotes.
 func bare(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		return wrapped.Err
+		err = wrapped.Err
+	}
+	if what, _, quotes := strings.Cut(err.Error(), `"`); quotes {
+		return fmt.Errorf("the reply is not HTTP: %s", strings.TrimRight(what, " ["))
 	}
 	return err
 }

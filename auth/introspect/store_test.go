@@ -116,6 +116,15 @@ func TestTrouble(t *testing.T) {
 			w.Header().Set("Content-Length", "1000")
 			typed("application/json", activeAnswer)(w, nil)
 		}},
+		{"not HTTP", true, func(w http.ResponseWriter, _ *http.Request) { // net/http quotes it
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(c, "a-secret-key\r\n\r\n")
+			_ = c.Close()
+		}},
 		{"dropped", true, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	} {
 		server := httptest.NewServer(tt.answer)
@@ -126,6 +135,55 @@ func TestTrouble(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), "a-secret-key") || strings.Contains(err.Error(), server.URL) {
 			t.Errorf("%s: tells too much: %v", tt.name, err)
+		}
+	}
+}
+
+// A server that has no such sort of token says something about the token, and nothing of itself.
+func TestRefusedTokens(t *testing.T) {
+	for code, want := range map[string]error{"unsupported_token_type": auth.ErrUnknownKey, "invalid_token": auth.ErrUnknownKey, "invalid_request": auth.ErrRefused, "": auth.ErrRefused} {
+		s := introspecting(t, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = fmt.Fprintf(w, `{"error":%q,"error_description":"a-secret-key"}`, code)
+		})), nil)
+		_, err := find(t, s, "a-secret-key")
+		if state, failed, _ := s.State(); !errors.Is(err, want) || strings.Contains(err.Error(), "a-secret-key") || state != StateOK || failed.Err != nil {
+			t.Errorf("%s: %v, then %s, %v", code, err, state, failed.Err)
+		}
+	}
+}
+
+// State tells a server that refuses the gateway's client from one that is down, and ends with an answer.
+func TestState(t *testing.T) {
+	var answer http.HandlerFunc
+	s := introspecting(t, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { answer(w, r) })), nil)
+	says := func(status int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, text)
+		}
+	}
+	for i, tt := range []struct {
+		status               int
+		text, state, failure string
+	}{
+		{200, `{"active":false}`, StateOK, ""},
+		{401, `{"error":"invalid_client"}`, StateRefused, "status 401 invalid_client: it refuses the gateway's own client"},
+		{400, `{"error":"invalid_request"}`, StateRefused, "status 401"}, // about the token only
+		{200, activeAnswer, StateOK, "status 401"},
+		{400, `{"error":"invalid_client"}`, StateRefused, "client_secret_file"},
+		{503, ``, StateDown, "status 503"},
+		{200, `<html>`, StateDown, "no JSON"},
+		{200, `{"active":true,"kind":"buyer"}`, StateOK, "no JSON"},
+		{401, `{"error":"A <b>secret</b>"}`, StateRefused, "status 401: it refuses"},
+	} {
+		answer = says(tt.status, tt.text)
+		_, _ = find(t, s, fmt.Sprint("key ", i))
+		state, failed, unusable := s.State()
+		if state != tt.state || (failed.Err == nil) != (tt.failure == "") || failed.Err != nil && !strings.Contains(failed.Err.Error(), tt.failure) || (unusable.Err != nil) != (i >= 7) {
+			t.Errorf("%d %s: %s, %v, %v", tt.status, tt.text, state, failed.Err, unusable.Err)
 		}
 	}
 }

@@ -17,8 +17,8 @@ package rate
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +49,7 @@ const (
 // log, no metrics, the wall clock.
 type Options struct {
 	Redis      redis.Cmdable // nil: every node limits on its own
-	Prefix     string        // of every Redis key: "<prefix>:rate:<account>"
+	Prefix     string        // of every Redis key: "<prefix>:rate:<per second>:<burst>:<account>"
 	Timeout    time.Duration // of one call of Redis; 0: a tenth of a second
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
@@ -61,7 +61,7 @@ type Limiter struct {
 	opts     Options
 	metrics  metrics
 	limits   atomic.Pointer[limits]
-	accounts localcache.Cache[string, *account]
+	accounts localcache.Cache[bucketName, *account]
 
 	away atomic.Int64 // Redis is left alone until then, in nanoseconds since 1970; 0: it answers
 	ctx  context.Context
@@ -93,7 +93,7 @@ func New(cfg Config, opts Options) *Limiter {
 	}
 	l := &Limiter{
 		opts: opts, metrics: newMetrics(opts.Registerer),
-		accounts: otter.Must(&otter.Options[string, *account]{MaximumSize: maxAccounts}),
+		accounts: otter.Must(&otter.Options[bucketName, *account]{MaximumSize: maxAccounts}),
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.SetConfig(cfg)
@@ -116,10 +116,18 @@ func (l *Limiter) Close() {
 	l.wg.Wait()
 }
 
-// account is what a node knows of one account's tokens.
+// bucketName is an account and its limit: each limit of an account has a bucket of its own. So tokens
+// of one account on different plans do not refill each other's bucket, and a changed limit begins with a full one.
+type bucketName struct {
+	account   string
+	perSecond float64
+	burst     int
+}
+
+// account is what a node knows of one account's tokens under one limit.
 type account struct {
 	mu    sync.Mutex
-	limit Limit
+	limit Limit         // the Policy is that of the request which made it
 	own   *rate.Limiter // the node's own bucket
 
 	uncharged  int           // requests that have passed and are to be charged
@@ -140,16 +148,17 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	if limit.PerSecond == 0 {
 		return Decision{Allowed: true}
 	}
-	a, ok := l.accounts.GetIfPresent(accountID)
+	name := bucketName{accountID, limit.PerSecond, limit.Burst}
+	a, ok := l.accounts.GetIfPresent(name)
 	if !ok {
-		a, _ = l.accounts.SetIfAbsent(accountID, &account{})
+		a, _ = l.accounts.SetIfAbsent(name, &account{limit: limit, own: rate.NewLimiter(rate.Limit(limit.PerSecond), limit.Burst)})
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var cancel context.CancelFunc // of the one deadline, however many calls of Redis are waited for
 	for {
 		now := l.opts.Now()
-		a.adopt(limit, now)
+		a.limit.Policy = limit.Policy
 		switch {
 		case l.opts.Redis == nil:
 			return l.alone(a, now)
@@ -195,22 +204,8 @@ func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
 	}
 }
 
-// adopt takes a limit over. What was spent of the one before stays spent: so many requests, and
-// not the time in which they would have come back. a.mu is held, as in all that follows.
-func (a *account) adopt(limit Limit, now time.Time) {
-	if a.limit == limit {
-		return
-	}
-	own := rate.NewLimiter(rate.Limit(limit.PerSecond), limit.Burst)
-	if a.own != nil {
-		spent := math.Round(float64(a.limit.Burst) - a.own.TokensAt(now))
-		own.AllowN(now, min(int(spent), limit.Burst))
-	}
-	a.limit, a.own, a.emptyUntil = limit, own, time.Time{}
-}
-
 // ask begins a call of Redis: for what is not charged yet, and for those who wait. False: Redis is
-// away and was tried a moment ago, or the Limiter is closed.
+// away and was tried a moment ago, or the Limiter is closed. a.mu is held, as in all that follows.
 func (l *Limiter) ask(a *account, id string, now time.Time) bool {
 	if until := l.away.Load(); until != 0 && (now.UnixNano() < until || !l.away.CompareAndSwap(until, now.Add(awayFor).UnixNano())) {
 		return false
@@ -225,7 +220,8 @@ func (l *Limiter) ask(a *account, id string, now time.Time) bool {
 	l.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(l.ctx, l.opts.Timeout)
 		defer cancel()
-		b := quota.Bucket{Key: l.opts.Prefix + ":rate:" + id, Every: limit.every(), Burst: limit.capacity(), Full: true}
+		key := fmt.Sprintf("%s:rate:%g:%d:%s", l.opts.Prefix, limit.PerSecond, limit.Burst, id)
+		b := quota.Bucket{Key: key, Every: limit.every(), Burst: limit.capacity(), Full: true}
 		a.mu.Lock()
 		n, rested := a.uncharged+a.waiting, !a.fullAt.After(l.opts.Now())
 		a.mu.Unlock()
@@ -237,23 +233,21 @@ func (l *Limiter) ask(a *account, id string, now time.Time) bool {
 		close(asking)
 		result := chargeFailed
 		if err == nil {
-			result = a.charged(got, n, limit, l.opts.Now())
+			result = a.charged(got, n, l.opts.Now())
 		}
 		l.metrics.charges[result].Inc()
 	})
 	return true
 }
 
-// charged takes in what Redis gave of n tokens of a limit, and returns the name of that.
-func (a *account) charged(got quota.Taken, n int, limit Limit, now time.Time) string {
+// charged takes in what Redis gave of n tokens, and returns the name of that.
+func (a *account) charged(got quota.Taken, n int, now time.Time) string {
 	owed := min(got.Tokens, a.uncharged)
 	a.uncharged -= owed
 	a.paid = min(got.Tokens-owed, a.waiting)
-	if a.limit == limit {
-		a.fullAt = now.Add(got.Level)
-		if got.Tokens < n {
-			a.emptyUntil = now.Add(max(got.Level+limit.every()-limit.capacity(), min(limit.Window()/4, maxPause), time.Millisecond))
-		}
+	a.fullAt = now.Add(got.Level)
+	if got.Tokens < n {
+		a.emptyUntil = now.Add(max(got.Level+a.limit.every()-a.limit.capacity(), min(a.limit.Window()/4, maxPause), time.Millisecond))
 	}
 	switch got.Tokens {
 	case n:

@@ -46,8 +46,7 @@ func TestFilesOfCommands(t *testing.T) {
 	if _, err := os.Stat("other.key"); err == nil {
 		t.Error("a key that was not stored is in a file")
 	}
-	// The keys of a canary are made by the same command: their files may be missing still.
-	writeFile(t, defaultConfig, "canary: {buyer_keys: [a.key, b.key]}\n"+string(legacy.Mapping()))
+	writeFile(t, defaultConfig, string(legacy.Mapping()))
 	commandSays(t, 0, "", newKey("acme", "a.key")...)
 }
 
@@ -129,16 +128,14 @@ func TestDemoEndsWithItsTerminal(t *testing.T) {
 	}
 }
 
-// A person sees a line for each request of their own, and none of the canary's.
+// A person sees a short line for each request.
 func TestShortLog(t *testing.T) {
 	const record = `{"time":"2026-11-22T10:45:%sZ","level":"%s","msg":%s}` + "\n"
 	var out, lines bytes.Buffer
 	for _, r := range [][3]string{
 		{"12.100", "INFO", `"request","status":200,"duration_seconds":0.0204,"bytes":1386,"endpoint":"buyer_inquiries",` +
 			`"account":"acme","key_id":"k","cache":"miss"`},
-		{"12.200", "INFO", `"request","status":200,"key_id":"canary-buyer-0","account":"buyer-0004","cache":"hit"`},
 		{"12.210", "INFO", `"authentication refused","security":{"event":"auth_failed"}`},
-		{"12.220", "INFO", `"request","status":401,"error_code":"missing_api_key"`},
 		{"13.220", "INFO", `"request","status":401,"endpoint":"buyer_inquiries","error_code":"missing_api_key"`},
 		{"14", "ERROR", `"request","status":502,"account":"acme","cache":"error","error_code":"upstream_error","cause":"it is down"`},
 		{"15", "WARN", `"breaker","state":"open"`},
@@ -163,11 +160,8 @@ func TestShortLog(t *testing.T) {
 // Where nobody reads the log, a gateway still serves, counts what the log loses, and stops. It is
 // alone, because thousands of requests fill the log.
 func TestStuckReaderOfTheLog(t *testing.T) {
-	p := &program{t: t, dir: t.TempDir(), keys: map[string]string{}}
-	p.writeKeys(sampleKeys()...)
-	p.serveLegacy(setup{})
 	listen, ops := redistest.FreeAddr(t), redistest.FreeAddr(t)
-	p.write("gateway.yaml", setup{ops: "{listen: " + ops + "}"}.configuration(p.upstream))
+	p := newProgram(t, setup{ops: "{listen: " + ops + "}"})
 	p.edit("listen: 127.0.0.1:0", "listen: "+listen)
 	unread, log := io.Pipe()
 	t.Cleanup(func() { _ = unread.Close() }) // until then nobody reads it, and the writer is stuck

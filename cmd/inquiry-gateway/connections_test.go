@@ -156,7 +156,7 @@ func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
 	t.Parallel()
 	slow := setup{legacy: legacy.Options{Latency: 50 * time.Millisecond, Inquiries: 300}}
 	noLane := slow
-	noLane.yaml = "gateway: {hit_lane: off}"
+	noLane.yaml = "gateway: {fast_path: off}"
 	for name, s := range map[string]setup{
 		"clear": slow, "TLS": overTLS(slow), "without the hit lane": noLane, "TLS without it": overTLS(noLane),
 	} {

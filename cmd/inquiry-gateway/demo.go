@@ -32,8 +32,6 @@ const (
 	// The demo's legacy system is small: its lists fit on a screen.
 	demoBuyers    = 8
 	demoInquiries = 64
-	// canaryKeyID is what ids of the canary's keys begin with.
-	canaryKeyID = "canary-"
 	// legacyGrace is how long lists under way may take when the legacy stops.
 	legacyGrace = 2 * time.Second
 )
@@ -119,6 +117,7 @@ func (d *demo) run(ctx context.Context) error {
 	out := app.NewLogWriter(&shortLog{out: d.errOut})
 	defer out.Close()
 	logger := app.NewLogger(out)
+	app.RedirectLibraries(logger)
 	a, err := app.New(cfg, l, options(logger, out))
 	if err != nil {
 		return errors.Join(err, backend.Close())
@@ -148,15 +147,14 @@ func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	return free, nil
 }
 
-// caller is a sample key and what comes of using it.
+// caller is a sample key and its expected response.
 type caller struct {
-	what, kind, key string         // what is for a person, empty for the canary's; the key is made by write
+	what, kind, key string         // what is for a person; the key is made by write
 	record          auth.KeyRecord // id, scopes and end; write sets the rest
 	account         auth.Account
 }
 
-// demoCallers have one key for each way a request can go, in the order of the welcome, and the
-// canary's keys, of two accounts of each kind that have no other key.
+// demoCallers have one key for each way a request can go, in the order of the welcome.
 func demoCallers() []caller {
 	sample := func(what, kind, id, account string, scopes ...string) caller {
 		return caller{what: what, kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid}, record: auth.KeyRecord{ID: id, Scopes: scopes}}
@@ -169,10 +167,6 @@ func demoCallers() []caller {
 		sample("a buyer without paid api_access: 403", buyer, "demo-unpaid", "unpaid", read),
 		sample("a key without the scope inquiries:read: 403", buyer, "demo-no-scope", legacy.BuyerTypical),
 		sample("an expired key: 401", buyer, "demo-expired", legacy.BuyerTypical, read),
-		sample("", buyer, canaryKeyID+"buyer-0", "o'hara&sons", read),
-		sample("", buyer, canaryKeyID+"buyer-1", "mueller/soehne", read),
-		sample("", seller, canaryKeyID+"seller-0", "nordlicht", read),
-		sample("", seller, canaryKeyID+"seller-1", "seoul-books", read),
 	}
 	callers[3].account.APIAccess = auth.AccessNone
 	callers[5].record.ExpiresAt = time.Now().Add(-time.Hour)
@@ -192,9 +186,6 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 		}
 		c.record.Kind, c.record.Account, c.record.Digest = c.kind, c.account.ID, auth.Hasher{}.Hash(c.key)
 		err = keys.Add(context.Background(), c.record, &c.account)
-		if c.what == "" {
-			err = errors.Join(err, put(c.record.ID+".key", c.key))
-		}
 		if err != nil {
 			return nil, cfg, err
 		}
@@ -235,15 +226,12 @@ gateway        %s   documentation: %s/docs
 ops            %s   the console: open it in a browser
 legacy system  http://%s   open it in a browser, too: buttons break it and heal it
 lists          cached %s
-canary         asks as two buyers and two sellers every 10 s; the console shows what it finds
 configuration  %s
 
 `, a.URL(), a.URL(), a.OpsURL(), backend.Addr(), tier, filepath.Join(d.dir, "gateway.yaml"))
 	for _, c := range callers {
-		if c.what != "" {
-			fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
-		}
+		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
 	}
 	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.URL())
-	fmt.Fprint(d.out, "\nCtrl-C stops everything. Your requests, not the canary's, follow.\n\n")
+	fmt.Fprint(d.out, "\nCtrl-C stops everything. Your requests follow.\n\n")
 }

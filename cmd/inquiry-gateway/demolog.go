@@ -5,21 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 )
 
-// canaryRound is how long the canary's requests without a good key may follow one of its others.
-// Their records do not say whose they are.
-const canaryRound = 250 * time.Millisecond
-
-// shortLog shows the log of a demo to a person: a short line for each request, none for the
-// canary's. Only one goroutine may write to it.
-type shortLog struct {
-	out    io.Writer
-	canary time.Time // of its newest record
-}
+// shortLog shows the log of a demo to a person: a short line for each request. Only one goroutine may
+// write to it.
+type shortLog struct{ out io.Writer }
 
 // logLine is what is shown of a record, of whichever sort it is; what a record does not
 // have is empty.
@@ -33,7 +25,6 @@ type logLine struct {
 	Bytes    int       `json:"bytes"`
 	Endpoint string    `json:"endpoint"`
 	Account  string    `json:"account"`
-	KeyID    string    `json:"key_id"`
 	Code     string    `json:"error_code"`
 	Cause    string    `json:"cause"`
 	Security any       `json:"security"`
@@ -47,7 +38,7 @@ func (s *shortLog) Write(lines []byte) (int, error) {
 		switch err := json.Unmarshal(line, &l); {
 		case err != nil:
 			shown.Write(line)
-		case l.Msg == "request" && !s.ofCanary(l):
+		case l.Msg == "request":
 			text := fmt.Sprintf("%s %d %-16s %8s %8d B  %s %s %s %s", l.Time.Local().Format(time.TimeOnly), l.Status, l.Cache,
 				time.Duration(l.Duration*float64(time.Second)).Round(10*time.Microsecond), l.Bytes, l.Endpoint, l.Account, l.Code, l.Cause)
 			fmt.Fprintln(&shown, strings.TrimRight(text, " "))
@@ -60,13 +51,4 @@ func (s *shortLog) Write(lines []byte) (int, error) {
 		return 0, err
 	}
 	return len(lines), nil
-}
-
-// ofCanary tells whether a request was the canary's, by its key or by its moment.
-func (s *shortLog) ofCanary(l logLine) bool {
-	if strings.HasPrefix(l.KeyID, canaryKeyID) {
-		s.canary = l.Time
-		return true
-	}
-	return l.KeyID == "" && l.Status == http.StatusUnauthorized && l.Time.Sub(s.canary) < canaryRound
 }

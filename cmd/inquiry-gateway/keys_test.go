@@ -196,7 +196,7 @@ func TestWhatWaitsForInputEnds(t *testing.T) {
 	os.Stdin = in
 	t.Cleanup(func() { os.Stdin = standard; _ = out.Close(); _ = in.Close() })
 	for _, args := range [][]string{
-		{"keys", "hash"}, {"draft", "--sample", "-", "--kind", "buyer", "--account", "a"}, {"ttl", "--log", "-"},
+		{"keys", "hash"}, {"draft", "--buyer", "-", "--buyer-account", "a"}, {"ttl", "--log", "-"},
 		{"probe", "-c", config, "--kind", "buyer", "--account", "a", "--sample", "-"},
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -221,9 +221,9 @@ func TestKeysHash(t *testing.T) {
 	standard, file := os.Stdin, filepath.Join(t.TempDir(), "input")
 	t.Cleanup(func() { os.Stdin = standard })
 	for input, want := range map[string]string{
-		"password": "", "password\n": "", "password\r\n": "", "password\nanother": "", strings.Repeat("k", 512): "",
+		"password": "", "password\n": "", "password\r\n": "", "password\nanother": "", strings.Repeat("k", 8192): "",
 		"": "no key", "\n": "no key", "password \n": "no blanks", " password": "no blanks", "pass word": "no blanks", "p\u00e4ss": "visible ASCII",
-		strings.Repeat("k", 513): "longer than 512", strings.Repeat("k", 600) + "\n": "longer than 512", strings.Repeat("k", 5000): "longer than 512",
+		strings.Repeat("k", 8193): "longer than 8192", strings.Repeat("k", 8200) + "\n": "longer than 8192", strings.Repeat("k", 50000): "longer than 8192",
 		"iqb_" + strings.Repeat("0", 36): "checksum",
 	} {
 		writeFile(t, file, input)

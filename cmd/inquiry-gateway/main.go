@@ -43,7 +43,7 @@ func main() {
 
 // run executes one command line and gives its exit code: 0 good, 1 failed,
 // 2 wrong use. Each line of an error begins with the program's name, as logs of several
-// programs are read together. Tests call it as main does.
+// programs are read together; those of serve are records of its log. Tests call it as main does.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	command := newCommand()
 	command.Writer, command.ErrWriter = out, errOut
@@ -54,8 +54,13 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
+	logger := app.NewLogger(errOut)
 	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintf(errOut, "inquiry-gateway: %s\n", line)
+		if len(args) > 1 && args[1] == "serve" {
+			logger.Error("serve ended with an error", "error", line)
+		} else {
+			fmt.Fprintf(errOut, "inquiry-gateway: %s\n", line)
+		}
 	}
 	if errors.As(err, new(usageError)) {
 		return exitWrongUse
@@ -79,7 +84,7 @@ func newCommand() *cli.Command {
 		Version: version + " (" + revision + ")",
 		Commands: []*cli.Command{
 			serveCommand(), demoCommand(), draftCommand(), checkCommand(), probeCommand(),
-			keysCommand(), purgeCommand(), explainCommand(), ttlCommand(), healthCommand(),
+			keysCommand(), purgeCommand(), explainCommand(), ttlCommand(), canaryCommand(), healthCommand(),
 		},
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: func(c *cli.Command) { c.Hidden = false; strict(c) },

@@ -137,20 +137,16 @@ func TestProbeOfARefusedList(t *testing.T) {
 func TestDraftIsToBeCompleted(t *testing.T) {
 	t.Parallel()
 	const samples = "../../upstream/draft/testdata/"
-	draft := commandSays(t, 0, "title: subject", "draft", "--sample", samples+"nested.json", "--account", "acme", "--kind", "buyer")
+	text := commandSays(t, 0, "#   subject: ", "draft", "--buyer", samples+"nested.json", "--buyer-account", "acme", "--seller", samples+"hal.json", "--seller-account", "hanriver")
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
-	writeFile(t, file, draft)
-	commandSays(t, 0, "has upstream.seller now",
-		"draft", "--sample", samples+"hal.json", "--account", "hanriver", "--kind", "seller", "--into", file)
-	text, err := os.ReadFile(file)
-	must(t, err)
+	writeFile(t, file, text)
 	said := commandSays(t, 1, "COMPLETE_ME stands where", "check", "-c", file)
-	for i, line := range strings.Split(string(text), "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		if strings.Contains(line, "COMPLETE_ME") && !strings.Contains(said, fmt.Sprintf("gateway.yaml:%d:", i+1)) {
 			t.Errorf("%q is taken: %s", line, said)
 		}
 	}
-	writeFile(t, file, strings.ReplaceAll(string(text), "COMPLETE_ME", "x"))
+	writeFile(t, file, strings.ReplaceAll(text, "COMPLETE_ME", "x"))
 	_, errOut, _ := command(t, "check", "-c", file)
 	if strings.Contains(errOut, "upstream.buyer") || strings.Contains(errOut, "upstream.seller") {
 		t.Errorf("completed, the section is wrong: %s", errOut)

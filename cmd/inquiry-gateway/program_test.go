@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -29,15 +28,15 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// serveInstead names a configuration that the process of the tests serves instead of testing, for
-// tests that need a process of their own.
-const serveInstead = "INQUIRY_GATEWAY_TEST_SERVE"
+// mainInstead, if it is set, makes the process of the tests the program itself: for tests that need
+// a process of their own.
+const mainInstead = "INQUIRY_GATEWAY_TEST_MAIN"
 
 // TestMain lets more tests run at a time than there are processors: those that are
 // parallel mostly wait.
 func TestMain(m *testing.M) {
-	if file := os.Getenv(serveInstead); file != "" {
-		os.Exit(run(context.Background(), []string{"inquiry-gateway", "serve", "-c", file}, os.Stdout, os.Stderr))
+	if os.Getenv(mainInstead) != "" {
+		main()
 	}
 	flag.Parse()
 	if err := flag.Set("test.parallel", "6"); err != nil {
@@ -102,6 +101,22 @@ func sampleKeys() []gatewaytest.Caller {
 func start(t *testing.T, s setup) *program {
 	t.Helper()
 	testkit.Slow(t)
+	p := newProgram(t, s)
+	p.run()
+	p.client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 20 * time.Second}
+	t.Cleanup(func() {
+		p.client.CloseIdleConnections()
+		p.stop()
+		if logs := p.logs.String(); t.Failed() {
+			t.Logf("the last of the log:\n%s", logs[max(0, len(logs)-2000):])
+		}
+	})
+	return p
+}
+
+// newProgram is a program that does not run yet: its files, and the legacy system.
+func newProgram(t *testing.T, s setup) *program {
+	t.Helper()
 	p := &program{
 		t: t, dir: t.TempDir(), poll: 25 * time.Millisecond, logs: &testkit.Log{}, keys: map[string]string{},
 		hangup: make(chan os.Signal, 1), now: s.now,
@@ -122,15 +137,6 @@ func start(t *testing.T, s setup) *program {
 	if s.prepare != nil {
 		s.prepare(p)
 	}
-	p.run()
-	p.client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 20 * time.Second}
-	t.Cleanup(func() {
-		p.client.CloseIdleConnections()
-		p.stop()
-		if logs := p.logs.String(); t.Failed() {
-			t.Logf("the last of the log:\n%s", logs[max(0, len(logs)-2000):])
-		}
-	})
 	return p
 }
 

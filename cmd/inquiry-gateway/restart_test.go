@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -44,8 +43,8 @@ func TestHangupDuringTheStart(t *testing.T) {
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 	for range 3 {
 		var stderr bytes.Buffer
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env, cmd.Stderr = append(os.Environ(), serveInstead+"="+file), &stderr
+		cmd := serveApart(t.Context(), "-c", file)
+		cmd.Stderr = &stderr
 		must(t, cmd.Start())
 		for hasRead := 0; hasRead < len(text); { // rchar: bytes that the process has read
 			counters, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", cmd.Process.Pid))

@@ -47,6 +47,10 @@ func serveCommand() *cli.Command {
 		Action: func(ctx context.Context, c *cli.Command) error {
 			hangup := hangups() // one that comes during the start would end the process
 			defer signal.Stop(hangup)
+			out := app.NewLogWriter(c.Root().ErrWriter)
+			defer out.Close()
+			logger := app.NewLogger(out)
+			app.RedirectLibraries(logger)
 			file, err := configFile(c)
 			if err != nil {
 				return err
@@ -55,9 +59,6 @@ func serveCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			out := app.NewLogWriter(c.Root().ErrWriter)
-			defer out.Close()
-			logger := app.NewLogger(out)
 			app.Warn(logger, cfg)
 			l, err := app.OpenListeners(cfg)
 			if err != nil {

@@ -9,8 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -75,37 +73,31 @@ func TestTokens(t *testing.T) {
 		return "Basic " + base64.StdEncoding.EncodeToString([]byte("ops:"+password))
 	}
 	const neither, reads, operates = 0, 1, 2
-	synctest.Test(t, func(t *testing.T) { // wrong ones wait
-		h := newListener("s3cret", "r3ad", Options{})
-		for authorization, right := range map[string]int{
-			"": neither, "Bearer": neither, "Bearer ": neither, "Bearer s3cre": neither, "Bearer s3cret ": neither, "s3cret": neither, "Basic s3cret": neither, basic(""): neither, basic("s3cre"): neither,
-			"Bearer r3ad": reads, basic("r3ad"): reads,
-			"Bearer s3cret": operates, "bearer s3cret": operates, "Bearer  s3cret": operates, basic("s3cret"): operates,
-		} {
-			for path, needs := range map[string]int{"/livez": neither, "/readyz": neither, "/metrics": reads, "/debug/pprof/": operates, "/ops/config": operates, "/": operates, "/console/x": operates} {
-				began := time.Now()
-				w := ask(h, http.MethodGet, path, "", "Authorization", authorization)
-				want := http.StatusOK
-				switch {
-				case right >= needs:
-				case right == reads && strings.HasPrefix(authorization, "Bearer"):
-					want = http.StatusForbidden
-				default:
-					want = http.StatusUnauthorized
-				}
-				if w.Code != want || want == 401 && len(w.Header().Values("WWW-Authenticate")) != 2 {
-					t.Errorf("%s with %q: %d %v, want %d", path, authorization, w.Code, w.Header(), want)
-				}
-				if waited := time.Since(began) >= time.Second; waited != (right == neither && needs > neither && authorization != "") {
-					t.Errorf("%s with %q is answered after %s", path, authorization, time.Since(began))
-				}
+	h := newListener("s3cret", "r3ad", Options{})
+	for authorization, right := range map[string]int{
+		"": neither, "Bearer": neither, "Bearer ": neither, "Bearer s3cre": neither, "Bearer s3cret ": neither, "s3cret": neither, "Basic s3cret": neither, basic(""): neither, basic("s3cre"): neither,
+		"Bearer r3ad": reads, basic("r3ad"): reads,
+		"Bearer s3cret": operates, "bearer s3cret": operates, "Bearer  s3cret": operates, basic("s3cret"): operates,
+	} {
+		for path, needs := range map[string]int{"/livez": neither, "/readyz": neither, "/metrics": reads, "/debug/pprof/": operates, "/ops/config": operates, "/": operates, "/console/x": operates} {
+			w := ask(h, http.MethodGet, path, "", "Authorization", authorization)
+			want := http.StatusOK
+			switch {
+			case right >= needs:
+			case right == reads && strings.HasPrefix(authorization, "Bearer"):
+				want = http.StatusForbidden
+			default:
+				want = http.StatusUnauthorized
+			}
+			if w.Code != want || want == 401 && len(w.Header().Values("WWW-Authenticate")) != 2 {
+				t.Errorf("%s with %q: %d %v, want %d", path, authorization, w.Code, w.Header(), want)
 			}
 		}
-	})
+	}
 }
 
-// Another site's page reaches nothing through the browser of somebody who may, not even a
-// GET; a link to the console and to the runbook works.
+// Another site's page changes nothing through the browser of somebody who may. It may cause a GET,
+// whose response it cannot read.
 func TestPagesOfOtherSites(t *testing.T) {
 	const refused = http.StatusForbidden
 	h := newListener("s3cret", "", Options{})
@@ -116,12 +108,7 @@ func TestPagesOfOtherSites(t *testing.T) {
 		{"GET", "/", "none", "navigate", "", 200},
 		{"GET", "/", "cross-site", "navigate", "", 200},
 		{"GET", "/console/runbook", "same-site", "navigate", "", 200},
-		{"GET", "/", "cross-site", "no-cors", "", refused},
 		{"POST", "/", "cross-site", "navigate", "", refused},
-		{"GET", "/ops/config", "cross-site", "navigate", "", refused},
-		{"GET", "/debug/pprof/profile", "same-site", "no-cors", "", refused},
-		{"GET", "/metrics", "cross-site", "no-cors", "", refused},
-		{"GET", "/readyz", "cross-site", "cors", "", refused},
 		{"POST", "/ops/purge", "cross-site", "cors", "http://evil.example", refused},
 		{"POST", "/ops/purge", "same-site", "navigate", "http://wiki.localhost", refused},
 		{"POST", "/ops/purge", "", "", "http://evil.example", refused},

@@ -33,8 +33,7 @@ func Pages(lists map[string]Words) (document, page map[string]theme.Asset) {
 	page = map[string]theme.Asset{}
 	values := pageValues(inJSON)
 	for file, a := range assets {
-		page["/docs/"+a.Name] = a
-		values = append(values, "{{"+file+"}}", a.Name)
+		page["/docs/"+file] = a
 	}
 	page["/docs/"] = theme.NewAsset("index.html", []byte(strings.NewReplacer(values...).Replace(string(index))))
 	return map[string]theme.Asset{

@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -55,18 +54,6 @@ func (s server) filler() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// usesLane says whether the hit lane has answered anything.
-func (s server) usesLane(t *testing.T) bool {
-	resp, err := http.Get(s.ops + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer http.DefaultClient.CloseIdleConnections()
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return err == nil && regexp.MustCompile(`\ninquiry_gateway_http_hit_lane_answers_total [1-9]`).Match(text)
-}
-
 // startServers starts the whole gateway once for each mode, in front of one legacy system.
 func startServers(t *testing.T) map[mode]server {
 	system := httptest.NewServer(legacy.New(legacy.Options{}))
@@ -90,8 +77,8 @@ request_timeout: 1m
 cache: {buyer: {ttl: 1h}, seller: {ttl: 1ns, stale_while_revalidate: 0s}}
 rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 `
-	if !m.lane {
-		text += "gateway: {hit_lane: 'off'}\n"
+	if !m.fast {
+		text += "gateway: {fast_path: 'off'}\n"
 	}
 	if m.secure {
 		testkit.Certificate(t, dir, "gateway")

@@ -18,19 +18,19 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/internal/testkit/redismodel"
+	"inquiry-gateway/internal/testkit/redisfake"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
 
-// slowRedis is a model of Redis that takes its time. TestScriptOnRedis compares the script on it with
+// slowRedis is a fake Redis that takes its time. TestScriptOnRedis compares the script on it with
 // a real server.
 type slowRedis struct {
 	redis.Scripter // what is not called
 
 	mu    sync.Mutex
-	model *redismodel.Server
+	fake  *redisfake.Server
 	rand  *rand.Rand
 	skew  time.Duration // of its clock
 	slow  time.Duration // before each reply
@@ -40,7 +40,7 @@ type slowRedis struct {
 
 func newRedis(seed uint64) *slowRedis {
 	m := &slowRedis{rand: rand.New(rand.NewPCG(seed, 0))}
-	m.model = redismodel.New(func() time.Time { return time.Now().Add(m.skew) }, m.rand)
+	m.fake = redisfake.New(func() time.Time { return time.Now().Add(m.skew) }, m.rand)
 	return m
 }
 
@@ -57,11 +57,16 @@ func (m *slowRedis) EvalSha(ctx context.Context, _ string, keys []string, args .
 		cmd.SetErr(errors.New("refused"))
 		return cmd
 	}
-	command := append([]string{"EVAL", takeSource, strconv.Itoa(len(keys))}, keys...)
+	command := append([]string{takeSource, strconv.Itoa(len(keys))}, keys...)
 	for _, arg := range args {
 		command = append(command, fmt.Sprint(arg))
 	}
-	reply := m.model.Do(command...)
+	reply := m.fake.Do("EVAL", command...)
+	if numbers, ok := reply.([]any); ok { // as go-redis has them
+		for i, n := range numbers {
+			numbers[i] = int64(n.(int))
+		}
+	}
 	late := max(m.slow, time.Until(m.stall))
 	m.mu.Unlock()
 	err, _ := reply.(error)
@@ -195,8 +200,8 @@ func TestTheCeiling(t *testing.T) {
 		at     time.Duration
 		happen func(*slowRedis)
 	}
-	forgets := func(m *slowRedis) { m.model.Clear() }
-	backward, onward := func(m *slowRedis) { m.skew -= time.Hour }, func(m *slowRedis) { m.skew += time.Hour; m.model.Clear() }
+	forgets := func(m *slowRedis) { m.fake.Clear() }
+	backward, onward := func(m *slowRedis) { m.skew -= time.Hour }, func(m *slowRedis) { m.skew += time.Hour; m.fake.Clear() }
 	slow, quick := func(m *slowRedis) { m.slow = 95 * time.Millisecond }, func(m *slowRedis) { m.slow = 0 }
 	away, back := func(m *slowRedis) { m.away = true }, func(m *slowRedis) { m.away = false }
 	for name, tc := range map[string]struct {
@@ -430,7 +435,7 @@ func TestHowLongARequestWaits(t *testing.T) {
 	})
 }
 
-// The model and a real server give the same replies to the same calls, one moment each.
+// The fake and a real server give the same replies to the same calls, one moment each.
 func TestScriptOnRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr})
 	defer rdb.Close()
@@ -449,14 +454,14 @@ func TestScriptOnRedis(t *testing.T) {
 	}
 	for _, level := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second, time.Hour} {
 		for _, need := range []int{0, 1, 4} {
-			model, full := newRedis(1), strconv.FormatInt(time.Now().Add(level).UnixMicro(), 10)
-			model.model.Do("SET", b.Key, full)
+			fake, full := newRedis(1), strconv.FormatInt(time.Now().Add(level).UnixMicro(), 10)
+			fake.fake.Do("SET", b.Key, full)
 			if err := errors.Join(rdb.Del(t.Context(), s.Keys...).Err(), rdb.Set(t.Context(), b.Key, full, 0).Err()); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 { // of the second call the level is what the first has written
-				if got, want := taken(model, need), taken(rdb, need); !reflect.DeepEqual(got, want) {
-					t.Errorf("level %v, need %d: the model gives %+v, Redis %+v", level, need, got, want)
+				if got, want := taken(fake, need), taken(rdb, need); !reflect.DeepEqual(got, want) {
+					t.Errorf("level %v, need %d: the fake gives %+v, Redis %+v", level, need, got, want)
 				}
 			}
 		}

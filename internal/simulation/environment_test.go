@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/testkit/redismodel"
+	"inquiry-gateway/internal/testkit/redisfake"
 )
 
 // environment is everything that one seed makes.
@@ -20,12 +20,13 @@ type environment struct {
 	dir   string
 	begin time.Time
 
-	net    *network
-	redis  *redismodel.Server
-	legacy *legacySystem
-	keys   *keyring
-	nodes  []*node
-	checks *checks
+	net      *network
+	redis    *redisfake.Server
+	redisNow func() time.Time // its clock
+	legacy   *legacySystem
+	keys     *keyring
+	nodes    []*node
+	checks   *checks
 
 	ceiling int           // of requests to the legacy in any second; 0: none
 	ended   chan struct{} // closed when the callers have to stop
@@ -79,8 +80,9 @@ func newEnvironment(t *testing.T, seed uint64, f form) *environment {
 	}
 	env.checks = newChecks(env)
 	env.net.sent = env.checks.sent
-	ofRedis := skew()
-	env.redis = redismodel.New(func() time.Time { return time.Now().Add(ofRedis) }, rngOf(seed, "redis"))
+	redisSkew := skew()
+	env.redisNow = func() time.Time { return time.Now().Add(redisSkew) }
+	env.redis = redisfake.New(env.redisNow, rngOf(seed, "redis"))
 	env.redis.Serve(env.net.listen("redis", redisAddress))
 	env.write(env.password(), "secret")
 	env.legacy = newLegacy(env)

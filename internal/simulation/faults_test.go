@@ -220,6 +220,15 @@ func (d *draw) redisStalls() func() {
 	}
 }
 
+// redisStallsAndDies ends the stall while Redis is down.
+func (d *draw) redisStallsAndDies() func() {
+	resume, restart := d.redisStalls(), d.redisDies()
+	return func() {
+		resume()
+		restart()
+	}
+}
+
 func (d *draw) redisForgets() func() {
 	d.forget()
 	return d.restoreKeys
@@ -264,7 +273,7 @@ func (d *draw) messagesAreLost() func() {
 }
 
 // mute loses a share of the messages of Redis.
-func (d *draw) mute(share float64) { d.env.redis.With(func() { d.env.redis.Mute = share }) }
+func (d *draw) mute(share float64) { d.env.redis.Mute(share) }
 
 // corruptEntries changes bytes of the lists in Redis.
 func (d *draw) corruptEntries() func() {

@@ -10,7 +10,7 @@ import (
 
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/redisclient"
-	"inquiry-gateway/internal/testkit/redismodel"
+	"inquiry-gateway/internal/testkit/redisfake"
 )
 
 // A thousand hints take Redis longer than one call may take. All are marked all the same, and
@@ -28,7 +28,7 @@ func TestAThousandHintsAndAShortTimeout(t *testing.T) {
 
 func aThousandHints(t *testing.T, timeout time.Duration, hard bool) {
 	net := newNetwork(1)
-	server := redismodel.New(time.Now, rngOf(1, "redis"))
+	server := redisfake.New(time.Now, rngOf(1, "redis"))
 	listener := net.listen("redis", redisAddress)
 	server.Serve(listener)
 	config := redisclient.DefaultConfig()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -373,8 +374,9 @@ func (c *checks) purged(p *purge) {
 	}
 	raised := false
 	c.env.redis.With(func() {
-		begin := c.env.redis.Now().Add(-time.Since(p.begin))
-		score, _ := c.env.redis.Do("ZSCORE", "iq:4:changes", member).(float64)
+		begin := c.env.redisNow().Add(-time.Since(p.begin))
+		text, _ := c.env.redis.Do("ZSCORE", "iq:4:changes", member).(string)
+		score, _ := strconv.ParseFloat(text, 64) // 0 where there is none
 		raised = int64(score) >= begin.UnixMicro()
 	})
 	c.mu.Lock()

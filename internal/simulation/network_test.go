@@ -22,13 +22,14 @@ type network struct {
 	seed uint64
 	sent func(way, []byte) // is called with all that is sent, when it is
 
-	mu    sync.Mutex
-	hosts map[string]*listener // by address
-	ways  map[way]condition
-	far   map[string]time.Duration // what is sent to a host takes so much longer
-	pipes []*pipe
-	dials map[way]uint64
-	gone  map[string]bool // hosts that have crashed: what is left of a process sends to nobody
+	mu      sync.Mutex
+	hosts   map[string]*listener // by address
+	ways    map[way]condition
+	far     map[string]time.Duration // what is sent to a host takes so much longer
+	stalled map[string]bool          // addresses that refuse subscribers
+	pipes   []*pipe
+	dials   map[way]uint64
+	gone    map[string]bool // hosts that have crashed: what is left of a process sends to nobody
 }
 
 // way is one direction between two hosts.
@@ -41,7 +42,7 @@ type condition struct {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, far: map[string]time.Duration{}, dials: map[way]uint64{}, gone: map[string]bool{}}
+	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, far: map[string]time.Duration{}, stalled: map[string]bool{}, dials: map[way]uint64{}, gone: map[string]bool{}}
 }
 
 // rngOf is the generator of an actor: a number of the seed and its name.
@@ -119,7 +120,7 @@ func (n *network) dial(ctx context.Context, host, address string) (*conn, error)
 	n.dials[there]++
 	rng := rngOf(n.seed^n.dials[there], host+">"+address)
 	if atOnce {
-		if l == nil || l.stalled || n.ways[there].cut || n.ways[back].cut {
+		if l == nil || n.stalled[address] || n.ways[there].cut || n.ways[back].cut {
 			return nil, syscall.ECONNREFUSED
 		}
 		return n.join(l, there, rng, atOnce)
@@ -138,11 +139,11 @@ func (n *network) dial(ctx context.Context, host, address string) (*conn, error)
 	return n.join(l, there, rng, atOnce)
 }
 
-// stall refuses who subscribes at an address.
+// stall refuses subscribers at an address, also while a host that died in the meantime is back.
 func (n *network) stall(address string, on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.hosts[address].stalled = on
+	n.stalled[address] = on
 }
 
 func (n *network) move(host string, far time.Duration) {
@@ -392,7 +393,6 @@ type listener struct {
 	net           *network
 	host, address string
 	queue         chan *conn
-	stalled       bool // who subscribes is refused
 	closed        chan struct{}
 	once          sync.Once
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"inquiry-gateway/auth/rate"
-	"inquiry-gateway/internal/testkit/redismodel"
+	"inquiry-gateway/internal/testkit/redisfake"
 )
 
 // rateCases are what may happen to the nodes that share the limit of an account, and in what time how
@@ -22,20 +22,20 @@ var rateCases = []struct {
 	name   string
 	demand float64 // requests per token that comes back
 	least  int     // requests that pass
-	events map[time.Duration]func(*redismodel.Server, []*rate.Limiter)
+	events map[time.Duration]func(*redisfake.Server, []*rate.Limiter)
 	spans  []rateSpan
 }{
 	{"hot", 3, 500, nil, []rateSpan{{0, 10, 50, 50, 5}}},
 	{"far from its limit", 0.6, 270, nil, []rateSpan{{0, 10, 50, 50, 5}}},
-	{"Redis is away and back", 3, 500, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
-		4 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "LOADING" }) },
-		6 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "" }) },
+	{"Redis is away and back", 3, 500, map[time.Duration]func(*redisfake.Server, []*rate.Limiter){
+		4 * time.Second: func(r *redisfake.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "LOADING" }) },
+		6 * time.Second: func(r *redisfake.Server, _ []*rate.Limiter) { r.With(func() { r.Refuse = "" }) },
 	}, []rateSpan{{0, 4, 50, 50, 5}, {4, 7.5, nodeCount * 50, nodeCount * 50, 0}, {7.5, 10, 50, 50, 5}}},
-	{"Redis loses its memory", 3, 500, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
-		5 * time.Second: func(r *redismodel.Server, _ []*rate.Limiter) { r.With(r.Clear) },
+	{"Redis loses its memory", 3, 500, map[time.Duration]func(*redisfake.Server, []*rate.Limiter){
+		5 * time.Second: func(r *redisfake.Server, _ []*rate.Limiter) { r.With(r.Clear) },
 	}, []rateSpan{{0, 5, 50, 50, 5}, {5, 10, 50, 50, 5}}},
-	{"another limit", 3, 300, map[time.Duration]func(*redismodel.Server, []*rate.Limiter){
-		5 * time.Second: func(_ *redismodel.Server, nodes []*rate.Limiter) {
+	{"another limit", 3, 300, map[time.Duration]func(*redisfake.Server, []*rate.Limiter){
+		5 * time.Second: func(_ *redisfake.Server, nodes []*rate.Limiter) {
 			for _, l := range nodes {
 				l.SetConfig(rate.Config{Plan: rate.Plan{PerSecond: 20, Burst: 20}})
 			}
@@ -63,7 +63,7 @@ func rateOfTheFleet(t *testing.T, number int, seed uint64) {
 	const perSecond, lasts = 50, 10 * time.Second
 	c := rateCases[number]
 	net := newNetwork(seed)
-	server := redismodel.New(time.Now, rngOf(seed, "redis"))
+	server := redisfake.New(time.Now, rngOf(seed, "redis"))
 	l := net.listen("redis", redisAddress)
 	server.Serve(l)
 	var mu sync.Mutex

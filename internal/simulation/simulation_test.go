@@ -187,9 +187,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// everyEvent lets every fault and step happen once, each by itself.
+// everyEvent runs every fault and step once, each by itself, and two faults of one host at a time.
 func everyEvent(t *testing.T, r *runner) {
-	all := append(faults(), steps()...)
+	all := append(append(faults(), steps()...), event{"redis stalls and dies", "shared fleet redis auth", (*draw).redisStallsAndDies})
 	for i, f := range []form{
 		{false, 12, policy{"m1", 5 * time.Second, 3 * time.Second, 20 * time.Second}},
 		{true, roomy, policy{"m1", 2 * time.Second, 3 * time.Second, 60 * time.Second}},

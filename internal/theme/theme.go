@@ -17,22 +17,14 @@ import (
 //go:embed assets
 var files embed.FS
 
-const (
-	cacheForever = "max-age=31536000, immutable" // the name holds the hash of the content
-	cacheChecked = "no-cache"
-)
-
-// Asset is a file as it is served. It never changes.
+// Asset is a file as it is served. It never changes, and browsers ask each time whether it has.
 type Asset struct {
-	Name         string // of an asset of Assets: with a hash of the content
-	contentType  string
-	cacheControl string
-	etag         string // without quotes
-	body         []byte
+	contentType string
+	etag        string // with quotes
+	body        []byte
 }
 
-// NewAsset makes what is served for a file. Browsers ask each time whether it is
-// still the same.
+// NewAsset makes what is served for a file.
 func NewAsset(file string, body []byte) Asset {
 	sum := sha256.Sum256(body)
 	// The table of package mime depends on the machine.
@@ -41,17 +33,17 @@ func NewAsset(file string, body []byte) Asset {
 		".json": "application/json; charset=utf-8", ".svg": "image/svg+xml; charset=utf-8", ".yaml": "application/yaml",
 	}
 	contentType := cmp.Or(types[path.Ext(file)], "text/plain; charset=utf-8")
-	return Asset{path.Base(file), contentType, cacheChecked, hex.EncodeToString(sum[:8]), body}
+	return Asset{contentType, `"` + hex.EncodeToString(sum[:8]) + `"`, body}
 }
 
 // ServeHTTP answers GET and HEAD, conditional requests included. It writes the bytes as they
 // are, as http.ServeContent would hold 32 KiB more for each caller that reads slowly.
 func (a Asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h, etag := w.Header(), `"`+a.etag+`"`
-	h.Set("Cache-Control", a.cacheControl)
-	h.Set("ETag", etag)
+	h := w.Header()
+	h.Set("Cache-Control", "no-cache")
+	h.Set("ETag", a.etag)
 	for _, tags := range r.Header["If-None-Match"] {
-		if tags == "*" || strings.Contains(tags, etag) {
+		if tags == "*" || strings.Contains(tags, a.etag) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
@@ -64,7 +56,7 @@ func (a Asset) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Assets are theme.css, icon.svg and all files in the folder assets of more, by their
-// names without folders. Browsers may keep them for ever under the Name of each.
+// names without folders.
 func Assets(more fs.FS) (map[string]Asset, error) {
 	all := map[string]Asset{}
 	for _, from := range []fs.FS{files, more} {
@@ -73,8 +65,7 @@ func Assets(more fs.FS) (map[string]Asset, error) {
 				return err
 			}
 			body, err := fs.ReadFile(from, file)
-			a, ext := NewAsset(file, body), path.Ext(file)
-			all[a.Name] = Asset{strings.TrimSuffix(a.Name, ext) + "." + a.etag + ext, a.contentType, cacheForever, a.etag, body}
+			all[path.Base(file)] = NewAsset(file, body)
 			return err
 		})
 		if err != nil {

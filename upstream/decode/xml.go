@@ -22,7 +22,7 @@ const Attribute = "-"
 
 // Bounds of a document. Its bytes are bounded by the reply's.
 const (
-	maxDepth      = 90 // below what jsonwalk takes: a list adds a level, and the mapping some
+	maxDepth      = 90 // below what jsontree takes: a list adds a level, and the mapping some
 	maxElements   = 1 << 21
 	maxAttributes = 256
 )

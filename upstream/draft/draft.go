@@ -1,17 +1,15 @@
-// Package draft proposes a mapping from saved replies. It goes by what the values are and
-// how they repeat, by nine rules:
+// Package draft writes the skeleton of a mapping from saved replies. It proposes what the values tell:
 //
 //  1. The largest list of objects has the records.
 //  2. The column that is equal to the account is the owner.
 //  3. The column with the earliest times is created_at.
-//  4. Few short values that repeat are codes, for status and inquiry_type. What they mean
-//     is for a person to say.
-//  5. The longest text is the content; a short one that differs, or is called so, the title.
-//  6. UUIDs, and codes called as ids are, are internal ids.
-//  7. A list of objects within the records that has a text and a time has the responses.
-//  8. A link, a cursor, a total or a truth value in headers or beside the list tells of pages.
-//  9. What is not certain has a comment DOUBT, what no value tells a comment TODO: a wrong
-//     line without a mark is the one mistake that counts.
+//  4. UUIDs, and what is named as ids are, are internal ids.
+//  5. A list of objects within the records that has a text and a time has the responses.
+//  6. Truth values and words that look private are conditions.
+//  7. A link, a cursor, a total or a truth value in headers or beside the list tells of pages.
+//
+// What is not certain has a comment DOUBT. Titles, texts, states and names of firms are for a person to
+// choose: each has a comment TODO with the fields that it may be, and samples of their values.
 package draft
 
 import (
@@ -22,6 +20,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Options are what the samples do not say.
@@ -36,52 +35,39 @@ type Proposal struct {
 	Records       int
 	XML           bool // the samples are XML
 	Items, Owner  Choice
-	IDs           []string
 	Paging        Paging
-
-	Title, Content, Status, InquiryType, CompanyName, CreatedAt Choice
-	Responses                                                   Responses
-
-	short []string // ids that would be found in any text
-	forms []string // patterns of ids that texts may quote of other lists
-	truths
+	Responses     Responses
+	fields
 }
 
 // Responses are where the answers within the records are.
 type Responses struct {
-	Items                  Choice
-	Content, Role, Created Choice
-	IDs                    []string
-	truths
+	Items Choice
+	fields
 }
 
-// Choice is where a field is proposed to come from. Its zero value is that nothing was
-// found.
+// fields is what is proposed of the records, or of their responses.
+type fields struct {
+	IDs     []string
+	Created Choice
+	Hidden  []Choice // conditions
+	doubts  []string // about ids and conditions
+	table   *table
+}
+
+// Choice is where something is proposed to come from. Its zero value is that nothing was found.
 type Choice struct {
 	Path, Format, Zone string
-	HTML               bool     // it holds HTML
-	Codes              []string // values of the legacy that are to be translated
-	Default            string   // YAML, for records without it; empty: all have it
+	In                 []string // of a condition
 	Doubts             []string
-
-	column *column
 }
 
 func (c *Choice) doubt(format string, args ...any) {
 	c.Doubts = append(c.Doubts, fmt.Sprintf(format, args...))
 }
 
-// fewRecords are too few to tell a code from a text.
+// fewRecords are too few to tell what repeats.
 const fewRecords = 5
-
-// Words of names, in the languages that were met.
-const (
-	statusWords  = "status state stat stage phase progress stts sts 상태"
-	typeWords    = "category type kind topic class reason group ctgry 유형 구분 분류"
-	roleWords    = "role type by author kind sender side from direction writer responder incoming staff"
-	titleWords   = "title subject summary headline heading topic caption short ttl sj sbjt 제목"
-	companyWords = "company corp corporation organization organisation org business firm shop 업체 업체명 회사 상호"
-)
 
 // Propose looks at the samples, which are replies to the same request, in JSON or XML. An
 // error says which of them cannot be used, from 1.
@@ -89,299 +75,202 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	if o.Account == "" || o.Kind != "buyer" && o.Kind != "seller" {
 		return nil, errors.New("the kind, buyer or seller, and the account are needed")
 	}
-	trees, header, xml, err := decodeAll(samples)
+	trees, header, xml, err := parseAll(samples)
 	if err != nil {
 		return nil, err
 	}
-	p := &Proposal{Kind: o.Kind, Account: o.Account, XML: xml}
-	list := p.find(trees)
+	list, other := findList(trees, o.Account)
 	if list == nil {
 		return nil, errors.New("no sample has a list of objects; save a reply with some inquiries in it")
 	}
-	t := tableOf(list.records)
-	p.Records = t.rows
+	t := list.table
+	p := &Proposal{Kind: o.Kind, Account: o.Account, XML: xml, Records: t.rows, Items: Choice{Path: list.path}}
+	if other != nil {
+		p.Items.doubt("or is it %s?", other.path)
+	}
 	if t.rows < fewRecords {
 		p.Items.doubt("only %d records: what repeats can hardly be seen; more samples make a better draft", t.rows)
 	}
 	p.Owner = t.owner(o.Account)
-	p.CreatedAt = t.created()
-	p.Status = t.codes(statusWords, "", false)
-	p.InquiryType = t.codes(typeWords, "user customer account content media mime record owner role author", o.Kind == "buyer")
 	if o.Kind == "buyer" {
-		p.Content = t.content()
 		p.findResponses(t)
-	} else {
-		p.CompanyName = t.company()
 	}
-	if p.Title = t.title(); p.Title.Path == "" && p.Content.Path != "" {
-		p.Title = p.Content
-		p.Title.Doubts = []string{"no short text is in the records; this is the content"}
-	}
-	p.truths = t.truths()
-	p.IDs, p.short = t.ids("", o.Account)
+	p.fields = t.fields(o.Account)
 	if list.keyed {
 		p.IDs = append(p.IDs, "@key")
 	}
-	p.forms = t.forms(p.IDs)
 	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
-		if path != p.Responses.Items.Path {
-			more, _ := t.lists[path].ids(path+".#.", o.Account)
-			p.IDs = append(p.IDs, more...)
+		if path == p.Responses.Items.Path {
+			continue
 		}
+		for _, id := range t.lists[path].fields(o.Account).IDs {
+			p.IDs = append(p.IDs, path+".#."+id)
+		}
+	}
+	if len(p.IDs) == 0 {
+		p.doubts = append(p.doubts, "no id was found that must not leave")
 	}
 	p.Paging = paging(trees, header, list, t.rows/len(trees))
 	return p, nil
 }
 
-// found is a list of records that the samples have.
-type found struct {
-	path    string
-	records []any
-	keyed   bool // the members of an object, not of an array
-	weight  int
-}
-
-// find chooses the largest list: the one with the most values, of which those of an
-// inquiry count more: the account, texts and times.
-func (p *Proposal) find(trees []any) *found {
-	all := map[string]*found{}
-	var visit func(keys []string, v any)
-	visit = func(keys []string, v any) {
-		f := &found{path: cmp.Or(pathOf(keys), "@this")}
-		switch v := v.(type) {
-		case []any:
-			f.records = objects(v)
-		case map[string]any:
-			if f.records = alike(v); f.records != nil {
-				f.keyed, f.path = true, strings.TrimPrefix(pathOf(keys)+".@values", ".")
-				break
-			}
-			for _, key := range slices.Sorted(maps.Keys(v)) {
-				if hasPath(key) {
-					visit(append(slices.Clone(keys), key), v[key])
-				}
-			}
-		}
-		if before := all[f.path]; before != nil {
-			before.records = append(before.records, f.records...)
-		} else if len(f.records) > 0 {
-			all[f.path] = f
-		}
-	}
-	for _, tree := range trees {
-		visit(nil, tree)
-	}
-	var ranked []*found
-	for _, path := range slices.Sorted(maps.Keys(all)) {
-		f := all[path]
-		for _, c := range tableOf(f.records).columns {
-			f.weight += len(c.texts)
-			if slices.Contains(c.texts, p.Account) || c.length() >= 15 && c.prose() > 0.5 || c.times() != nil {
-				f.weight += 3 * len(c.texts)
-			}
-		}
-		ranked = append(ranked, f)
-	}
-	if len(ranked) == 0 {
-		return nil
-	}
-	slices.SortStableFunc(ranked, func(a, b *found) int { return cmp.Or(b.weight-a.weight, len(a.path)-len(b.path)) })
-	if len(ranked) > 1 && 3*ranked[1].weight > 2*ranked[0].weight {
-		p.Items.doubt("or is it %s?", ranked[1].path)
-	}
-	p.Items.Path = ranked[0].path
-	return ranked[0]
-}
-
-// alike gives the members of an object whose keys are ids: all are objects with nearly
-// the same keys.
-func alike(object map[string]any) (members []any) {
-	seen, same := map[string]int{}, 0
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		member, ok := object[key].(map[string]any)
-		if !ok || len(member) < 3 {
-			return nil
-		}
-		for key := range member {
-			if seen[key]++; seen[key] == len(object) {
-				same++
-			}
-		}
-		members = append(members, member)
-	}
-	if len(members) < 2 || 3*same < 2*len(seen) {
-		return nil
-	}
-	return members
-}
-
-// sure is the least score of a column about which there is no doubt.
-const sure = 100
-
-// pick proposes the column with the highest score that no field has yet; 0 is no column
-// at all. Another that is nearly as good is named in a doubt.
-func (t *table) pick(score func(*column) int) (best Choice) {
-	top, next := 0, 0
-	var second *column
-	for _, c := range t.columns {
-		n := score(c)
-		if c.aside {
-			n = n * 3 / 4
-		}
-		switch {
-		case c.taken || n <= next:
-		case n > top:
-			next, second = top, best.column
-			top, best.column = n, c
-		default:
-			next, second = n, c
-		}
-	}
-	if best.column == nil {
-		return best
-	}
-	best.Path, best.column.taken = best.column.path, true
-	if top < sure {
-		best.doubt("only its values look like it")
-	}
-	if 3*next > 2*top {
-		best.doubt("or %s?", second.path)
-	}
-	if best.column.aside && strings.Contains(best.Path, ".0") {
-		best.doubt("it is the first of a list")
-	}
-	html := 0
-	for _, s := range best.column.texts {
-		if tagForm.MatchString(s) {
-			html++
-		}
-	}
-	if best.HTML = 2*html > len(best.column.texts); html > 0 && !best.HTML {
-		best.doubt("%d of %d texts have tags: if it is HTML, add trim_html: true", html, len(best.column.texts))
-	}
-	return best
-}
-
-// missing says what records without the value get.
-func (c *Choice) missing(t *table, nullable bool) {
-	if nullable {
-		c.Default = "null"
-	} else if c.column != nil && len(c.column.texts) < t.rows {
-		c.Default = ToComplete
-		c.doubt("%d records have none", t.rows-len(c.column.texts))
-	}
-}
-
-// owner is the column that is equal to the account, the one nearest to the record.
-func (t *table) owner(account string) Choice {
-	mine := func(c *column) (n int) {
+// owner is the column that is equal to the account, the one nearest to the record; else one in a list.
+func (t *table) owner(account string) (best Choice) {
+	most := 0
+	var others []string
+	try := func(path string, c *column) {
+		n, score := 0, 0
 		for _, s := range c.texts {
 			if s == account {
 				n++
 			}
 		}
-		return n
-	}
-	best := t.pick(func(c *column) int {
-		n := mine(c)
-		if n == 0 || 2*n < len(c.texts) || 2*n < t.rows {
-			return 0
+		if score = 1000*n/t.rows - strings.Count(path, "."); 2*n < t.rows {
+			return
 		}
-		return 2*sure + 20*len(c.texts)/t.rows - strings.Count(c.path, ".")
-	})
-	if best.column == nil {
-		best.doubt("no value of the records is the account: the request alone binds the list to it")
-		return best
+		if score <= most {
+			others = append(others, path)
+			return
+		}
+		if best.Path != "" {
+			others = append(others, best.Path)
+		}
+		most, best = score, Choice{Path: path}
+		if n < len(c.texts) && !strings.Contains(path, jsonEach) {
+			best.doubt("%d records have another value there", len(c.texts)-n)
+		} else if n < t.rows {
+			best.doubt("%d of %d records have none", t.rows-n, t.rows)
+		}
+		if strings.Contains(path, ".0.") {
+			best.doubt("it is the first of a list")
+		}
 	}
-	best.HTML = false
-	best.Path = strings.ReplaceAll(best.Path, ".0.", ".#.") // of several owners each
-	if n := len(best.column.texts); mine(best.column) < n {
-		best.doubt("%d records have another value there", n-mine(best.column))
-	} else if n < t.rows {
-		best.doubt("%d records have none", t.rows-n)
+	for _, c := range t.columns {
+		try(c.path, c)
+	}
+	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
+		for _, c := range t.lists[path].columns {
+			try(path+jsonEach+c.path, c)
+		}
+	}
+	if len(others) > 0 {
+		best.doubt("or %s, which is the account, too?", strings.Join(others, ", "))
+	}
+	if best.Path == "" {
+		best.doubt("no value of the records is the account: the request alone binds the list to it")
 	}
 	return best
 }
 
-// The bounds of a code.
+// jsonEach stands between the path of a list and one in its elements.
+const jsonEach = ".#."
+
+// fields proposes what records and responses have in common.
+func (t *table) fields(account string) fields {
+	f := fields{table: t, Created: t.created()}
+	var short, words, flags, own, addresses []string
+	for _, c := range t.columns {
+		switch kind := c.idKind(account); {
+		case c.bools && c.called(hideWords):
+			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: []string{"false", "0", "N"}})
+		case c.bools && c.called(showWords):
+			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: []string{"true", "1", "Y"}})
+		case c.bools:
+			flags = append(flags, c.path)
+		case c.hides() != nil:
+			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: c.hides()})
+		case strings.Contains(c.path, ".0."): // as of each element of the list
+		case kind == idOwn:
+			own = append(own, c.path)
+		case kind == idAddress:
+			addresses = append(addresses, c.path)
+		case kind == idShort:
+			short = append(short, c.path)
+		case kind == idSure, kind == idWord:
+			if f.IDs = append(f.IDs, c.path); kind == idWord {
+				words = append(words, c.path)
+			}
+		}
+	}
+	note := func(format string, paths []string) {
+		if len(paths) > 0 {
+			f.doubts = append(f.doubts, fmt.Sprintf(format, strings.Join(paths, ", ")))
+		}
+	}
+	note("left out of internal_ids, because every such short number would be removed from texts: %s", short)
+	note("not all values have a digit: are these ids, or words that texts have, too? %s", words)
+	note("the account's own id: %s; add it if texts must not quote it", own)
+	note("addresses, which may hold ids: %s", addresses)
+	note("true or false in the records, and read by no field: %s; if one marks what callers must not see, name it in where", flags)
+	return f
+}
+
+// Words of names and values that mark what callers must not see.
 const (
-	mostCodes   = 12
-	longestCode = 24 // characters
+	hideWords = "private internal hidden draft deleted del confidential secret removed spam"
+	showWords = "public visible published shown"
 )
 
-// codes is the column with few short values that repeat and whose name has one of the
-// words; if none has, the first one, with a doubt. A constant is no code but for a name.
-func (t *table) codes(words, not string, nullable bool) Choice {
-	best := t.pick(func(c *column) int {
-		values := c.distinct()
-		switch {
-		case len(values) == 0 || len(values) > mostCodes || c.times() != nil || c.called(not) || 2*len(c.texts) < t.rows && !nullable,
-			!c.all(func(s string) bool {
-				return len([]rune(s)) <= longestCode && !uuidForm.MatchString(s) && !addrForm.MatchString(s)
-			}):
-			return 0
-		case c.called(words) && (c.kinds != "b" || words == roleWords) && (len(values) < len(c.texts) || t.rows < fewRecords):
-			own := strings.Count(" "+words+" ", " "+c.words[0]+" ")
-			return 2*sure + 200*min(len(values), 2) + 50*own - strings.Count(c.path, ".")
-		case len(values) > 1 && 2*len(values) <= len(c.texts) && values[0] != "" && c.kinds == "t" && c.prose() < 0.5 &&
-			!c.called("id name lang language locale country currency priority channel source email date time"):
-			if len(c.texts) == t.rows {
-				return sure/2 + 1 // before one that some records lack
-			}
-			return sure / 2
+// hides returns the values of a column that callers may see, where one of the others says that they must not.
+func (c *column) hides() (shown []string) {
+	values := c.distinct()
+	for _, s := range values {
+		if !strings.Contains(" "+hideWords+" ", " "+strings.ToLower(s)+" ") {
+			shown = append(shown, s)
 		}
-		return 0
-	})
-	if best.column == nil {
-		return best
 	}
-	if best.Codes, best.HTML = best.column.distinct(), false; len(best.Codes) < 2 {
-		best.doubt("it has one value in all records")
+	if len(values) > maxCodes || len(shown) == len(values) || len(shown) == 0 {
+		return nil
 	}
-	best.missing(t, nullable)
-	return best
+	return shown
 }
 
-// content is the column with the longest texts.
-func (t *table) content() Choice {
-	best := t.pick(func(c *column) int {
-		if c.prose() < 0.5 || 2*len(c.texts) < t.rows || c.times() != nil || c.length() < 40 && c.called("title subject headline") {
-			return 0
-		}
-		return sure * c.length()
-	})
-	best.missing(t, false)
-	return best
-}
+// idKind is how a column looks like an id.
+type idKind int
 
-// title is a short text that differs from record to record, one that is called so first.
-func (t *table) title() Choice {
-	best := t.pick(func(c *column) int {
-		switch {
-		case c.times() != nil || 2*len(c.texts) < t.rows || !strings.Contains(c.kinds, "t") || c.all(func(s string) bool { return uuidForm.MatchString(s) || addrForm.MatchString(s) }):
-		case c.called(titleWords) && !c.called("type id email status url name"):
-			return 2*sure + int(4*sure*c.prose())
-		case c.prose() >= 0.5 && 2*len(c.distinct()) > len(c.texts) && c.length() < 120 && !c.called("name address email phone user"):
-			return sure / 2
-		}
-		return 0
-	})
-	best.missing(t, false)
-	return best
-}
+const (
+	idNone idKind = iota
+	idSure
+	idWord  // not all values have a digit
+	idShort // every such number would be found in any text
+	idOwn   // the account's
+	idAddress
+)
 
-// company is the text that is called after a firm.
-func (t *table) company() Choice {
-	best := t.pick(func(c *column) int {
-		if !c.called(companyWords) || c.called("id no number email phone url type") || c.kinds != "t" || c.times() != nil || c.all(uuidForm.MatchString) {
-			return 0
+// shortestID is how long an id must be to be removed from texts without a doubt.
+const shortestID = 4
+
+var wordForm = regexp.MustCompile(`^\S+$`)
+
+// idKind judges UUIDs, and what is called as ids are. The account's own name is none.
+func (c *column) idKind(account string) idKind {
+	values := c.distinct()
+	digits := c.all(func(s string) bool { return strings.ContainsAny(s, "0123456789") })
+	switch {
+	case c.bools, c.times() != nil, strings.Contains(c.path, "#("), !c.all(wordForm.MatchString):
+		return idNone
+	case c.all(addrForm.MatchString):
+		if digits && !strings.Contains(values[0], "@") {
+			return idAddress
 		}
-		return sure
-	})
-	if best.missing(t, false); best.column != nil && len(best.column.distinct()) == 1 {
-		best.doubt("it has one value in all records: is it the seller's own name?")
+		return idNone
+	case len(values) == 1 && values[0] == account:
+		return idOwn
+	case c.all(uuidForm.MatchString):
+		return idSure
+	case !slices.ContainsFunc(c.words, isIDWord), !digits && 2*len(values) <= len(c.texts):
+		return idNone
+	case c.all(func(s string) bool { return len(s) < shortestID }):
+		return idShort
+	case digits:
+		return idSure
 	}
-	return best
+	return idWord
+}
+
+// isIDWord reports whether a word of a name is one of an id's.
+func isIDWord(word string) bool {
+	return strings.HasSuffix(word, "id") && len(word) <= 4 || strings.Contains(" ids no num number nr seq key ref reference sn sno idx hash pk code cd ", " "+word+" ")
 }
 
 // findResponses looks for the list of answers: a text and a time in each of them.
@@ -389,86 +278,93 @@ func (p *Proposal) findResponses(t *table) {
 	r := &p.Responses
 	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
 		inner := t.lists[path]
-		created, content := inner.created(), inner.content()
+		text := slices.ContainsFunc(inner.columns, func(c *column) bool { return c.isProse() && c.times() == nil })
 		switch {
-		case created.Path == "" || content.Path == "" || strings.Contains(path, "#"):
+		case !text || inner.created().Path == "":
 		case r.Items.Path != "":
 			r.Items.doubt("or %s?", path)
 		default:
-			*r = Responses{Items: Choice{Path: path}, Content: content, Created: created}
-			if r.Role = inner.codes(roleWords, "content media format", true); r.Role.Path == "" {
-				r.Role.doubt("nothing tells who answers")
-			}
+			*r = Responses{Items: Choice{Path: path}, fields: inner.fields(p.Account)}
 			if inner.rows == t.rows {
 				r.Items.doubt("there are as many as records: is the first the question itself?")
 			}
-			r.truths = inner.truths()
-			var short []string
-			if r.IDs, short = inner.ids("", p.Account); len(short) > 0 {
-				r.Items.doubt("left out of internal_ids, because every such short number would be cut out of texts: %s", strings.Join(short, ", "))
-			}
 		}
 	}
 }
 
-// truths are the truth values that no field reads.
-type truths struct {
-	hide, show, other []string // paths; by their names: true hides, true shows, nobody knows
+// The bounds of a code.
+const (
+	maxCodes    = 12
+	longestCode = 24 // characters
+)
+
+// isCode reports whether a column has few short values that repeat, such as states.
+func (c *column) isCode() bool {
+	values := c.distinct()
+	return (len(values) < len(c.texts) || len(c.texts) < fewRecords) && len(values) <= maxCodes && c.times() == nil && !c.all(uuidForm.MatchString) &&
+		c.all(func(s string) bool { return utf8.RuneCountInString(s) <= longestCode && !addrForm.MatchString(s) })
 }
 
-func (t *table) truths() (found truths) {
+// Words of names, by field, that put candidates first.
+var fieldWords = map[string]string{
+	"title":          "title subject summary headline heading topic caption short ttl sj sbjt 제목",
+	"content":        "content text body description message question detail memo 내용",
+	"status":         "status state stat stage phase progress stts sts 상태",
+	"inquiry_type":   "category type kind topic class reason group ctgry 유형 구분 분류",
+	"responder_type": "role type by author kind sender side from direction writer responder incoming staff",
+	"company_name":   "company corp corporation organization organisation org business firm shop customer client 업체 업체명 회사 상호",
+}
+
+// maxCandidates bounds the fields that are named for one of the public record.
+const maxCandidates = 12
+
+// candidates describes the columns that a field may come from, those that are called so first.
+func (t *table) candidates(field string) (lines []string) {
+	codes := field == "status" || field == "inquiry_type" || field == "responder_type"
+	var fit []*column
 	for _, c := range t.columns {
-		switch bools := c.all(func(s string) bool { return strings.Contains(" true false 0 1 Y N ", " "+s+" ") }); {
-		case !bools || c.kinds == "n" || c.taken || c.aside:
-		case c.called("private internal hidden draft deleted del confidential secret removed spam"):
-			found.hide = append(found.hide, c.path)
-		case c.called("public visible published shown"):
-			found.show = append(found.show, c.path)
-		default:
-			found.other = append(found.other, c.path)
+		named := c.called(fieldWords[field])
+		if codes && c.isCode() || !codes && c.times() == nil && !c.bools && !c.all(uuidForm.MatchString) && !c.all(addrForm.MatchString) && (named || !c.all(isNumber)) {
+			fit = append(fit, c)
 		}
 	}
-	return found
-}
-
-// shortestID is how long an id must be to be cut out of texts without a doubt.
-const shortestID = 4
-
-// ids are the UUIDs and the codes that are called as ids are. The account's own name is
-// none.
-func (t *table) ids(prefix, account string) (list, short []string) {
-	for _, c := range t.columns {
-		isID := c.all(uuidForm.MatchString) || c.all(codeForm.MatchString) && c.times() == nil && slices.ContainsFunc(c.words, isIDWord)
+	rank := func(c *column) int {
 		switch {
-		case !isID || c.aside || c.kinds == "b" || len(c.distinct()) == 1 && c.texts[0] == account || c.all(addrForm.MatchString):
-		case c.length() < shortestID && c.taken: // a code
-		case c.length() < shortestID:
-			short = append(short, prefix+c.path)
-		default:
-			list = append(list, prefix+c.path)
+		case c.called(fieldWords[field]):
+			return -strings.Count(" "+fieldWords[field]+" ", " "+c.words[0]+" ") - 2
+		case !codes && c.isProse(), codes && 2*len(c.distinct()) <= len(c.texts):
+			return -1
 		}
+		return 0
 	}
-	return list, short
+	slices.SortStableFunc(fit, func(a, b *column) int {
+		return cmp.Or(rank(a)-rank(b), strings.Count(a.path, ".")-strings.Count(b.path, "."))
+	})
+	for _, c := range fit[:min(len(fit), maxCandidates)] {
+		lines = append(lines, c.path+": "+c.samples(t.rows, codes))
+	}
+	return lines
 }
 
-// forms are patterns of the ids at paths whose values are all digits, as many in each, behind letters or not.
-func (t *table) forms(ids []string) (patterns []string) {
-	for _, c := range t.columns {
-		if !slices.Contains(ids, c.path) || !c.all(numbered.MatchString) {
-			continue
-		}
-		parts := numbered.FindStringSubmatch(c.texts[0])
-		form := fmt.Sprintf(`%s[0-9]{%d}\b`, cmp.Or(parts[1], `\b`), len(parts[2]))
-		if c.all(regexp.MustCompile(`^` + form + `$`).MatchString) {
-			patterns = append(patterns, form)
+func isNumber(s string) bool { return strings.Trim(s, "0123456789.,-") == "" }
+
+// samples shows values of a column.
+func (c *column) samples(rows int, all bool) string {
+	values, most := c.distinct(), 2
+	if all {
+		most = maxCodes
+	}
+	for i, s := range values {
+		if short := []rune(s); len(short) > 40 {
+			values[i] = string(short[:40]) + "..."
 		}
 	}
-	return slices.Compact(slices.Sorted(slices.Values(patterns)))
-}
-
-var numbered = regexp.MustCompile(`^([A-Za-z]*[-_#]?)([0-9]{4,})$`)
-
-// isIDWord tells whether a word of a name is one of an id's.
-func isIDWord(word string) bool {
-	return strings.HasSuffix(word, "id") && len(word) <= 4 || strings.Contains(" ids no num number nr seq key ref reference sn sno idx hash pk code cd ", " "+word+" ")
+	text := strings.Join(values[:min(len(values), most)], " | ")
+	if len(c.texts) < rows {
+		text += fmt.Sprintf(" (in %d of %d: it needs a default)", len(c.texts), rows)
+	}
+	if slices.ContainsFunc(c.texts, tagForm.MatchString) {
+		text += " (HTML: add trim_html: true)"
+	}
+	return text
 }

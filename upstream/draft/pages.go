@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // Paging is what the samples say about further pages.
@@ -45,7 +47,7 @@ var queryForm = regexp.MustCompile(`^[^\s?]*\?[^\s=]+=`)
 
 // paging looks for marks of further pages in headers and among the values around the records. records
 // is how many one sample has.
-func paging(trees []any, header http.Header, list *found, records int) (p Paging) {
+func paging(trees []jsontree.Value, header http.Header, list *list, records int) (p Paging) {
 	var beside []*column
 	items := strings.TrimSuffix(strings.TrimSuffix(list.path, "@values"), ".")
 	for _, c := range tableOf(trees).columns {
@@ -140,15 +142,15 @@ func paging(trees []any, header http.Header, list *found, records int) (p Paging
 	default:
 		p.Style = "none"
 		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
-		var numbers []string
-		for _, c := range beside {
-			if m := (mark{c.path, c.texts[0]}); m.number() >= 0 && len(numbers) < 6 {
-				numbers = append(numbers, m.path+" = "+m.text)
-			}
+	}
+	var numbers []string
+	for _, c := range beside {
+		if m := (mark{c.path, c.texts[0]}); p.Style == "none" && m.number() >= 0 && len(numbers) < 6 {
+			numbers = append(numbers, m.path+" = "+m.text)
 		}
-		if len(numbers) > 0 {
-			p.doubt("or does one of these count records or pages, or name the next: %s?", strings.Join(numbers, ", "))
-		}
+	}
+	if len(numbers) > 0 {
+		p.doubt("or does one of these count records or pages, or name the next: %s?", strings.Join(numbers, ", "))
 	}
 	return p
 }

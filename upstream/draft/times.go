@@ -36,7 +36,7 @@ type timing struct {
 // times tells how the times of a column are written; nil if it has none. The
 // gateway's own parsers judge, so that what is proposed can be read.
 func (c *column) times() *timing {
-	if !c.timed && c.kinds != "b" {
+	if !c.timed && !c.bools {
 		var first, last time.Time
 		for _, format := range notations {
 			at := parsed(c.texts, format)
@@ -84,22 +84,18 @@ func parsed(texts []string, format string) (at []time.Time) {
 }
 
 // created is the column with the earliest times: of those that are in the most records, not
-// the same in all, and with a time of day if any has one.
+// the same in all, and with a time of day if any has one. Any other is named in a doubt.
 func (t *table) created() (best Choice) {
-	const (
-		made  = "created create opened submitted registered"
-		early = made + " at time timestamp ts date"
-		late  = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
-	)
-	flag := func(yes bool) int {
+	const late = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
+	rank := func(yes bool) int {
 		if yes {
-			return 1
+			return 0
 		}
-		return 0
+		return 1
 	}
 	var all []*column
 	for _, c := range t.columns {
-		if c.times() != nil && !c.taken {
+		if c.times() != nil {
 			all = append(all, c)
 		}
 	}
@@ -108,12 +104,11 @@ func (t *table) created() (best Choice) {
 	}
 	slices.SortStableFunc(all, func(a, b *column) int {
 		x, y := a.timing, b.timing
-		return cmp.Or(len(b.texts)-len(a.texts), flag(len(b.distinct()) > 1)-flag(len(a.distinct()) > 1), flag(y.clock)-flag(x.clock), cmp.Compare(x.mean, y.mean), y.fine-x.fine,
-			flag(y.zoned)-flag(x.zoned), flag(a.called(late))-flag(b.called(late)))
+		return cmp.Or(len(b.texts)-len(a.texts), rank(len(a.distinct()) > 1)-rank(len(b.distinct()) > 1), rank(x.clock)-rank(y.clock), cmp.Compare(x.mean, y.mean), y.fine-x.fine,
+			rank(x.zoned)-rank(y.zoned), rank(!a.called(late))-rank(!b.called(late)))
 	})
 	c := all[0]
-	c.taken = true
-	best = Choice{Path: c.path, Format: c.timing.format, column: c}
+	best = Choice{Path: c.path, Format: c.timing.format}
 	if best.Format == "rfc3339" {
 		best.Format = ""
 	}
@@ -121,28 +116,29 @@ func (t *table) created() (best Choice) {
 		best.Zone = "UTC"
 		best.doubt("the times name no zone: whose clock is it?")
 	}
-	switch {
-	case c.timing.other != "":
+	if c.timing.other != "" {
 		best.doubt("all values fit %q, too", c.timing.other)
-	case c.called(late):
-		best.doubt("the name says that it is another time")
-	case strings.HasPrefix(c.timing.format, "unix") && !c.called(early):
+	}
+	if strings.HasPrefix(c.timing.format, "unix") {
 		best.doubt("these numbers are taken for times")
-	case !c.timing.clock:
+	}
+	if !c.timing.clock {
 		best.doubt("a day without a time: all inquiries of a day have the same one")
 	}
 	if len(c.texts) < t.rows {
 		best.doubt("it is missing in %d of %d", t.rows-len(c.texts), t.rows)
 	}
+	var others []string
 	for _, other := range all[1:] {
-		switch {
-		case len(best.Doubts) > 0 || other.called(late):
-		case other.timing.mean == c.timing.mean:
-			best.doubt("or %s, which has the same times?", other.path)
-		case other.called(made) && (!c.called(made) || strings.Count(c.path, ".") > strings.Count(other.path, ".")):
-			// An order, or a customer, is older than the inquiry about it.
-			best.doubt("or %s, which is called so, but later?", other.path)
+		if !other.called(late) {
+			others = append(others, other.path)
 		}
+	}
+	if c.called(late) {
+		best.doubt("the name says that it is another time")
+	}
+	if len(others) > 0 {
+		best.doubt("or %s?", strings.Join(others, ", "))
 	}
 	return best
 }

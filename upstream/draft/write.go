@@ -38,167 +38,142 @@ func (w *writer) deeper(f func()) {
 	w.indent = before
 }
 
-// YAML writes the proposal as a part of a configuration. A line "# DOUBT:" stands
-// above what may be wrong, "# TODO:" above what has to be completed.
-func (p *Proposal) YAML() string {
+// YAML writes proposals, at most one of each kind, as a section of a configuration. A line "# DOUBT:"
+// stands above what may be wrong, "# TODO:" above what has to be completed.
+func YAML(proposals ...*Proposal) string {
 	w := &writer{}
 	w.line("upstream:")
 	w.deeper(func() {
-		w.address()
-		p.kind(w)
+		w.line("# TODO: the address of the legacy system")
+		w.line("base_url: https://%s", ToComplete)
+		w.line("# TODO: how the gateway signs in: header, basic, bearer, session, oauth2_client_credentials or none")
+		w.line("auth: {type: header, name: X-Api-Key, token_file: %s}", ToComplete)
+		for _, p := range proposals {
+			w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
+			w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
+			w.line("%s:", p.Kind)
+			w.deeper(func() { p.endpoint(w) })
+		}
 	})
 	return w.String()
 }
 
-// address writes what no reply tells of the legacy system as a whole.
-func (w *writer) address() {
-	w.line("# TODO: the address of the legacy system")
-	w.line("base_url: https://%s", ToComplete)
-	w.line("# TODO: how the gateway signs in: header, basic, bearer, session, oauth2_client_credentials or none")
-	w.line("auth: {type: header, name: X-Api-Key, token_file: %s}", ToComplete)
-}
-
-// kind writes the section of the proposal's kind.
-func (p *Proposal) kind(w *writer) {
-	w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
-	w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
-	w.line("%s:", p.Kind)
-	w.deeper(func() { p.endpoint(w) })
-}
-
-// endpoint writes the section of one kind. Path and query cannot be drafted: no reply
-// tells them.
-func (p *Proposal) endpoint(w *writer) {
+// request writes the request for a list: no reply tells its path and its parameters.
+func (p *Proposal) request(w *writer) {
 	w.line("# TODO: the path of the list, and how the request says whose list it is")
 	w.line("path: /%s", ToComplete)
-	w.line(`query: {%s: "{account}"}`, ToComplete)
-	w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
+	switch {
+	case p.XML && strings.HasPrefix(p.Items.Path, "Envelope.Body."):
+		w.line("# DOUBT: the reply is of SOAP, which is asked by POST; some systems want a header SOAPAction besides")
+		w.line("method: POST")
+		w.line("body_type: xml")
+		w.line("# TODO: the envelope, with the account in it")
+		w.line(`body: "<%s>{account}</%s>"`, ToComplete, ToComplete)
+	case p.isGraphQL():
+		w.line("# DOUBT: the reply looks like one of GraphQL")
+		w.line("method: POST")
+		w.line("# TODO: the query, with the account as a variable")
+		w.line(`body: {query: %s, variables: {account: "{account}"}}`, ToComplete)
+		w.line("expect: [{path: errors, absent: true}]")
+	default:
+		w.line(`query: {%s: "{account}"}`, ToComplete)
+		w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
+	}
 	if p.XML {
 		w.line("reply: {format: xml}")
 	}
+}
+
+// isGraphQL reports whether the records are within an object called data.
+func (p *Proposal) isGraphQL() bool { return !p.XML && strings.HasPrefix(p.Items.Path, "data.") }
+
+// endpoint writes the section of one kind.
+func (p *Proposal) endpoint(w *writer) {
+	p.request(w)
 	w.doubts(p.Items.Doubts)
 	w.line("items: %s", quote(p.Items.Path))
 	w.doubts(p.Owner.Doubts)
 	if p.Owner.Path != "" {
 		w.line("owner: %s", quote(p.Owner.Path))
 	}
-	if len(p.short) > 0 {
-		w.line("# DOUBT: left out, because every such short number would be cut out of texts: %s", oneLine(strings.Join(p.short, ", ")))
-	}
-	if len(p.IDs) == 0 {
-		w.line("# DOUBT: no id was found that must not leave")
-	}
-	w.line("internal_ids: %s", yamlList(p.IDs))
-	if len(p.forms) > 0 {
-		w.line("# DOUBT: texts may quote ids of other lists, too; is this their form?")
-		w.line("internal_id_patterns: %s", yamlList(p.forms))
-	}
+	p.common(w)
 	w.doubts(p.Paging.Doubts)
 	w.line("paging: {%s}", strings.Join(append([]string{"style: " + p.Paging.Style}, p.Paging.Keys...), ", "))
-	w.where(p.truths)
 	w.line("fields:")
 	w.deeper(func() {
-		w.field("title", p.Title)
+		p.choose(w, "title", "")
 		if p.Kind == "buyer" {
-			w.field("content", p.Content)
+			p.choose(w, "content", "")
 		}
-		w.field("status", p.Status)
-		if p.InquiryType.Path == "" && p.Kind == "buyer" {
-			w.line("# DOUBT: no field tells the type")
-			w.line("inquiry_type: {const: null}")
-		} else {
-			w.field("inquiry_type", p.InquiryType)
-		}
+		p.choose(w, "status", ", values: {"+ToComplete+": "+ToComplete+"}")
+		p.choose(w, "inquiry_type", "")
 		if p.Kind == "seller" {
-			w.field("company_name", p.CompanyName)
+			p.choose(w, "company_name", "")
 		}
-		w.field("created_at", p.CreatedAt)
+		p.created(w)
 		if p.Kind == "buyer" {
 			p.Responses.write(w)
 		}
 	})
 }
 
-// write writes the section responses. One that was not found gets paths to complete: a
-// buyer's records need the section.
-func (r Responses) write(w *writer) {
-	if r.Items.Path == "" {
-		w.line("# TODO: no list of answers is in the records; if another request gives them, add fetch: {path: ..., id: ...}")
-		r.Items.Path = ToComplete
-	}
-	w.line("responses:")
-	w.deeper(func() {
-		w.doubts(r.Items.Doubts)
-		w.line("items: %s", quote(r.Items.Path))
-		if len(r.IDs) > 0 {
-			w.line("internal_ids: %s", yamlList(r.IDs))
-		}
-		w.where(r.truths)
-		w.line("fields:")
-		w.deeper(func() {
-			w.field("content", r.Content)
-			if r.Role.Path == "" {
-				w.doubts(r.Role.Doubts)
-				w.line("responder_type: {const: null}")
-			} else {
-				w.field("responder_type", r.Role)
-			}
-			w.field("created_at", r.Created)
-		})
-	})
-}
-
-// where writes the conditions of what looks as if it hid something, and names the truth
-// values that nobody can judge by their names.
-func (w *writer) where(t truths) {
-	if len(t.other) > 0 {
-		w.line("# DOUBT: true or false in the records, and read by no field: %s; if one marks what callers must not see, name it in where", oneLine(strings.Join(t.other, ", ")))
-	}
-	if len(t.hide)+len(t.show) > 0 {
+// common writes internal ids and conditions.
+func (f *fields) common(w *writer) {
+	w.doubts(f.doubts)
+	w.line("internal_ids: %s", yamlList(f.IDs))
+	if len(f.Hidden) > 0 {
 		w.line("# DOUBT: these look as if they say what callers must not see")
 		w.line("where:")
 	}
-	for _, path := range t.show {
-		w.line("  - {path: %s, in: [\"true\", \"1\", \"Y\"]}", quote(path))
-	}
-	for _, path := range t.hide {
-		w.line("  - {path: %s, in: [\"false\", \"0\", \"N\"]}", quote(path))
+	for _, one := range f.Hidden {
+		w.line("  - {path: %s, in: %s}", quote(one.Path), yamlList(one.In))
 	}
 }
 
-// field writes one field: a path alone, or a section.
-func (w *writer) field(name string, c Choice) {
-	w.doubts(c.Doubts)
-	if c.Path == "" {
-		w.line("# TODO: no field of the records looks like it")
-	}
-	keys := []string{"path: " + quote(cmp.Or(c.Path, ToComplete))}
-	for _, key := range []struct{ name, value string }{{"format", c.Format}, {"zone", c.Zone}, {"default", c.Default}} {
-		if key.value != "" {
-			keys = append(keys, key.name+": "+strings.Replace(quote(key.value), `"null"`, "null", 1))
+// choose writes a field that a person has to choose, with what it may be.
+func (f *fields) choose(w *writer, field, more string) {
+	w.line("# TODO: one of these, or a const:")
+	if f.table != nil {
+		for _, line := range f.table.candidates(field) {
+			w.line("#   %s", oneLine(line))
 		}
 	}
-	if c.HTML {
-		keys = append(keys, "trim_html: true")
+	w.line("%s: {path: %s%s}", field, ToComplete, more)
+}
+
+// created writes when it was.
+func (f *fields) created(w *writer) {
+	w.doubts(f.Created.Doubts)
+	if f.Created.Path == "" {
+		w.line("# TODO: no time was found")
 	}
-	switch {
-	case len(c.Codes) > 0:
-		w.line("%s:", name)
+	keys := "path: " + quote(cmp.Or(f.Created.Path, ToComplete))
+	for _, key := range [][2]string{{"format", f.Created.Format}, {"zone", f.Created.Zone}} {
+		if key[1] != "" {
+			keys += ", " + key[0] + ": " + quote(key[1])
+		}
+	}
+	w.line("created_at: {%s}", keys)
+}
+
+// write writes the section responses. One that was not found gets paths to complete: a
+// buyer's records need the section.
+func (r *Responses) write(w *writer) {
+	w.line("responses:")
+	w.deeper(func() {
+		w.doubts(r.Items.Doubts)
+		if r.Items.Path == "" {
+			w.line("# TODO: no list of answers is in the records; if another request gives them, add fetch: {path: ..., id: ...}")
+		}
+		w.line("items: %s", quote(cmp.Or(r.Items.Path, ToComplete)))
+		r.common(w)
+		w.line("fields:")
 		w.deeper(func() {
-			for _, key := range keys {
-				w.line("%s", key)
-			}
-			w.line("# TODO: what the public reads for each, and codes that the samples do not have")
-			w.line("values:")
-			for _, code := range c.Codes {
-				w.line("  %s: %s", quote(code), ToComplete)
-			}
+			r.choose(w, "content", "")
+			r.choose(w, "responder_type", "")
+			r.created(w)
 		})
-	case len(keys) == 1:
-		w.line("%s: %s", name, strings.TrimPrefix(keys[0], "path: "))
-	default:
-		w.line("%s: {%s}", name, strings.Join(keys, ", "))
-	}
+	})
 }
 
 var plainText = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*$`)

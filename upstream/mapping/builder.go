@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -36,7 +35,7 @@ type Counts struct {
 // NewBuilder prepares the mapping of one list.
 func (p *Plan) NewBuilder(want Want) *Builder {
 	b := &Builder{plan: p, want: want, List: []Inquiry{}}
-	b.mapper = mapper{plan: p, allow: b.allowLookup}
+	b.mapper = mapper{plan: p, allow: func(bytes int) bool { return b.allowLookup(bytes) == nil }}
 	b.ids.Patterns = p.idPatterns
 	b.begin(&p.Replies, b.addListed)
 	return b
@@ -44,18 +43,10 @@ func (p *Plan) NewBuilder(want Want) *Builder {
 
 // Take maps one reply, and adds its records to the list. The strings of the inquiries share
 // memory with body. An error is an [*Error]; then the list is not to be used.
-func (b *Builder) Take(body string) (page Page, err error) {
-	counts, listed := b.Counts, len(b.List)
-	counts.Skipped = maps.Clone(counts.Skipped)
-	before := b.Seen
-	if page, err = b.readPage(body); err != nil && b.Seen == before { // it is not UTF-8
-		b.Counts, b.List = counts, b.List[:listed]
-	}
-	return page, err
-}
+func (b *Builder) Take(body string) (Page, error) { return b.readPage(body) }
 
 // addListed takes a record as it stands in the list.
-func (b *Builder) addListed(e element) *Error {
+func (b *Builder) addListed(e *element) *Error {
 	if err := b.countElement(e); err != nil {
 		return err
 	}
@@ -64,11 +55,11 @@ func (b *Builder) addListed(e element) *Error {
 }
 
 // addWhole takes a record that waits for nothing more, and puts it into the list if it belongs there.
-func (b *Builder) addWhole(e element) *Error {
+func (b *Builder) addWhole(e *element) *Error {
 	if len(b.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
 		// of the reply can hold.
-		b.List = slices.Grow(b.List, min(b.bytes/len(e.Element.Raw())+1, b.MaxRecords))
+		b.List = slices.Grow(b.List, min(b.bytes/len(e.Raw())+1, b.MaxRecords))
 		if b.responseItems != nil && b.mapper.responses == nil {
 			b.mapper.responses = make([]Response, 0, cap(b.List))
 		}
@@ -83,7 +74,7 @@ func (b *Builder) addWhole(e element) *Error {
 }
 
 // countFate counts what becomes of a record. An error ends the list.
-func (b *Builder) countFate(e element, fate fate, bad Violation) *Error {
+func (b *Builder) countFate(e *element, fate fate, bad Violation) *Error {
 	bad.Record = b.recordNumber
 	if b.explainer != nil && fate != fateWaiting {
 		b.explainer.explainRecord(e, fate, bad)
@@ -135,11 +126,7 @@ func (b *Builder) RemoveIDs() {
 	if b.ids.Empty() {
 		return
 	}
-	least := b.ids.Shortest()
 	clean := func(t *textField, s *string) {
-		if len(*s) < least {
-			return
-		}
 		text, n := b.ids.Clean(*s)
 		if n == 0 {
 			return

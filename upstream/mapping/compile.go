@@ -11,7 +11,7 @@ import (
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/decode"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // compiler builds a plan and collects what is wrong with the configuration.
@@ -25,12 +25,10 @@ type compiler struct {
 // scope is what paths lead into: a reply, or the records or responses in it.
 type scope struct {
 	*compiler
-	replies *Replies         // where the element came
-	slots   *[frameCount]int // of the values that the walker finds
-	frame   int              // of these
-	tree    *jsonwalk.Node   // nil: all paths are left to gjson
-	outline *decode.Outline  // of the element, should it be XML
-	xml     bool             // it is, or a part of it
+	replies *Replies        // where the element came
+	in      int             // inReply, inRecord or inResponse
+	outline *decode.Outline // of the element, should it be XML
+	xml     bool            // it is, or a part of it
 }
 
 // Compile makes the plan of an endpoint whose requests go below baseURL and whose
@@ -44,8 +42,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.Paging, []string{address.Account}, []string{address.Account, address.Status, address.Type})
 	c.AddIf(cfg.Items == "", kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
-	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, frameRecord)
-	p.record = record.tree
+	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, inRecord)
 	record = record.details(kind+".details", cfg.Details) // before the others, whose paths may lead into it
 	c.record = &record
 	record.group(cfg)
@@ -59,7 +56,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	if !p.grouped { // the ids of rows are those of their record
 		record.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
 	}
-	p.idPatterns = c.idPatterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
+	p.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg.Fields)
 	record.findWrapper() // last: all fields are known
 	return p
@@ -69,125 +66,87 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 // body may hold besides those of pages, and what each reply must be. It gives what paths in a
 // reply lead into.
 func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, paging PagingConfig, inPath, inQuery []string) scope {
-	r.Format.Outline, r.tree, r.itemName = &decode.Outline{}, jsonwalk.NewNode(frameReply), what
-	reply := scope{compiler: c, replies: r, slots: &r.slots, frame: frameReply, outline: r.Format.Outline, xml: r.Format.XML}
+	r.Format.Outline, r.itemName = &decode.Outline{}, what
+	reply := scope{compiler: c, replies: r, in: inReply, outline: r.Format.Outline, xml: r.Format.XML}
 	r.request = address.Spec{
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
 	}.Compile(c.base, field, c.Problems)
 	r.Paging = reply.paging(field+".paging", paging)
-	r.expect = reply.conditions(field+".expect", cfg.Expect, "") // looked at before the reply is walked: without the tree
-	reply.tree = r.tree
+	r.expect = reply.conditions(field+".expect", cfg.Expect, "")
 	return reply
 }
 
 // index names an item of a list in messages.
 func index(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
 
-// path checks a GJSON path and tells whether it can be used.
-func (c *compiler) path(field, path string) bool {
-	err := jsonwalk.CheckPath(path)
+// compilePath compiles a path, unless it is not set, and reports whether it can be used.
+func (c *compiler) compilePath(field, text string, set bool) (path jsontree.Path, ok bool) {
+	if !set {
+		return path, false
+	}
+	path, err := jsontree.CompilePath(text)
 	c.AddIf(err != nil, field, "%v", err)
-	return err == nil
+	return path, err == nil
 }
 
 // notePaths notes paths for [Explainer]. Those in the replies to second requests are left out, as
 // they are not looked at there.
 func (s scope) notePaths(key, hides string, only bool, paths ...string) {
 	for _, path := range paths {
-		if path != "" && path != keyPath && (s.frame != frameReply || s.replies == &s.plan.Replies) {
-			in := [frameCount]string{"replies", "records", "responses"}[s.frame]
+		if path != "" && path != keyPath && (s.in != inReply || s.replies == &s.plan.Replies) {
+			in := [...]string{"replies", "records", "responses"}[s.in]
 			s.plan.usedPaths = append(s.plan.usedPaths, usedPath{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, hides, only})
 		}
 	}
 }
 
-// slot reserves a place in the frame for the value at a node.
-func (s scope) slot(n *jsonwalk.Node) int {
-	s.slots[n.Frame()]++
-	n.AddSlot(s.slots[n.Frame()] - 1)
-	return s.slots[n.Frame()] - 1
-}
-
-// locate finds out how a path is read: from a slot that the walker fills, or by gjson where the path
-// is more than keys, or there is no tree.
-func (s scope) locate(path string) locator {
+// locate is how a value at a path is read.
+func (s scope) locate(path jsontree.Path) compiledPath {
 	markLists(s.outline, path)
-	from := locator{path: path, xml: s.xml}
-	if keys, ok := jsonwalk.SimplePath(path, false); ok && s.tree != nil {
-		from.path, from.slot = "", s.slot(s.tree.At(keys, s.frame))
-	}
-	return from
+	return compiledPath{Path: path, xml: s.xml}
 }
 
 // locateAll compiles paths of which the first present one counts. Of several each is
 // called by its number in the list.
-func (s scope) locateAll(field, list string, paths Paths) (all locators) {
-	for i, path := range paths {
+func (s scope) locateAll(field, list string, paths Paths) (all compiledPaths) {
+	for i, text := range paths {
 		if len(paths) > 1 {
 			field = index(list, i)
 		}
-		if s.path(field, path) {
+		if path, ok := s.compilePath(field, text, true); ok {
 			all = append(all, s.locate(path))
 		}
 	}
 	return all
 }
 
-// items compiles where items are, with the ids in them, and gives what the paths in each lead
-// into. Where their path is more than keys, or they only name entries of a table, they are
-// walked by themselves.
-func (s scope) items(it *items, field string, cfg ItemsConfig, frame int) scope {
-	*it = items{path: cfg.Items, frame: frame, kind: jsonwalk.Array, optional: cfg.ItemsOptional, lookup: it.lookup, single: it.single}
-	if cfg.Items != "" {
-		s.path(field+"items", cfg.Items)
-	}
-	base, keyed := itemsIn(cfg.Items)
-	walked := jsonwalk.Items{Frame: frame, Keyed: keyed, KeyID: slices.Contains(cfg.InternalIDs, keyPath)}
-	s.AddIf(walked.KeyID && !keyed, field+"internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
-	if it.keyIDs = walked.KeyID; keyed {
-		it.kind = jsonwalk.Object
-	}
+// items compiles where items are, and returns what the paths in each lead into.
+func (s scope) items(it *items, field string, cfg ItemsConfig, in int) scope {
+	*it = items{path: cfg.Items, kind: jsontree.Array, optional: cfg.ItemsOptional, lookup: it.lookup, single: it.single}
+	path, _ := s.compilePath(field+"items", cfg.Items, cfg.Items != "")
 	inner := s
-	inner.frame, inner.tree, inner.outline = frame, jsonwalk.NewNode(frame), markLists(s.outline, cfg.Items)
-	if it.single {
-		return inner
+	inner.in, inner.outline = in, markLists(s.outline, path)
+	keyed := false
+	if it.at, keyed = path.CutValues(); keyed {
+		it.kind = jsontree.Object
 	}
-	inner.outline.List = true
-	it.way = wayTo(base, false)
-	keys, simple := jsonwalk.SimplePath(base, false)
-	switch {
-	case it.lookup != nil:
-		it.container, it.ownTree = s.locate(base), inner.tree
-		it.container.xml = false // its elements are wanted
-	case simple || base == "@this" && s.frame == frameReply:
-		n := s.tree.At(keys, s.frame)
-		inner.tree = n.SetItems(walked, inner.tree) // ids that lie deeper were met before
-		it.container = locator{slot: s.slot(n)}
-	default:
-		it.container, it.ownTree = s.locate(base), jsonwalk.NewNode(s.frame)
-		it.container.xml = false
-		it.ownTree.SetItems(walked, inner.tree)
+	it.keyIDs = slices.Contains(cfg.InternalIDs, keyPath)
+	s.AddIf(it.keyIDs && !keyed, field+"internal_ids", "%s is for items that are the members of an object; let the path of items end in @values", keyPath)
+	if !it.single {
+		inner.outline.List = true
 	}
 	return inner
 }
 
-// internalIDs puts the simple paths into the tree and gives the others back, which are
-// looked up in each item.
-func (s scope) internalIDs(field string, paths []string) (complex []locator) {
-	for i, path := range paths {
-		if path == keyPath || !s.path(index(field, i), path) {
-			continue
-		}
-		markLists(s.outline, path)
-		s.notePaths(index(field, i), hidesIDs, false, path)
-		id := locator{path: path, xml: s.xml}
-		if keys, ok := jsonwalk.SimplePath(path, true); ok {
-			s.tree.At(keys, s.frame).MarkID(id.nonIDPrefix())
-		} else {
-			complex = append(complex, id)
+// internalIDs compiles the paths of internal ids.
+func (s scope) internalIDs(field string, paths []string) (all compiledPaths) {
+	for i, text := range paths {
+		if path, ok := s.compilePath(index(field, i), text, text != keyPath); ok {
+			s.notePaths(index(field, i), hidesIDs, false, text)
+			all = append(all, s.locate(path))
 		}
 	}
-	return complex
+	return all
 }
 
 // identifyItems compiles what tells the items of a list in pages apart: their internal ids, those
@@ -198,11 +157,10 @@ func (s scope) identifyItems(internalIDs, created Paths, further ...*SecondReque
 		return
 	}
 	for _, path := range internalIDs {
-		switch {
-		case path == keyPath:
-			r.itemIDs = append(r.itemIDs, locator{path: keyPath})
-		case !strings.Contains(path, jsonwalk.Each) && jsonwalk.CheckPath(path) == nil:
-			r.itemIDs = append(r.itemIDs, s.locate(path))
+		if path == keyPath {
+			r.itemIDs = append(r.itemIDs, compiledPath{key: true})
+		} else if at, err := jsontree.CompilePath(path); err == nil && !at.Several() {
+			r.itemIDs = append(r.itemIDs, s.locate(at))
 		}
 	}
 	for _, f := range further {
@@ -211,8 +169,8 @@ func (s scope) identifyItems(internalIDs, created Paths, further ...*SecondReque
 		}
 	}
 	for _, path := range created {
-		if jsonwalk.CheckPath(path) == nil {
-			r.itemTimes = append(r.itemTimes, s.locate(path))
+		if at, err := jsontree.CompilePath(path); err == nil {
+			r.itemTimes = append(r.itemTimes, s.locate(at))
 		}
 	}
 }
@@ -239,8 +197,9 @@ func (s scope) owner(cfg EndpointConfig) {
 
 // group compiles what the rows of one record have in common.
 func (s scope) group(cfg EndpointConfig) {
-	if key := s.plan.Kind + ".group"; cfg.Group != "" && s.path(key, cfg.Group) {
-		rows := stage{name: stageRows, member: rowsMember, id: identity{{path: cfg.Group, at: s.locate(cfg.Group)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
+	key := s.plan.Kind + ".group"
+	if path, ok := s.compilePath(key, cfg.Group, cfg.Group != ""); ok {
+		rows := stage{name: stageRows, member: rowsMember, id: identity{{at: s.locate(path)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
 		s.plan.stages, s.plan.grouped = append(s.plan.stages, rows), true
 		s.notePaths(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
@@ -302,15 +261,17 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	}
 	if looked {
 		named := s
-		named.tree, named.outline = nil, markLists(s.outline, cfg.Items)
+		path, _ := jsontree.CompilePath(cfg.Items)
+		named.outline = markLists(s.outline, path)
 		p.responseItems.lookup = named.entry(at+"lookup", cfg.Lookup)
 	}
-	response := s.items(p.responseItems, at, within, frameResponse)
+	response := s.items(p.responseItems, at, within, inResponse)
 	switch {
 	case fetched:
 		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
 	case looked: // the paths lead into the entry
-		response.outline = markLists(s.replies.Format.Outline, cfg.Lookup.In)
+		in, _ := jsontree.CompilePath(cfg.Lookup.In)
+		response.outline = markLists(s.replies.Format.Outline, in)
 	case p.grouped && cfg.Items == rowsMember:
 		response.outline = s.outline
 	}
@@ -328,8 +289,9 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 		return s
 	}
 	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
-	keys, simple := jsonwalk.SimplePath(cfg.As, false)
-	s.AddIf(!simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
+	as, err := jsontree.CompilePath(cfg.As)
+	keys, simple := as.Names(false)
+	s.AddIf(err != nil || !simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
 	d, detail := s.secondRequest(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
 	s.plan.Details, s.plan.detailMember = d, cfg.As
 	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.single))
@@ -374,24 +336,24 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 		s.AddIf(!r.request.Has(name), field+".path", "neither path, query nor body holds {%s}: every record would get the same reply", name)
 		if path == "" {
 			s.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
-		} else if s.path(key, path) {
-			r.id = append(r.id, idValue{name, path, s.locate(path)})
+		} else if to, ok := s.compilePath(key, path, true); ok {
+			r.id = append(r.id, idValue{name, s.locate(to)})
 			s.notePaths(key, "", false, path)
 		}
 	}
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
-	if f.Version != "" && s.path(field+".version", f.Version) {
+	if version, ok := s.compilePath(field+".version", f.Version, f.Version != ""); ok {
 		s.AddIf(f.Batch > 0, field+".version", "has no meaning with batch, whose replies are of many records; remove the one or the other")
-		r.version = locators{s.locate(f.Version)}
+		r.version = compiledPaths{s.locate(version)}
 		s.notePaths(field+".version", "", false, f.Version)
 	}
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	// A detail that comes in pages is the array of the items on them.
 	r.items.single = name == stageDetails && f.Batch == 0 && r.Paging.Style == PageNone
-	element := reply.items(&r.items, at, cfg, frameRecord)
-	if f.Key != "" && s.path(field+".key", f.Key) {
-		r.key = locators{element.locate(f.Key)}
+	element := reply.items(&r.items, at, cfg, inRecord)
+	if key, ok := s.compilePath(field+".key", f.Key, f.Key != ""); ok {
+		r.key = compiledPaths{element.locate(key)}
 	}
 	return r, element
 }
@@ -419,10 +381,7 @@ func (c *compiler) join(t *address.Template, field string, f FetchConfig) string
 	return cmp.Or(f.Join, ",")
 }
 
-const (
-	defaultMaxPages         = 500
-	defaultPagesConcurrency = 4
-)
+const defaultPagesConcurrency = 4
 
 // Variable is the placeholder that is another one on each page; empty: the style has
 // none.
@@ -453,20 +412,22 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	s.AddIf(sized && p.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
 	s.AddIf(variable != "" && !named && p.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", p.Style, variable)
 	for _, key := range []struct{ name, path string }{
-		{"cursor", p.Cursor}, {"next", p.Next}, {"total", p.Total}, {"total_pages", p.TotalPages}, {"more", p.More}, {"last", p.Last},
+		{"cursor", p.Cursor}, {"total", p.Total}, {"total_pages", p.TotalPages}, {"more", p.More}, {"last", p.Last},
 	} {
-		if key.path != "" && s.path(field+"."+key.name, key.path) {
+		if path, ok := s.compilePath(field+"."+key.name, key.path, key.path != ""); ok {
 			// No next page and a wrong path look the same; the marks of more tell them apart.
 			s.notePaths(field+"."+key.name, "", false, key.path)
+			markLists(s.outline, path)
 		}
-		markLists(s.outline, key.path)
+	}
+	for _, at := range s.locateAll(field+".next", field+".next", p.Next) {
+		s.notePaths(field+".next", "", false, at.String())
 	}
 	for i, mark := range p.IgnoreMarks {
 		s.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
 	}
 	s.AddIf(p.More != "" && p.Last != "", field+".last", "more tells the end already; remove the one or the other")
-	s.AddIf(p.EndsShort && p.Size == 0, field+".ends_short", "a page can be short only if size says how many records a full one has")
-	s.AddIf(p.Size > 0 && p.SizeParam == "" && !sized && !p.EndsShort, field+".size_param",
+	s.AddIf(p.Size > 0 && p.SizeParam == "" && !sized, field+".size_param",
 		"missing: size has to be sent in some parameter, or as {size} in query or body")
 	s.AddIf((p.SizeParam != "" || sized) && p.Size == 0, field+".size", "missing: the value of parameter size_param, or of {size}")
 	if p.SizeParam != "" {
@@ -475,7 +436,6 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	if p.Param != "" && variable != "" {
 		request.AddParam(p.Param, variable)
 	}
-	p.MaxPages = cmp.Or(p.MaxPages, defaultMaxPages)
 	p.Concurrency = cmp.Or(p.Concurrency, defaultPagesConcurrency)
 	return p
 }
@@ -483,6 +443,5 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 // OwnCursor tells whether the cursor is taken out of the last record, so that it names no
 // page: the legacy has not said that there is one.
 func (r *Replies) OwnCursor() bool {
-	base, _ := itemsIn(r.items.path)
-	return r.Paging.Style == PageCursor && (base == "@this" || below(r.Paging.Cursor, base))
+	return r.Paging.Style == PageCursor && (r.items.at.String() == "@this" || below(r.Paging.Cursor, r.items.at.String()))
 }

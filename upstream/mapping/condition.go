@@ -7,7 +7,7 @@ import (
 
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/decode"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // Conditions are what an element, or a reply as a whole, is held against.
@@ -17,7 +17,7 @@ type Conditions []condition
 type condition struct {
 	key      string // of the configuration
 	path     string // as it was written
-	at       locator
+	at       compiledPath
 	ofDetail bool // it is about the detail of a record
 	values   []string
 	negated  bool // holds for all others
@@ -41,15 +41,16 @@ func (s scope) conditions(field string, list []Condition, hides string) (all Con
 		s.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
 		s.AddIf(cfg.Equals.Null || cfg.NotEquals.Null, at, "null is no value to compare with; write absent: true, or missing: include")
 		s.AddIf(cfg.Absent && cfg.Missing != "", at+".missing", "absent says it already; remove the key")
-		if !s.path(at+".path", cfg.Path) {
+		path, ok := s.compilePath(at+".path", cfg.Path, true)
+		if !ok {
 			continue
 		}
-		one.at = s.locate(cfg.Path)
+		one.at = s.locate(path)
 		hidden := hides
 		if one.absent {
 			hidden = "" // that nothing is there is what it wants
 		}
-		if s.frame != frameReply {
+		if s.in != inReply {
 			s.notePaths(at, hidden, false, cfg.Path)
 		}
 		all = append(all, one)
@@ -59,9 +60,9 @@ func (s scope) conditions(field string, list []Condition, hides string) (all Con
 
 // firstUnmet gives the first condition that an element does not meet; nil: it meets all.
 // beforeDetail: those on its detail, which is not there yet, are left out.
-func (all Conditions) firstUnmet(f *jsonwalk.Frame, beforeDetail bool) *condition {
+func (all Conditions) firstUnmet(e *element, beforeDetail bool) *condition {
 	for i := range all {
-		if c := &all[i]; !(beforeDetail && c.ofDetail) && !c.holds(f) {
+		if c := &all[i]; !(beforeDetail && c.ofDetail) && !c.holds(e) {
 			return c
 		}
 	}
@@ -70,8 +71,8 @@ func (all Conditions) firstUnmet(f *jsonwalk.Frame, beforeDetail bool) *conditio
 
 // holds compares texts and truth values as they are written, and whole numbers by what they
 // are: 0.0 is 0. An object or an array is there, and equal to nothing.
-func (c *condition) holds(f *jsonwalk.Frame) bool {
-	switch v := c.at.find(f); {
+func (c *condition) holds(e *element) bool {
+	switch v := c.at.find(e); {
 	case !v.Present():
 		return c.absent
 	case !v.Scalar() || c.values == nil:
@@ -79,8 +80,8 @@ func (c *condition) holds(f *jsonwalk.Frame) bool {
 	default:
 		text := v.String()
 		equal := slices.Contains(c.values, text)
-		if !equal && v.Kind == jsonwalk.Number {
-			n, whole := jsonwalk.Count(text)
+		if !equal && v.Kind() == jsontree.Number {
+			n, whole := jsontree.Count(text)
 			equal = whole && slices.Contains(c.values, strconv.Itoa(n))
 		}
 		return equal != c.negated
@@ -99,14 +100,13 @@ func (all Conditions) Any(body string) bool {
 	if len(all) == 0 {
 		return false
 	}
-	v, err := jsonwalk.Parse(body)
-	f := &jsonwalk.Frame{Element: v}
-	return err == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(f) })
+	v, err := jsontree.Parse(body)
+	return err == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(&element{Value: v}) })
 }
 
 // Unmet gives the key of a condition that a reply does not meet; empty: it meets all.
-func (all Conditions) Unmet(reply jsonwalk.Value) (key string) {
-	if c := all.firstUnmet(&jsonwalk.Frame{Element: reply}, false); c != nil {
+func (all Conditions) Unmet(reply jsontree.Value) (key string) {
+	if c := all.firstUnmet(&element{Value: reply}, false); c != nil {
 		return c.key
 	}
 	return ""
@@ -125,14 +125,14 @@ func (c *condition) describe() string {
 
 // checkReply is the error of a reply that does not meet a condition; nil: it meets all. The value
 // that was found is for the operator's screen only.
-func (all Conditions) checkReply(reply jsonwalk.Value) *Error {
-	f := &jsonwalk.Frame{Element: reply}
-	c := all.firstUnmet(f, false)
+func (all Conditions) checkReply(reply jsontree.Value) *Error {
+	e := &element{Value: reply}
+	c := all.firstUnmet(e, false)
 	if c == nil {
 		return nil
 	}
-	found := c.at.find(f)
-	err := newError("expect", "%s: %s %s; found: %s", c.key, c.path, c.describe(), found.Kind)
+	found := c.at.find(e)
+	err := newError("expect", "%s: %s %s; found: %s", c.key, c.path, c.describe(), found.Kind())
 	if found.Present() {
 		err.Found = shorten(found.Raw())
 	}

@@ -254,8 +254,8 @@ type PagingConfig struct {
 	First int `yaml:"first" min:"0" with:"style=page"`
 	// Cursor is the GJSON path of the next page's cursor; nothing there: the end.
 	Cursor string `yaml:"cursor" form:"gjson" with:"style=cursor!"`
-	// Next is the GJSON path of the next page's URL; nothing there: the end.
-	Next string `yaml:"next" form:"gjson" with:"style=next_url!"`
+	// Next is the GJSON path of the next page's URL, or several of which the first present one counts; nothing there: the end.
+	Next Paths `yaml:"next" short:"list" form:"gjson" with:"style=next_url!"`
 
 	// Total is the GJSON path of the number of records. So many must come, and each page must tell the same number. Of the keys that tell the end, for page
 	// and offset, the first that is set counts; if none is, pages are asked for one by one until an empty one.
@@ -268,8 +268,6 @@ type PagingConfig struct {
 	More string `yaml:"more" form:"gjson" with:"style=page,offset,cursor"`
 	// Last is the GJSON path of a truth value: this page is the last.
 	Last string `yaml:"last" form:"gjson" with:"style=page,offset,cursor"`
-	// EndsShort says that a page with fewer than size records is the last.
-	EndsShort bool `yaml:"ends_short" with:"style=page,offset"`
 
 	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
 	// beside its responses, that look as if the list went on and mean something else:
@@ -280,8 +278,6 @@ type PagingConfig struct {
 	// is for a legacy system that does not know the name that it is asked by.
 	RewriteHost bool `yaml:"rewrite_host" with:"style=next_url,link_header"`
 
-	// MaxPages bounds a list; default 500; more is an error.
-	MaxPages           int `yaml:"max_pages" min:"0" with:"style=page,offset,cursor,next_url,link_header"`
 	ConcurrencySection `yaml:",inline" with:"style=page,offset"`
 }
 
@@ -308,11 +304,8 @@ type TextField struct {
 	Default OptionalString `yaml:"default"`
 	// Const is the field's value in every record; instead of a path.
 	Const OptionalString `yaml:"const"`
-	// Cut are regular expressions (RE2) of what is no part of the text, such as \[/?code\], or, in it, the groups;
-	// it is cut out before trim_html.
-	Cut []string `yaml:"cut" form:"re2"`
-	// TrimHTML keeps the text of what the legacy system stores as HTML; twice: which it has escaped once more.
-	TrimHTML string `yaml:"trim_html" enum:",false,true,twice"`
+	// TrimHTML keeps the text of what the legacy system stores as HTML.
+	TrimHTML bool `yaml:"trim_html"`
 	// UnknownValues says what becomes of a value that has no entry in values: fail (default) makes the record invalid, keep serves it as it is.
 	UnknownValues string `yaml:"unknown_values" enum:",fail,keep"`
 	// ValuesJoin says how a filter names several legacy values of one public
@@ -337,15 +330,14 @@ type TimeField struct {
 	FieldPath `yaml:",inline"`
 	// Format is how it is written: rfc3339 (default), unix, unix_ms, odata, or a layout such as "2006-01-02 15:04:05".
 	Format string `yaml:"format"`
-	// Zone is that of a layout that holds none: an IANA name; UTC when empty. Where
-	// clocks are put back and show a time twice, the earlier one is meant.
+	// Zone is that of times that name none: an IANA name; UTC when empty.
 	Zone string `yaml:"zone" form:"zone"`
 }
 
 // Hints say what to write for a key of a text.
 func (TimeField) Hints() map[string]string {
 	hints := map[string]string{"default": "a time has no default: nobody can know when it was; remove the key"}
-	for _, key := range []string{"values", "const", "cut", "trim_html", "unknown_values", "values_join", "null_values", "empty"} {
+	for _, key := range []string{"values", "const", "trim_html", "unknown_values", "values_join", "null_values", "empty"} {
 		hints[key] = "is for texts; remove the key"
 	}
 	return hints

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"inquiry-gateway/upstream/jsonwalk"
-	"inquiry-gateway/upstream/leakguard"
+	"inquiry-gateway/upstream/jsontree"
+	"inquiry-gateway/upstream/redact"
 )
 
 // roundNumbers are the lengths at which systems cut lists.
@@ -36,8 +36,8 @@ func (x *Explainer) doubts() {
 	}
 	for _, path := range x.Paths {
 		for i := 0; i < len(x.records) && path.In == "records" && path.hides == hidesIDs; i++ {
-			locator{path: path.Path, xml: x.Format.XML}.eachID(x.records[i], func(id string) {
-				if n := utf8.RuneCountInString(leakguard.Significant(strings.TrimSpace(id))); n == 1 || n == 2 {
+			x.at(path.Path).eachID(x.records[i], func(id string) {
+				if n := utf8.RuneCountInString(redact.TrimZeros(strings.TrimSpace(id))); n == 1 || n == 2 {
 					add(path.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)
 				}
 			})
@@ -88,14 +88,14 @@ func (x *Explainer) doubts() {
 func (x *Explainer) unused() {
 	used, kinds := x.plan.usedPrefixes(), map[string]uint8{}
 	for _, raw := range x.records {
-		shapes(raw, "", 0, func(path string, k jsonwalk.Kind) { kinds[path] |= 1 << k })
+		shapes(raw, "", 0, func(path string, k jsontree.Kind) { kinds[path] |= 1 << k })
 	}
 	for path, set := range kinds {
 		if slices.ContainsFunc(used, func(u string) bool { return below(path, u) || below(u, path) }) {
 			continue
 		}
 		u := UnusedPath{Path: path}
-		for k := jsonwalk.Null; k <= jsonwalk.Array; k++ {
+		for k := jsontree.Null; k <= jsontree.Array; k++ {
 			if set&(1<<k) != 0 {
 				u.Types = append(u.Types, k.String())
 			}
@@ -107,21 +107,21 @@ func (x *Explainer) unused() {
 
 // shapes visits the paths of all values in a record that are no objects or arrays, or empty
 // ones. Elements of arrays share one path with a # in it. What is deep counts as one value.
-func shapes(v jsonwalk.Value, path string, depth int, visit func(path string, k jsonwalk.Kind)) {
+func shapes(v jsontree.Value, path string, depth int, visit func(path string, k jsontree.Kind)) {
 	const deepest = 8
 	empty := true
-	inner := func(key string, item jsonwalk.Value) {
+	inner := func(key string, item jsontree.Value) {
 		empty = false
 		shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
 	}
 	if depth < deepest {
-		v.Members(func(key string, item jsonwalk.Value) { inner(shapeKey(key), item) })
-		if v.Kind == jsonwalk.Array {
-			v.Each(func(item jsonwalk.Value) bool { inner(jsonwalk.Each, item); return true })
+		v.Members(func(key string, item jsontree.Value) { inner(shapeKey(key), item) })
+		if v.Kind() == jsontree.Array {
+			v.Each(func(item jsontree.Value) bool { inner(jsontree.Each, item); return true })
 		}
 	}
 	if empty && path != "" {
-		visit(path, v.Kind)
+		visit(path, v.Kind())
 	}
 }
 
@@ -150,7 +150,7 @@ func below(path, parent string) bool {
 // a name. What that part selects is not known, so that all below these names counts as used.
 func (p *Plan) usedPrefixes() (used []string) {
 	responses := "" // the path of their items, if all on the way is plain
-	if in := p.responseItems; in != nil && in.lookup == nil && strings.Join(wayTo(in.path, false), ".") == in.path {
+	if in := p.responseItems; in != nil && in.lookup == nil && strings.Join(namesOf(in.path, false), ".") == in.path {
 		responses = in.path
 	}
 	if p.Responses != nil {
@@ -166,7 +166,7 @@ func (p *Plan) usedPrefixes() (used []string) {
 		case u.in == "responses":
 			path = responses + ".#." + path
 		}
-		if start := strings.Join(wayTo(path, true), "."); start != "" {
+		if start := strings.Join(namesOf(path, true), "."); start != "" {
 			used = append(used, strings.TrimSuffix(start, ".#"))
 		}
 	}
@@ -216,7 +216,7 @@ func (x *Explainer) removeIDs() {
 			return
 		}
 		r.Texts++
-		uuid, pattern, word := x.ids.Means(before)
+		uuid, pattern, word := x.ids.MatchedBy(before)
 		for count, found := range map[*int]bool{&r.ID: word, &r.Pattern: pattern, &r.UUID: uuid} {
 			if found {
 				*count++
@@ -241,47 +241,34 @@ func (x *Explainer) removeIDs() {
 
 var (
 	idRun    = regexp.MustCompile(`[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*`)
-	longRun  = regexp.MustCompile(`[A-Za-z0-9]{12,}`)
 	uuidLike = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
 	idName   = regexp.MustCompile(`(?i)(id|key|ref|no|num|number|code)$`)
 )
 
-// suspects looks for what could be an internal id in the texts as callers get them. It
-// can only suspect: what it finds is shown and not removed.
+// suspects looks for UUIDs, and values of unmapped fields that are called as ids are, in the texts as
+// callers get them. What it finds is shown and not removed.
 func (x *Explainer) suspects() {
-	shapes, fields, seen := map[string]bool{}, x.unmappedIDs(), map[string]bool{}
-	x.ids.EachWord(func(id string) { shapes[shapeOf(id)] = true })
+	fields, seen := x.unmappedIDs(), map[string]bool{}
 	x.eachText(func(record int, t *textField, s string) {
 		for _, run := range idRun.FindAllString(s, -1) {
-			why, key := suspect(run, shapes, fields)
-			if why == "" || seen[run] || len(x.Suspects) == maxSuspects {
-				continue
+			one := Suspect{Record: record, Field: t.name, Value: shorten(run)}
+			switch {
+			case fields[run] != "":
+				one.Why, one.Key = "the value of "+fields[run]+", which is not mapped", "internal_ids"
+			case uuidLike.MatchString(run):
+				one.Why, one.Key = "a UUID", "internal_id_patterns"
 			}
-			seen[run] = true
-			x.Suspects = append(x.Suspects, Suspect{record, t.name, shorten(run), why, key})
+			if one.Why != "" && !seen[run] && len(x.Suspects) < maxSuspects {
+				seen[run] = true
+				x.Suspects = append(x.Suspects, one)
+			}
 		}
 	})
 }
 
-// likeAnID tells whether a text is long enough, and has a digit, so that it may be taken
-// for an id because ids have its shape, or because a field has it.
+// likeAnID reports whether a text is long enough, and has a digit, so that it may be taken
+// for an id because a field has it.
 func likeAnID(s string) bool { return len(s) >= 6 && strings.ContainsAny(s, "0123456789") }
-
-// suspect says why a run of characters looks like an id, and which key removes it. The
-// surest reason comes first. Both are empty for what looks like a word or a number.
-func suspect(run string, shapes map[string]bool, fields map[string]string) (why, key string) {
-	switch {
-	case fields[run] != "":
-		return "the value of " + fields[run] + ", which is not mapped", "internal_ids"
-	case uuidLike.MatchString(run):
-		return "a UUID", "internal_id_patterns"
-	case likeAnID(run) && shapes[shapeOf(run)]:
-		return "written as the internal ids are", "internal_id_patterns"
-	case slices.ContainsFunc(longRun.FindAllString(run, -1), func(s string) bool { return likeAnID(s) && strings.Trim(s, "0123456789") != "" }):
-		return "many letters and digits", "internal_id_patterns"
-	}
-	return "", ""
-}
 
 // unmappedIDs gives the values of fields that no part of the mapping looks at and that
 // are called as ids are, with their paths. Short ones, and those without a digit, are
@@ -301,19 +288,4 @@ func (x *Explainer) unmappedIDs() map[string]string {
 		}
 	}
 	return fields
-}
-
-// shapeOf writes all digits and all letters of one case alike.
-func shapeOf(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= '0' && r <= '9':
-			return '0'
-		case r >= 'A' && r <= 'Z':
-			return 'A'
-		case r >= 'a' && r <= 'z':
-			return 'a'
-		}
-		return r
-	}, s)
 }

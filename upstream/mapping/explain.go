@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // Explanation is what a list looks like through the mapping, for a person who
@@ -113,7 +113,7 @@ type Explainer struct {
 
 	showRecords   int              // records field by field
 	recordNumbers []int            // of the records that the inquiries of List are
-	records       []jsonwalk.Value // all records
+	records       []jsontree.Value // all records
 	withFetched   int              // records whose responses came by a second request
 	mostResponses int              // list of responses
 }
@@ -153,25 +153,25 @@ func (x *Explainer) Take(body string) (page Page, err error) {
 const maxOthers = 3
 
 // explainRecord takes each record when it was judged.
-func (x *Explainer) explainRecord(e element, fate fate, bad Violation) {
+func (x *Explainer) explainRecord(e *element, fate fate, bad Violation) {
 	x.Items++
 	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, whyNoID) {
 		x.Violations = append(x.Violations, bad)
 		return
 	}
-	x.records, x.mostResponses = append(x.records, e.Element), max(x.mostResponses, len(e.responses))
+	x.records, x.mostResponses = append(x.records, e.Value), max(x.mostResponses, len(e.responses))
 	for i := range e.responses {
 		if i >= x.plan.responses.skip {
-			x.countPaths("responses", e.responses[i].Element)
+			x.countPaths("responses", e.responses[i].Value)
 		}
 	}
-	switch why := x.plan.ownerMismatch(e.Frame, x.want.Account); {
+	switch why := x.plan.ownerMismatch(e, x.want.Account); {
 	case x.plan.owner == nil:
 	case why == whyNoOwner:
 		x.Owner.Missing = append(x.Owner.Missing, bad.Record)
 	case why == whyForeign:
 		x.Owner.Foreign = append(x.Owner.Foreign, bad.Record)
-		owner := x.plan.owner.first(e.Frame)
+		owner := x.plan.owner.first(e)
 		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {
 			x.Owner.Others = append(x.Owner.Others, shown)
 		}
@@ -181,7 +181,7 @@ func (x *Explainer) explainRecord(e element, fate fate, bad Violation) {
 	default:
 		x.Owner.Matches++
 	}
-	if x.plan.items.where.firstUnmet(e.Frame, e.beforeDetail) != nil {
+	if x.plan.items.where.firstUnmet(e, e.beforeDetail) != nil {
 		x.Excluded++
 		return
 	}
@@ -214,15 +214,15 @@ const publicTime = "2006-01-02T15:04:05.000Z07:00"
 
 // explainFields shows every public field of a record: the path that counts, the last if nothing
 // is at any, and what is behind it.
-func (x *Explainer) explainFields(e element) (list []ExplainedField) {
+func (x *Explainer) explainFields(e *element) (list []ExplainedField) {
 	scratch := x.plan.scratchMapper()
-	scratch.noteCompared(e.Frame)
+	scratch.noteCompared(e)
 	for _, t := range x.plan.texts() {
-		one := t.explained(e.Frame)
+		one := t.explained(e)
 		if one.guarded = t.guarded(); t.constant.Set {
 			one.Path = "(const)"
 		}
-		s, _, why := t.of(e.Frame, scratch.compared)
+		s, _, why := t.of(e, scratch.compared)
 		if one.Problem = why; s.Valid {
 			one.Mapped = s.String
 		} else if why == "" {
@@ -230,8 +230,8 @@ func (x *Explainer) explainFields(e element) (list []ExplainedField) {
 		}
 		list = append(list, one)
 	}
-	one := x.plan.created.explained(e.Frame)
-	at, why := x.plan.created.of(e.Frame)
+	one := x.plan.created.explained(e)
+	at, why := x.plan.created.of(e)
 	if one.Problem = why; why == "" {
 		one.Mapped = at.Format(publicTime)
 	}
@@ -244,7 +244,7 @@ func (x *Explainer) explainFields(e element) (list []ExplainedField) {
 			return list // they were not asked for
 		}
 		x.withFetched++
-		id, _ := x.plan.Responses.id.of(e.Frame)
+		id, _ := x.plan.Responses.id.of(e)
 		one.Path, one.Raw = x.plan.Responses.id.paths()+" = "+displayID(id), ""
 	}
 	if bad := scratch.mapResponses(e); bad.Problem != "" { // those of a record with other mistakes, too
@@ -254,10 +254,10 @@ func (x *Explainer) explainFields(e element) (list []ExplainedField) {
 }
 
 // explained shows where a field comes from.
-func (o *origin) explained(f *jsonwalk.Frame) ExplainedField {
+func (o *origin) explained(e *element) ExplainedField {
 	one := ExplainedField{Field: o.name}
-	for i, at := range o.locators {
-		v := at.find(f)
+	for i := range o.at {
+		v := o.at[i].find(e)
 		if o.join.Set { // of all
 			one.Raw = strings.TrimPrefix(one.Raw+" "+v.Raw(), " ")
 			one.Path = strings.Join(o.paths, ", ")
@@ -299,47 +299,60 @@ func shorten(s string) string {
 
 // countPaths counts which paths lead somewhere in a record, response or reply. A path with a # in it
 // does not count where its array is empty.
-func (x *Explainer) countPaths(in string, v jsonwalk.Value) {
+func (x *Explainer) countPaths(in string, v jsontree.Value) {
 	for i := range x.Paths {
 		p := &x.Paths[i]
 		if p.In != in || p.Path == "@this" {
 			continue
 		}
 		kind := kindAt(v, p.Path)
-		if before, _, several := strings.Cut(p.Path, jsonwalk.Each); several && !strings.Contains(p.Path, "(") {
-			if n := v.At(before + jsonwalk.Each).Raw(); n == "" || n == "0" || n == "null" {
+		if before, _, several := strings.Cut(p.Path, jsontree.Each); several && !strings.Contains(p.Path, "(") {
+			if v.At(before+jsontree.Each).Len() == 0 {
 				continue // there was nothing to look in
 			}
-			kind = jsonwalk.Missing
-			v.At(p.Path).Scalars("", func(string) { kind = jsonwalk.Text })
-		} else if p.hides == hidesIDs && kind == jsonwalk.Object {
-			kind = jsonwalk.Missing // unless there is an id in it
-			locator{path: p.Path, xml: x.Format.XML}.eachID(v, func(id string) {
+			kind = jsontree.Missing
+			v.At(p.Path).Scalars("", func(string) { kind = jsontree.Text })
+		} else if p.hides == hidesIDs && kind == jsontree.Object {
+			kind = jsontree.Missing // unless there is an id in it
+			x.at(p.Path).eachID(v, func(id string) {
 				if strings.TrimSpace(id) != "" {
-					kind = jsonwalk.Object
+					kind = jsontree.Object
 				}
 			})
 		}
 		p.Of++
-		if kind != jsonwalk.Missing {
+		if kind != jsontree.Missing {
 			p.Found++
 		}
-		if kind == jsonwalk.Null {
+		if kind == jsontree.Null {
 			p.Null++
 		}
 	}
 }
 
+// at compiles a path of the configuration, which was found to be right.
+func (x *Explainer) at(path string) *compiledPath {
+	return &compiledPath{Path: jsontree.MustCompile(path), xml: x.Format.XML}
+}
+
 // kindAt is the kind of what is at a path: null, too, if an object on the way is.
-func kindAt(v jsonwalk.Value, path string) jsonwalk.Kind {
-	kind := v.At(path).Kind
-	names, simple := jsonwalk.SimplePath(path, false)
-	for n := len(names) - 1; simple && kind == jsonwalk.Missing && n > 0 && !strings.Contains(path, `\`); n-- {
-		if v.At(strings.Join(names[:n], ".")).Kind == jsonwalk.Null {
-			kind = jsonwalk.Null
+func kindAt(v jsontree.Value, path string) jsontree.Kind {
+	if kind := v.At(path).Kind(); kind != jsontree.Missing {
+		return kind
+	}
+	for _, name := range namesOf(path, false) {
+		if v = v.Member(name); v.Kind() == jsontree.Null {
+			return jsontree.Null
 		}
 	}
-	return kind
+	return jsontree.Missing
+}
+
+// namesOf returns the names that a path begins with, see [jsontree.Path.Names].
+func namesOf(path string, each bool) []string {
+	p, _ := jsontree.CompilePath(path)
+	names, _ := p.Names(each)
+	return names
 }
 
 // Finish explains what all replies together tell: which paths led somewhere, what no path

@@ -4,15 +4,13 @@ import (
 	"cmp"
 	"maps"
 	"regexp"
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"inquiry-gateway/internal/setting"
-	"inquiry-gateway/upstream/jsonwalk"
-	"inquiry-gateway/upstream/leakguard"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/timeparse"
 )
 
@@ -20,15 +18,12 @@ import (
 type origin struct {
 	name      string   // under which invalid records and removed ids are counted
 	paths     []string // as they were written, for Explainer
-	locators  locators
-	plain     bool           // a string in slot is the legacy's value: what most fields are
-	slot      int            // of the only locator
-	join      OptionalString // between the values of all locators; not set: the first present one counts
+	at        compiledPaths
+	join      OptionalString // between the values at all paths; not set: the first present one counts
 	needsAll  bool           // none of these may be missing
 	viaLookup bool           // found by a look-up
-	cut       []*regexp.Regexp
-	html      int      // how many layers of HTML there are
-	nulls     []string // values of the legacy that are missing ones, before or after that
+	html      bool           // it is HTML, whose text counts
+	nulls     []string       // values of the legacy that are missing ones, before or after that
 }
 
 // textField is a public field that is a text.
@@ -85,15 +80,12 @@ func (s scope) origin(key, name string, f FieldPath, fixed bool, hides string) o
 	if o.viaLookup {
 		s.AddIf(fixed, key+".lookup", "the field has a constant, too; remove the one or the other")
 		s.AddIf(len(f.Path) == 0, key+".path", "missing: the path, within the entry, of the field")
-		o.paths, o.locators = Paths{f.Lookup.to(f.Path)}, s.locateByLookup(key+".path", f.Path, key+".lookup", f.Lookup)
+		o.paths, o.at = Paths{f.Lookup.to(f.Path)}, s.locateByLookup(key+".path", f.Path, key+".lookup", f.Lookup)
 		s.notePaths(key+".lookup.by", "", true, f.Lookup.By...)
 		return o
 	}
 	s.AddIf(len(f.Path) == 0 && !fixed, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
-	o.locators = s.locateAll(key, key+".path", f.Path)
-	if o.plain = !f.Join.Set && len(o.locators) == 1 && o.locators[0].path == ""; o.plain {
-		o.slot = o.locators[0].slot
-	}
+	o.at = s.locateAll(key, key+".path", f.Path)
 	s.notePaths(key, hides, false, f.Path...)
 	return o
 }
@@ -121,8 +113,7 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 		hides = hidesNull
 	}
 	t.origin = s.origin(key, name, f.FieldPath, f.Const.Set, hides)
-	t.cut, t.html, t.nulls = s.cut(key+".cut", f.Cut), map[string]int{"true": 1, "twice": 2}[f.TrimHTML], nulls
-	t.plain = t.plain && !t.constant.Set && t.cut == nil && t.html == 0 && t.nulls == nil && t.comparisons == nil && !t.others.Set
+	t.html, t.nulls = f.TrimHTML, nulls
 	return t
 }
 
@@ -136,9 +127,9 @@ func (t *textField) translate(s scope, at string, values Values) (nulls []string
 		path, is := bracedPath(legacy)
 		switch {
 		case is:
-			if s.path(at+legacy, path) {
+			if to, ok := s.compilePath(at+legacy, path, true); ok {
 				t.comparisons = append(t.comparisons, comparison{len(s.plan.compared), public})
-				s.plan.compared = append(s.plan.compared, s.record.locate(path))
+				s.plan.compared = append(s.plan.compared, s.record.locate(to))
 				s.record.notePaths(strings.TrimSuffix(at, "."), "", true, path)
 			}
 		case legacy == otherValues:
@@ -168,42 +159,11 @@ func (s scope) time(key, name string, f TimeField) *timeField {
 	return t
 }
 
-// The bounds of internal_id_patterns and cut: each one reads every text of a list.
+// The bounds of internal_id_patterns: each one reads every text of a list.
 const (
 	maxPatterns     = 20
 	maxPatternBytes = 200
 )
-
-// idPatterns compiles patterns of which the groups are removed, or all where there are none.
-func (c *compiler) idPatterns(field string, list []string) []*regexp.Regexp {
-	for i, text := range list {
-		tree, err := syntax.Parse(text, syntax.Perl)
-		c.AddIf(err == nil && repeatsGroup(tree, false), index(field, i), "a group is repeated, and only its last match would be removed; write (?:...) for what only holds the pattern together")
-	}
-	return c.patterns(field, list)
-}
-
-// cut compiles patterns in the same sense, but a group that is repeated counts as none.
-func (c *compiler) cut(field string, list []string) []*regexp.Regexp {
-	list = slices.Clone(list)
-	for i, text := range list {
-		if tree, err := syntax.Parse(text, syntax.Perl); err == nil && repeatsGroup(tree, false) {
-			list[i] = withoutGroups(tree).String()
-		}
-	}
-	return c.patterns(field, list)
-}
-
-// withoutGroups is a pattern without its groups.
-func withoutGroups(re *syntax.Regexp) *syntax.Regexp {
-	for re.Op == syntax.OpCapture {
-		re = re.Sub[0]
-	}
-	for i := range re.Sub {
-		re.Sub[i] = withoutGroups(re.Sub[i])
-	}
-	return re
-}
 
 // patterns compiles what is removed from texts wherever it stands. Patterns past the
 // bound, and those that match nothing visible, are mistakes.
@@ -226,46 +186,31 @@ func (c *compiler) patterns(field string, list []string) (compiled []*regexp.Reg
 	return compiled
 }
 
-// repeatsGroup tells whether a group that captures stands under a repetition.
-func repeatsGroup(re *syntax.Regexp, repeated bool) bool {
-	if re.Op == syntax.OpCapture && repeated {
-		return true
-	}
-	repeated = repeated || re.Op == syntax.OpStar || re.Op == syntax.OpPlus || re.Op == syntax.OpRepeat
-	return slices.ContainsFunc(re.Sub, func(inner *syntax.Regexp) bool { return repeatsGroup(inner, repeated) })
-}
-
-// locator is where a value stands: in a slot of the frame that the walker fills, or behind a
-// path that only gjson understands, in the element or in the entry of a table that it names.
-type locator struct {
-	slot   int
-	path   string // "": the slot
+// compiledPath is where a value stands: at a path in an element, or in the entry of a table that
+// the element names.
+type compiledPath struct {
+	jsontree.Path
 	lookup *lookup
 	xml    bool // of an element with attributes the text is meant
+	key    bool // the name of the element itself is meant
 }
 
-// find gets the value out of a frame, or out of the record that it belongs to.
-func (l locator) find(f *jsonwalk.Frame) (v jsonwalk.Value) {
-	switch {
-	case l.path == "":
-		v = f.Value(l.slot)
-	case l.lookup == nil:
-		v = f.Element.At(l.path)
-	default:
-		if entry, found := l.lookup.find(f); found {
-			v = entry.At(l.path)
-		}
+// find returns the value at the path; missing: there is none.
+func (c *compiledPath) find(e *element) jsontree.Value {
+	v := e.Value
+	if c.lookup != nil {
+		v, _ = c.lookup.find(e)
 	}
-	return plainText(v, l.xml)
+	return plainText(v.Get(c.Path), c.xml)
 }
 
-// locators are where a value may stand.
-type locators []locator
+// compiledPaths are where a value may stand.
+type compiledPaths []compiledPath
 
-// first gives the first value that is there and not null; if there is none, the last one.
-func (all locators) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
-	for _, s := range all {
-		if v = s.find(f); v.Present() {
+// first returns the first value that is there and not null; if there is none, the last one.
+func (all compiledPaths) first(e *element) (v jsontree.Value) {
+	for i := range all {
+		if v = all[i].find(e); v.Present() {
 			return v
 		}
 	}
@@ -273,32 +218,31 @@ func (all locators) first(f *jsonwalk.Frame) (v jsonwalk.Value) {
 }
 
 // isNull tells whether the configuration takes a value for a missing one.
-func (o *origin) isNull(v jsonwalk.Value) (null bool) {
+func (o *origin) isNull(v jsontree.Value) (null bool) {
 	if len(o.nulls) > 0 && v.Scalar() {
 		_, null = o.trimmed(v.String())
 	}
 	return null
 }
 
-// trimmed gives a text without what is no part of it. null: it means that nothing is there.
+// trimmed returns a text without its HTML. null: it means that nothing is there.
 func (o *origin) trimmed(raw string) (text string, null bool) {
-	text = leakguard.Without(raw, o.cut)
-	for range o.html {
-		text = htmlText(text)
+	if text = raw; o.html {
+		text = htmlText(raw)
 	}
 	return text, slices.Contains(o.nulls, raw) || slices.Contains(o.nulls, text)
 }
 
 // value gives the field as the legacy has it, without what is no part of it. found is false for
 // a missing value, which is no mistake yet: there may be a default.
-func (o *origin) value(f *jsonwalk.Frame) (s string, found bool, why string) {
+func (o *origin) value(e *element) (s string, found bool, why string) {
 	if o.join.Set {
-		return o.joinedValue(f)
+		return o.joinedValue(e)
 	}
-	for _, at := range o.locators {
-		switch v := at.find(f); {
+	for i := range o.at {
+		switch v := o.at[i].find(e); {
 		case v.Scalar():
-			if text, null := o.trimmed(v.In(f.Texts)); !null {
+			if text, null := o.trimmed(v.String()); !null {
 				return text, true, ""
 			}
 		case v.Present():
@@ -310,9 +254,9 @@ func (o *origin) value(f *jsonwalk.Frame) (s string, found bool, why string) {
 
 // joinedValue joins the values of all paths, and those in an array. A text leaves out missing ones;
 // a time needs all.
-func (o *origin) joinedValue(f *jsonwalk.Frame) (s string, found bool, why string) {
+func (o *origin) joinedValue(e *element) (s string, found bool, why string) {
 	var parts []string
-	add := func(v jsonwalk.Value) bool {
+	add := func(v jsontree.Value) bool {
 		switch {
 		case v.Scalar() && !o.isNull(v):
 			parts = append(parts, v.String())
@@ -323,8 +267,8 @@ func (o *origin) joinedValue(f *jsonwalk.Frame) (s string, found bool, why strin
 		}
 		return true
 	}
-	for _, at := range o.locators {
-		if v := at.find(f); v.Kind == jsonwalk.Array && !o.needsAll {
+	for i := range o.at {
+		if v := o.at[i].find(e); v.Kind() == jsontree.Array && !o.needsAll {
 			v.Each(add)
 		} else {
 			add(v)
@@ -336,21 +280,12 @@ func (o *origin) joinedValue(f *jsonwalk.Frame) (s string, found bool, why strin
 
 // of maps the field of one record, with the values that it may be compared with.
 // why is empty when it can be accepted; found is false for a default, or for null where nothing
-// is. Most fields are plain and most values strings: these take the first branch and no other.
-func (t *textField) of(f *jsonwalk.Frame, compared []string) (s NullString, found bool, why string) {
-	if t.plain {
-		if v := f.Value(t.slot); v.Kind == jsonwalk.Text {
-			public := t.public(v.In(f.Texts), nil)
-			if !public.Set {
-				return s, false, whyUnknown
-			}
-			return NullString{public.Value, true}, true, ""
-		}
-	}
+// is.
+func (t *textField) of(e *element, compared []string) (s NullString, found bool, why string) {
 	if t.constant.Set {
 		return NullString{t.constant.Value, !t.constant.Null}, true, ""
 	}
-	legacy, found, why := t.value(f)
+	legacy, found, why := t.value(e)
 	public := t.def
 	if found {
 		public = t.public(legacy, compared)
@@ -392,17 +327,10 @@ func (t *textField) public(legacy string, compared []string) OptionalString {
 func (t *textField) guarded() bool { return !t.constant.Set && (t.values == nil || t.keepUnknown) }
 
 // of maps the time of one record. why is empty when it can be accepted.
-func (t *timeField) of(f *jsonwalk.Frame) (at time.Time, why string) {
-	text, found := "", false
-	if t.plain {
-		if v := f.Value(t.slot); v.Kind == jsonwalk.Text {
-			text, found = v.In(f.Texts), true
-		}
-	}
-	if !found {
-		if text, found, why = t.value(f); why == "" && !found {
-			why = whyMissing
-		}
+func (t *timeField) of(e *element) (at time.Time, why string) {
+	text, found, why := t.value(e)
+	if why == "" && !found {
+		why = whyMissing
 	}
 	if why != "" {
 		return at, why

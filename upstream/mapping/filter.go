@@ -81,7 +81,7 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	}
 	request.Join(placeholder, join)
 	// A text that is made of several, or of a part, is not what the legacy has.
-	sent := request.Has(placeholder) && !t.join.Set && t.cut == nil && t.html == 0 && !t.viaLookup
+	sent := request.Has(placeholder) && !t.join.Set && !t.html && !t.viaLookup
 	return filter{field: t, inRequest: sent, takesSeveral: join != "" || request.InLists(placeholder)}
 }
 

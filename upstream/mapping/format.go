@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"inquiry-gateway/upstream/decode"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // Format is how the replies to one sort of request are written. It is read-only and safe for
@@ -68,17 +68,9 @@ func (c *compiler) format(field string, cfg ReplyConfig) (f Format) {
 // markLists marks the elements of XML that a path uses as lists: those before a # or an index. It
 // gives the outline of what is at the end of the path. XML does not tell a list of one from a
 // single element, so that only the paths can say which elements are lists.
-func markLists(at *decode.Outline, path string) *decode.Outline {
-	for _, part := range jsonwalk.Segments(path) {
-		switch {
-		case part == "@this":
-		case strings.HasPrefix(part, "#") || strings.Trim(part, "0123456789") == "":
-			at.List = true
-		case strings.ContainsAny(part, "@({[*?!"):
-			return &decode.Outline{} // what is there is not known
-		default:
-			at = at.Below(strings.ReplaceAll(part, `\`, ""))
-		}
+func markLists(at *decode.Outline, path jsontree.Path) *decode.Outline {
+	if known := path.Outline(func(name string) { at = at.Below(name) }, func() { at.List = true }); !known {
+		return &decode.Outline{}
 	}
 	return at
 }

@@ -1,17 +1,14 @@
 // Package mapping makes inquiries of the legacy's replies, as a configuration says.
 //
 // [Compile] checks the section of one kind and makes a [Plan] of it, once per configuration.
-// [Plan.Request] gives the request for a list. Its replies go to [Builder.Take], one page after
-// the other, which walks each text once (package jsonwalk): the walker checks the JSON, puts wanted
-// values into frames, and delivers each record and response at its end. The internal ids of a
-// record and of its responses are collected, whatever becomes of it. Then the record is judged:
-// whose it is, whether it is shown, and only then its fields. Where rows, details or responses
-// belong to it that are not there yet, it waits in a stage for each of these: [Builder.Next] gives
-// the second requests, and [Builder.Attach] takes what came. When all is there, [Builder.RemoveIDs]
-// takes the internal ids out of the texts.
-//
-// A path of nothing but keys is a place in the tree that the walker follows. Every other path is
-// left to gjson, which reads a record again for it.
+// [Plan.Request] returns the request for a list. Its replies go to [Builder.Take], one page after
+// the other, which parses each into a tree (package jsontree) and evaluates the configured paths on
+// its records and responses. The internal ids of a record and of its responses are collected,
+// whatever becomes of it. Then the record is judged: whose it is, whether it is shown, and only then
+// its fields. Where rows, details or responses belong to it that are not there yet, it waits in a
+// stage for each of these: [Builder.Next] returns the second requests, and [Builder.Attach] attaches
+// what came to the records' trees. When all is there, [Builder.RemoveIDs] removes the internal ids
+// from the texts.
 //
 // [Explainer] observes a Builder for a person who writes a mapping: it takes each record, also
 // after a mistake, and says what it saw.

@@ -5,14 +5,14 @@ import (
 	"strconv"
 
 	"inquiry-gateway/upstream/decode"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // table is a part of a reply that fields are looked up in. It is indexed once per reply.
 type table struct {
-	in  string
-	key []string
-	xml bool
+	in  string // as it was written
+	at  jsontree.Path
+	key compiledPaths
 }
 
 // entriesPerRecord bounds a table: so many times max_records.
@@ -21,7 +21,7 @@ const entriesPerRecord = 10
 // lookup finds an entry of a table by values of an element.
 type lookup struct {
 	table int // of the replies
-	by    locators
+	by    compiledPaths
 }
 
 // entry compiles how an entry is found for an element. Fields that use the same table share its
@@ -31,58 +31,64 @@ func (s scope) entry(field string, cfg LookupConfig) *lookup {
 		s.AddIf(missing, field+"."+key, "missing: a look-up needs in, key and by")
 	}
 	s.AddIf(len(cfg.Key) != len(cfg.By), field+".by", "has %d values for the %d of key", len(cfg.By), len(cfg.Key))
-	if cfg.In != "" {
-		s.path(field+".in", cfg.In)
-	}
+	in, _ := s.compilePath(field+".in", cfg.In, cfg.In != "")
 	r := s.replies
-	entry := markLists(r.Format.Outline, cfg.In)
-	entry.List = true
+	entry := scope{compiler: s.compiler, replies: r, outline: markLists(r.Format.Outline, in), xml: r.Format.XML}
+	entry.outline.List = true
+	l := &lookup{by: s.locateAll(field+".by", field+".by", cfg.By)}
+	one := table{in: cfg.In, at: in}
 	for _, path := range cfg.Key {
-		if path != "" && s.path(field+".key", path) {
-			markLists(entry, path)
+		if at, ok := entry.compilePath(field+".key", path, path != ""); ok {
+			one.key = append(one.key, entry.locate(at))
 		}
 	}
-	l := &lookup{by: s.locateAll(field+".by", field+".by", cfg.By)}
-	l.table = slices.IndexFunc(r.tables, func(t table) bool { return t.in == cfg.In && slices.Equal(t.key, cfg.Key) })
+	l.table = slices.IndexFunc(r.tables, func(t table) bool { return t.in == cfg.In && slices.EqualFunc(t.key, one.key, samePath) })
 	if l.table < 0 {
 		l.table = len(r.tables)
-		r.tables = append(r.tables, table{cfg.In, cfg.Key, r.Format.XML})
+		r.tables = append(r.tables, one)
 	}
 	return l
 }
 
+func samePath(a, b compiledPath) bool { return a.String() == b.String() }
+
 // locateByLookup compiles paths in the entry of a table, of which the first present one counts.
-func (s scope) locateByLookup(field string, paths Paths, at string, cfg LookupConfig) (all locators) {
-	l, entry := s.entry(at, cfg), markLists(s.replies.Format.Outline, cfg.In)
+func (s scope) locateByLookup(field string, paths Paths, at string, cfg LookupConfig) (all compiledPaths) {
+	l := s.entry(at, cfg)
+	in, err := jsontree.CompilePath(cfg.In)
+	if err != nil {
+		return nil // entry has reported it
+	}
+	entry := markLists(s.replies.Format.Outline, in)
 	for _, path := range paths {
-		if s.path(field, path) {
-			markLists(entry, path)
-			all = append(all, locator{path: path, lookup: l, xml: s.replies.Format.XML})
+		if to, ok := s.compilePath(field, path, true); ok {
+			markLists(entry, to)
+			all = append(all, compiledPath{Path: to, lookup: l, xml: s.replies.Format.XML})
 		}
 	}
 	return all
 }
 
-// find gives the entry whose key the frame's element names; false: there is none.
-func (l *lookup) find(f *jsonwalk.Frame) (entry jsonwalk.Value, found bool) {
-	key, ok := keyOf(len(l.by), func(i int) jsonwalk.Value { return l.by[i].find(f) })
+// find returns the entry whose key the element names; false: there is none.
+func (l *lookup) find(e *element) (entry jsontree.Value, found bool) {
+	key, ok := keyOf(len(l.by), func(i int) jsontree.Value { return l.by[i].find(e) })
 	if ok {
-		entry, found = f.Tables[l.table][key]
+		entry, found = e.tables[l.table][key]
 	}
 	return entry, found
 }
 
 // plainText is the text of an element of XML that has attributes besides.
-func plainText(v jsonwalk.Value, xml bool) jsonwalk.Value {
-	if xml && v.Kind == jsonwalk.Object {
-		return v.At(decode.Text)
+func plainText(v jsontree.Value, xml bool) jsontree.Value {
+	if xml && v.Kind() == jsontree.Object {
+		return v.Member(decode.Text)
 	}
 	return v
 }
 
 // keyOf joins the parts of a key, so that no two keys look the same. It is false if
 // a part is missing.
-func keyOf(parts int, part func(int) jsonwalk.Value) (key string, ok bool) {
+func keyOf(parts int, part func(int) jsontree.Value) (key string, ok bool) {
 	for i := range parts {
 		v := part(i)
 		if !v.Present() || !v.Scalar() {
@@ -100,19 +106,19 @@ func keyOf(parts int, part func(int) jsonwalk.Value) (key string, ok bool) {
 // index finds all entries of a table. Two different ones with the same key are an error:
 // either could be the wrong one. Entries without a key are nobody's and left out; no
 // table at all is one without entries.
-func (t *table) index(reply jsonwalk.Value, most int) (index map[string]jsonwalk.Value, err *Error) {
-	index = map[string]jsonwalk.Value{}
-	v := reply.At(t.in)
-	if v.Present() && v.Kind != jsonwalk.Array {
+func (t *table) index(reply jsontree.Value, most int) (index map[string]jsontree.Value, err *Error) {
+	index = map[string]jsontree.Value{}
+	v := reply.Get(t.at)
+	if v.Present() && v.Kind() != jsontree.Array {
 		return nil, newError("items", "the value at the path of a look-up's table is no array")
 	}
 	entries := 0
-	v.Each(func(entry jsonwalk.Value) bool {
+	v.Each(func(entry jsontree.Value) bool {
 		if entries++; entries > most {
 			err = newError("too_many", "more than %d entries in a look-up's table", most)
 			return false
 		}
-		key, ok := keyOf(len(t.key), func(i int) jsonwalk.Value { return plainText(entry.At(t.key[i]), t.xml) })
+		key, ok := keyOf(len(t.key), func(i int) jsontree.Value { return t.key[i].find(&element{Value: entry}) })
 		if before, twice := index[key]; ok && twice && before.Raw() != entry.Raw() {
 			err = newError("items", "two different entries with the same key in a look-up's table")
 			return false

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // End is where paging ended a list, or the only reply of one without paging.
@@ -28,7 +28,8 @@ func (r *reader) checkEnd(end End) error {
 	if err := r.checkRepeated(); err != nil {
 		return err
 	}
-	m, way := marks{end: end, what: "records", paging: &r.Paging}, r.items.way
+	m := marks{end: end, what: "records", paging: &r.Paging, list: r.container}
+	way, _ := r.items.at.Names(false)
 	if len(way) > 0 {
 		m.listName = lettersOf(way[len(way)-1])
 	}
@@ -49,12 +50,12 @@ func (r *reader) checkEnd(end End) error {
 			_, value, _ = strings.Cut(value, "/")
 		}
 		if value != "" {
-			m.value(name, kind, jsonwalk.TextValue(value))
+			m.value(name, kind, jsontree.TextValue(value))
 		}
 	}
-	found := m.in(r.reply.Without(r.container), "", way) // without the items, which may be most of it
-	if found != "" && end.Records == 0 && r.items.ownTree != nil && strings.Contains(r.items.path, "#(") {
-		found += " (does the query in items leave them out?)"
+	found := m.found
+	if r.reply != r.container {
+		found = m.in(r.reply, "", way)
 	}
 	switch {
 	case found == "":
@@ -70,49 +71,58 @@ func (r *reader) checkEnd(end End) error {
 // the path of the cursor is wrong.
 func (c *PagingConfig) reads(path string) bool {
 	switch path {
-	case c.Cursor, c.Next, c.Total, c.TotalPages, c.More, c.Last:
+	case c.Cursor, c.Total, c.TotalPages, c.More, c.Last:
 		return true
 	}
 	if c.More+c.Last != "" && below(c.Cursor, path) {
 		return true
 	}
-	same := func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path }
-	return same(c.TotalHeader) || slices.ContainsFunc(c.IgnoreMarks, same)
+	return slices.Contains(c.Next, path) || path != "" && http.CanonicalHeaderKey(c.TotalHeader) == path || c.IgnoresMark(path)
+}
+
+// IgnoresMark reports whether ignore_marks has a path or the name of a header.
+func (c *PagingConfig) IgnoresMark(path string) bool {
+	return slices.ContainsFunc(c.IgnoreMarks, func(name string) bool { return name == path || http.CanonicalHeaderKey(name) == path })
 }
 
 // wrapper is the object within a record that has the array of its responses, and no field.
 type wrapper struct {
-	slot     int
-	prefix   string   // of the paths of its members
-	way      []string // from it to the responses
-	listName string   // the letters of their key
+	path     []string // to it
+	key      string   // of the responses in it
+	listName string   // the letters of that
 }
 
 // findWrapper finds that object: marks of more in it can only be about the responses. All fields are
 // compiled before.
 func (s scope) findWrapper() {
-	if s.plan.responseItems == nil || len(s.plan.responseItems.way) < 2 {
+	if s.plan.responseItems == nil {
 		return
 	}
-	way, key := s.plan.responseItems.way, ""
-	way, key = way[:len(way)-1], way[len(way)-1]
+	way, _ := s.plan.responseItems.at.Names(false)
+	if len(way) < 2 {
+		return
+	}
+	way, key := way[:len(way)-1], way[len(way)-1]
 	for _, u := range s.plan.usedPaths {
 		field := strings.HasPrefix(u.key, "fields.") && !strings.HasPrefix(u.key, "fields.responses.") || u.key == "owner"
-		if to := wayTo(u.path, false); field && len(to) > len(way) && slices.Equal(to[:len(way)], way) {
+		if to := namesOf(u.path, false); field && len(to) > len(way) && slices.Equal(to[:len(way)], way) {
 			return
 		}
 	}
-	s.plan.responses.wrapper = &wrapper{s.slot(s.tree.At(way, frameRecord)), strings.Join(way, ".") + ".", []string{key}, lettersOf(key)}
+	s.plan.responses.wrapper = &wrapper{way, key, lettersOf(key)}
 }
 
 // check looks for marks of more beside the responses of a record.
-func (h *wrapper) check(e element, paging *PagingConfig) Violation {
-	all := e.Value(h.slot)
-	if all.Kind != jsonwalk.Object {
+func (h *wrapper) check(e *element, paging *PagingConfig) Violation {
+	all := e.Value
+	for _, name := range h.path {
+		all = all.Member(name)
+	}
+	if all.Kind() != jsontree.Object {
 		return Violation{}
 	}
-	m := marks{end: End{Records: len(e.responses), Pages: 1}, what: "responses", listName: h.listName, paging: paging}
-	if found := m.in(all.Without(e.container), h.prefix, h.way); found != "" {
+	m := marks{end: End{Records: len(e.responses), Pages: 1}, what: "responses", listName: h.listName, paging: paging, list: e.container}
+	if found := m.in(all, strings.Join(h.path, ".")+".", []string{h.key}); found != "" {
 		return Violation{Field: "responses", Problem: "these are not all: " + found + "; get them by fetch, or name the mark in paging.ignore_marks if it means something else"}
 	}
 	return Violation{}
@@ -122,8 +132,9 @@ func (h *wrapper) check(e element, paging *PagingConfig) Violation {
 // that are known, and numbers, and nothing else of the content.
 type marks struct {
 	end      End
-	what     string // comes
-	listName string // the letters of the key that the list has, which other names have in them
+	what     string         // comes
+	listName string         // the letters of the key that the list has, which other names have in them
+	list     jsontree.Value // which is not looked at
 	paging   *PagingConfig
 	found    string // the first mark
 	next     string // the first that names a next page
@@ -132,7 +143,7 @@ type marks struct {
 
 // in looks at an object without the list within it, to which way leads, and gives the mark that
 // counts, empty if there is none.
-func (m *marks) in(v jsonwalk.Value, prefix string, way []string) string {
+func (m *marks) in(v jsontree.Value, prefix string, way []string) string {
 	m.object(v, prefix, way, 0)
 	if m.found == "" && !m.ended {
 		return m.next
@@ -151,21 +162,22 @@ const deepest = 2
 // object looks at the members of an object. way are the keys that lead from it to the
 // items, in which it goes down without a bound; beside the way it goes as deep as
 // deepest. A next page that is this page is none: some systems always name one.
-func (m *marks) object(v jsonwalk.Value, prefix string, way []string, depth int) {
-	var next, current jsonwalk.Value
+func (m *marks) object(v jsontree.Value, prefix string, way []string, depth int) {
+	var next, current jsontree.Value
 	nextPath := ""
-	v.Members(func(key string, value jsonwalk.Value) {
+	v.Members(func(key string, value jsontree.Value) {
 		path, kind := prefix+key, m.kindOf(key)
 		// What is called as lists are describes one only within what describes pages.
 		inside := kind == markPage || kind == markObject || kind == markCursor || kind == markThing && depth > 0
 		switch {
+		case value == m.list:
 		case len(way) > 0 && key == way[0]:
 			m.object(value, path+".", way[1:], 0)
-		case inside && value.Kind == jsonwalk.Object && depth < deepest:
+		case inside && value.Kind() == jsontree.Object && depth < deepest:
 			m.link(path, value)
 			m.object(value, path+".", nil, depth+1)
-		case inside && value.Kind == jsonwalk.Array:
-			value.Each(func(link jsonwalk.Value) bool { m.link(path, link); return true })
+		case inside && value.Kind() == jsontree.Array:
+			value.Each(func(link jsontree.Value) bool { m.link(path, link); return true })
 		case kind == markCurrent || kind == markPage:
 			current = value
 		case (kind == markNext || kind == markCursor) && m.isNextPage(path, value):
@@ -187,17 +199,17 @@ func (m *marks) noteNext(path, how string) {
 }
 
 // link looks at an element of an array of links: one with relation next names a next page.
-func (m *marks) link(path string, link jsonwalk.Value) {
-	is := func(key string) bool { return strings.EqualFold(link.At(key).Plain(), "next") }
+func (m *marks) link(path string, link jsontree.Value) {
+	is := func(key string) bool { return strings.EqualFold(link.Member(key).Plain(), "next") }
 	if to := target(link); (is("rel") || is("relation") || is("-rel")) && to.Scalar() && to.Plain() != "" && !m.isThisPage(to.Plain()) {
 		m.noteNext(path, "has a link to a next page")
 	}
 }
 
 // target is where an object such as {"href": "..."} leads; any other value is its own.
-func target(v jsonwalk.Value) jsonwalk.Value {
+func target(v jsontree.Value) jsontree.Value {
 	to := v
-	v.Members(func(key string, value jsonwalk.Value) {
+	v.Members(func(key string, value jsontree.Value) {
 		if k := strings.ToLower(strings.TrimPrefix(key, "-")); k == "href" || k == "url" || k == "uri" {
 			to = value
 		}
@@ -207,42 +219,42 @@ func target(v jsonwalk.Value) jsonwalk.Value {
 
 // isNextPage tells whether the value at a path names a page other than this one. Zero,
 // false and an empty text are how systems say that there is none.
-func (m *marks) isNextPage(path string, v jsonwalk.Value) bool {
+func (m *marks) isNextPage(path string, v jsontree.Value) bool {
 	switch v = target(v); {
 	case m.paging.reads(path):
 		return false
-	case v.Kind == jsonwalk.Object:
+	case v.Kind() == jsontree.Object:
 		return !isNothing(v)
 	}
 	return v.Scalar() && !isNothing(v) && !m.isThisPage(strings.TrimSpace(v.Plain()))
 }
 
 // isNothing tells whether a value is how systems say that there is none.
-func isNothing(v jsonwalk.Value) bool {
+func isNothing(v jsontree.Value) bool {
 	none := true
-	v.Each(func(item jsonwalk.Value) bool { none = isNothing(item); return none })
+	v.Each(func(item jsontree.Value) bool { none = isNothing(item); return none })
 	if !v.Scalar() {
 		return none
 	}
 	text := strings.ToLower(strings.TrimSpace(v.String()))
-	n, whole := jsonwalk.Count(text)
+	n, whole := jsontree.Count(text)
 	return text == "" || text == "false" || text == "null" || whole && n <= 0
 }
 
 // value looks at one value that may be a mark. Only the first mark is kept; one that
 // paging reads, or that is to be ignored, is none.
-func (m *marks) value(path string, kind mark, v jsonwalk.Value) {
+func (m *marks) value(path string, kind mark, v jsontree.Value) {
 	least := ""
-	if kind == markTotal && v.Kind == jsonwalk.Object { // {"value": 165, "relation": "eq"}
-		if v.At("relation").Plain() == "gte" {
+	if kind == markTotal && v.Kind() == jsontree.Object { // {"value": 165, "relation": "eq"}
+		if v.Member("relation").Plain() == "gte" {
 			least = " or more"
 		}
-		v = v.At("value")
+		v = v.Member("value")
 	}
 	if kind == markNone || !v.Scalar() || m.found != "" {
 		return
 	}
-	n, whole := jsonwalk.Count(v.String())
+	n, whole := jsontree.Count(v.String())
 	is, truth := v.Truth()
 	said := truth && !whole // a number may be that of a page or a record
 	what := ""

@@ -5,15 +5,13 @@ import (
 	"slices"
 
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
 )
 
-// The frames of a reply: its own values, and those of each level of items in it.
+// What a path leads into: a reply, or each record or response in it.
 const (
-	frameReply = iota
-	frameRecord
-	frameResponse
-	frameCount
+	inReply = iota
+	inRecord
+	inResponse
 )
 
 // Replies is how the replies to one sort of request are read: to those for a list, for the
@@ -28,13 +26,11 @@ type Replies struct {
 	itemName      string     // an item is called
 	expect        Conditions // that a reply must meet
 	tables        []table    // that fields are looked up in
-	tree          *jsonwalk.Node
-	slots         [frameCount]int
-	items         items  // records, responses or details
-	responseItems *items // the responses in a record; nil: they are not there
+	items         items      // records, responses or details
+	responseItems *items     // the responses in a record; nil: they are not there
 	// What tells the items of a list in pages apart: their ids, and, of those that have some, their
 	// times.
-	itemIDs, itemTimes locators
+	itemIDs, itemTimes compiledPaths
 }
 
 // Plan is the compiled mapping of one endpoint: what is asked for a list, and how
@@ -46,12 +42,11 @@ type Plan struct {
 	Responses *SecondRequest // nil: a record has its responses, or the kind has none
 
 	stages           []stage
-	record           *jsonwalk.Node // of each record
 	byStatus, byType filter
 	filtersHere      bool // the gateway applies all filters: the whole list is read for each
 	dropForeign      bool
 	skipInvalid      bool
-	owner            locators
+	owner            compiledPaths
 	ownerKey         string // paths of the owner, as they were written
 	ownerInList      bool   // the list shows the owner, and details are asked for the account's own records only
 	grouped          bool   // several rows may be one record
@@ -62,7 +57,7 @@ type Plan struct {
 	title, content, status, inquiryType, company *textField // nil: not in this kind's records
 	created                                      *timeField
 	responses                                    *responseFields // nil for sellers
-	compared                                     locators        // values of a record that others are compared with
+	compared                                     compiledPaths   // values of a record that others are compared with
 }
 
 // responseFields is the mapping of a response, wherever it comes from.

@@ -3,7 +3,7 @@ package mapping
 import (
 	"strings"
 
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // Violation is one reason to refuse a record. Its zero value is none.
@@ -57,16 +57,16 @@ func (p *Plan) scratchMapper() *mapper {
 // ownerMismatch says why a record is not the account's; empty: it is. The owner, or one of several,
 // must be the account byte by byte: accounts that differ in case are two accounts. Blanks around an
 // owner are those of a column of fixed width.
-func (p *Plan) ownerMismatch(f *jsonwalk.Frame, account string) (why string) {
+func (p *Plan) ownerMismatch(e *element, account string) (why string) {
 	if p.owner == nil {
 		return ""
 	}
-	v := p.owner.first(f)
-	if v.Kind != jsonwalk.Array {
+	v := p.owner.first(e)
+	if v.Kind() != jsontree.Array {
 		return mismatch(v, account)
 	}
 	why = whyNoOwner
-	v.Each(func(one jsonwalk.Value) bool {
+	v.Each(func(one jsontree.Value) bool {
 		if one.Scalar() {
 			why = mismatch(one, account)
 		}
@@ -76,7 +76,7 @@ func (p *Plan) ownerMismatch(f *jsonwalk.Frame, account string) (why string) {
 }
 
 // mismatch says why an owner is not the account.
-func mismatch(owner jsonwalk.Value, account string) (why string) {
+func mismatch(owner jsontree.Value, account string) (why string) {
 	if !owner.Scalar() {
 		return whyNoOwner
 	}
@@ -88,8 +88,8 @@ func mismatch(owner jsonwalk.Value, account string) (why string) {
 
 // judgeOwner says what becomes of a record by its owner. That comes before all else: another
 // account's record is foreign, whatever else is wrong with it.
-func (p *Plan) judgeOwner(f *jsonwalk.Frame, account string) (fate, Violation) {
-	switch why := p.ownerMismatch(f, account); {
+func (p *Plan) judgeOwner(e *element, account string) (fate, Violation) {
+	switch why := p.ownerMismatch(e, account); {
 	case why == "":
 		return fateServed, Violation{}
 	case why == whyNoOwner && p.dropForeign: // it is nobody's to drop: all of a list could be lost unseen
@@ -101,20 +101,20 @@ func (p *Plan) judgeOwner(f *jsonwalk.Frame, account string) (fate, Violation) {
 
 // judgeShown says what becomes of a record by its owner and by where. It comes before its fields,
 // as one that is not shown may lack some. beforeDetail: its detail is not there yet.
-func (p *Plan) judgeShown(f *jsonwalk.Frame, account string, beforeDetail bool) (fate, Violation) {
-	fate, bad := p.judgeOwner(f, account)
-	if fate == fateServed && p.items.where.firstUnmet(f, beforeDetail) != nil {
+func (p *Plan) judgeShown(e *element, account string, beforeDetail bool) (fate, Violation) {
+	fate, bad := p.judgeOwner(e, account)
+	if fate == fateServed && p.items.where.firstUnmet(e, beforeDetail) != nil {
 		fate = fateHidden
 	}
 	return fate, bad
 }
 
 // judge says what becomes of a record of which all is there, and maps it.
-func (m *mapper) judge(inq *Inquiry, e element, want *Want) (fate, Violation) {
-	if e.Element.Kind != jsonwalk.Object {
+func (m *mapper) judge(inq *Inquiry, e *element, want *Want) (fate, Violation) {
+	if e.Kind() != jsontree.Object {
 		return fateInvalid, Violation{Field: "record", Problem: whyObject}
 	}
-	fate, bad := m.plan.judgeShown(e.Frame, want.Account, false)
+	fate, bad := m.plan.judgeShown(e, want.Account, false)
 	if fate != fateServed {
 		return fate, bad
 	}
@@ -137,15 +137,15 @@ func (w *Want) matches(inq *Inquiry) bool {
 }
 
 // mapRecord maps all fields of a record up to the first mistake, which it gives.
-func (m *mapper) mapRecord(inq *Inquiry, e element) (bad Violation) {
-	m.noteCompared(e.Frame)
-	inq.Title = m.mapText(m.plan.title, e.Frame, &bad).String
-	inq.Content = m.mapText(m.plan.content, e.Frame, &bad).String
-	inq.Status = m.mapText(m.plan.status, e.Frame, &bad).String
-	inq.InquiryType = m.mapText(m.plan.inquiryType, e.Frame, &bad)
-	inq.CompanyName = m.mapText(m.plan.company, e.Frame, &bad).String
+func (m *mapper) mapRecord(inq *Inquiry, e *element) (bad Violation) {
+	m.noteCompared(e)
+	inq.Title = m.mapText(m.plan.title, e, &bad).String
+	inq.Content = m.mapText(m.plan.content, e, &bad).String
+	inq.Status = m.mapText(m.plan.status, e, &bad).String
+	inq.InquiryType = m.mapText(m.plan.inquiryType, e, &bad)
+	inq.CompanyName = m.mapText(m.plan.company, e, &bad).String
 	if bad.Problem == "" {
-		inq.CreatedAt, bad.Problem = m.plan.created.of(e.Frame)
+		inq.CreatedAt, bad.Problem = m.plan.created.of(e)
 		bad.Field = m.plan.created.name
 	}
 	if bad.Problem == "" && m.plan.responseItems != nil {
@@ -157,17 +157,17 @@ func (m *mapper) mapRecord(inq *Inquiry, e element) (bad Violation) {
 }
 
 // noteCompared notes the values of a record that others are compared with.
-func (m *mapper) noteCompared(f *jsonwalk.Frame) {
+func (m *mapper) noteCompared(e *element) {
 	if len(m.plan.compared) > 0 {
 		m.compared = make([]string, len(m.plan.compared))
 		for i, other := range m.plan.compared {
-			m.compared[i] = other.find(f).Plain()
+			m.compared[i] = other.find(e).Plain()
 		}
 	}
 }
 
 // mapResponses maps the responses in a record.
-func (m *mapper) mapResponses(e element) (bad Violation) {
+func (m *mapper) mapResponses(e *element) (bad Violation) {
 	for i := m.plan.responses.skip; i < len(e.responses) && bad.Problem == ""; i++ {
 		bad = m.mapResponse(&e.responses[i])
 	}
@@ -181,21 +181,21 @@ func (m *mapper) mapResponses(e element) (bad Violation) {
 }
 
 // mapResponse maps a response, and adds it if it is shown.
-func (m *mapper) mapResponse(f *jsonwalk.Frame) (bad Violation) {
+func (m *mapper) mapResponse(e *element) (bad Violation) {
 	r := m.plan.responses
 	switch {
-	case f.Element.Kind != jsonwalk.Object:
+	case e.Kind() != jsontree.Object:
 		return Violation{Field: "responses", Problem: whyObject}
-	case m.plan.responseItems.where.firstUnmet(f, false) != nil:
+	case m.plan.responseItems.where.firstUnmet(e, false) != nil:
 		return bad
 	}
 	last := len(m.responses)
 	m.responses = append(m.responses, Response{})
 	one := &m.responses[last]
-	one.Content = m.mapText(r.content, f, &bad).String
-	one.ResponderType = m.mapText(r.responderType, f, &bad)
+	one.Content = m.mapText(r.content, e, &bad).String
+	one.ResponderType = m.mapText(r.responderType, e, &bad)
 	if bad.Problem == "" {
-		if one.CreatedAt, bad.Problem = r.created.of(f); bad.Problem != "" {
+		if one.CreatedAt, bad.Problem = r.created.of(e); bad.Problem != "" {
 			bad.Field = r.created.name
 		}
 	}
@@ -204,11 +204,11 @@ func (m *mapper) mapResponse(f *jsonwalk.Frame) (bad Violation) {
 
 // mapText maps a text, and puts a mistake into bad. After another mistake it does nothing. A field
 // that the kind lacks is null. A missing value is counted.
-func (m *mapper) mapText(t *textField, f *jsonwalk.Frame, bad *Violation) (s NullString) {
+func (m *mapper) mapText(t *textField, e *element, bad *Violation) (s NullString) {
 	if t == nil || bad.Problem != "" {
 		return s
 	}
-	s, found, why := t.of(f, m.compared)
+	s, found, why := t.of(e, m.compared)
 	switch {
 	case why != "":
 		*bad = Violation{Field: t.name, Problem: why}

@@ -1,9 +1,5 @@
 package mapping
 
-import (
-	"inquiry-gateway/upstream/jsonwalk"
-)
-
 // pageItem is an item of a list in pages. Where one comes on two pages the list has changed while it
 // was read, or its order lets items change places: another one may be lost then.
 type pageItem struct {
@@ -14,21 +10,21 @@ type pageItem struct {
 }
 
 // notePageItem notes an item of a list in pages.
-func (r *reader) notePageItem(f *jsonwalk.Frame) {
+func (r *reader) notePageItem(e *element) {
 	if r.Paging.Style == PageNone {
 		return
 	}
-	one, found := pageItem{page: r.pages, key: f.Key, text: f.Element.Raw()}, false
+	one, found := pageItem{page: r.pages, key: e.key, text: e.Raw()}, false
 	for _, id := range r.itemIDs {
-		text := f.Key
-		if id.path != keyPath {
-			text = id.find(f).Raw()
+		text := e.key
+		if !id.key {
+			text = id.find(e).Raw()
 		}
 		found = found || text != "" && text != "null"
 		one.ids += text + "\x00"
 	}
 	for _, beside := range r.itemTimes {
-		one.ids += beside.find(f).Raw()
+		one.ids += beside.find(e).Raw()
 	}
 	if !found {
 		one.ids = ""

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // SecondRequest is how the details of a list's records, or the responses to them, are asked for. It
@@ -14,11 +14,11 @@ type SecondRequest struct {
 	Name        string // of its stage
 	Concurrency int    // requests at a time
 
-	id         identity // of a record
-	version    locators // of what came for a record; nil: it has none
-	idOptional bool     // a record without one is not asked for
-	batch      int      // records per request; 0: one
-	key        locators // in a batch: where an element has the id of its record
+	id         identity      // of a record
+	version    compiledPaths // of what came for a record; nil: it has none
+	idOptional bool          // a record without one is not asked for
+	batch      int           // records per request; 0: one
+	key        compiledPaths // in a batch: where an element has the id of its record
 }
 
 // identity is what tells a record from others: values of it, by the placeholders of further requests.
@@ -26,8 +26,7 @@ type identity []idValue
 
 type idValue struct {
 	placeholder string
-	path        string // as it was written
-	at          locator
+	at          compiledPath
 }
 
 // idSeparator stands between several values in the one text that identifies a record.
@@ -38,7 +37,7 @@ const bareID = "id"
 
 // scalarID reads a value as an id: empty where nothing, null or an empty text is. single is false
 // for what cannot be one.
-func scalarID(v jsonwalk.Value) (id string, single bool) {
+func scalarID(v jsontree.Value) (id string, single bool) {
 	if id = v.Plain(); id != "" && !v.Scalar() {
 		return "", false
 	}
@@ -47,12 +46,12 @@ func scalarID(v jsonwalk.Value) (id string, single bool) {
 
 // of gives the text that identifies a record: empty where a value of it is missing. single is false
 // where one cannot be an id.
-func (all identity) of(f *jsonwalk.Frame) (id string, single bool) {
-	if len(all) == 1 && all[0].path == bareID && f.Element.Kind != jsonwalk.Object {
-		return scalarID(f.Element) // as the record that it becomes has it
+func (all identity) of(e *element) (id string, single bool) {
+	if len(all) == 1 && all[0].at.String() == bareID && e.Kind() != jsontree.Object {
+		return scalarID(e.Value) // as the record that it becomes has it
 	}
 	for i, one := range all {
-		text, single := scalarID(one.at.find(f))
+		text, single := scalarID(one.at.find(e))
 		switch {
 		case text == "":
 			return "", single
@@ -70,7 +69,7 @@ func (all identity) of(f *jsonwalk.Frame) (id string, single bool) {
 func (all identity) paths() string {
 	paths := make([]string, len(all))
 	for i, one := range all {
-		paths[i] = one.path
+		paths[i] = one.at.String()
 	}
 	return strings.Join(paths, ", ")
 }
@@ -104,15 +103,15 @@ func (s *SecondRequest) Request(account string, batch Batch) (PagedRequest, *Att
 // Attachment is what came for the records of one batch.
 type Attachment struct {
 	reader
-	key   locators
+	key   compiledPaths
 	parts []attachedPart
 }
 
 // attachedPart is a row, detail or response that belongs to a record.
 type attachedPart struct {
 	key    string // the id of the record, where it came in a batch
-	value  jsonwalk.Value
-	tables []map[string]jsonwalk.Value // that its fields are looked up in
+	value  jsontree.Value
+	tables indexes // that its fields are looked up in
 }
 
 // Take reads one reply. An error is an [*Error]; then the attachment is not to be used.
@@ -122,7 +121,7 @@ func (a *Attachment) Take(body string) (Page, error) { return a.readPage(body) }
 func (a *Attachment) CheckEnd(end End) error { return a.checkEnd(end) }
 
 // add keeps an element until it is put to its record.
-func (a *Attachment) add(e element) *Error {
-	a.parts = append(a.parts, attachedPart{a.key.first(e.Frame).Plain(), e.Element, e.Tables})
+func (a *Attachment) add(e *element) *Error {
+	a.parts = append(a.parts, attachedPart{a.key.first(e).Plain(), e.Value, e.tables})
 	return a.countElement(e)
 }

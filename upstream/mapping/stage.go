@@ -3,7 +3,7 @@ package mapping
 import (
 	"slices"
 
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // stage is something that all records of a list wait for before they are judged: the other rows
@@ -28,37 +28,37 @@ const (
 type waitingRecord struct {
 	id      string // empty: nothing can belong to it
 	version string
-	record  jsonwalk.Value
+	record  jsontree.Value
 	parts   []attachedPart
 	number  int
-	tables  []map[string]jsonwalk.Value
+	tables  indexes
 }
 
 // enterStage takes a record into a stage, with what the stages before have given it: unless it is
 // known by that not to be shown, it waits.
-func (b *Builder) enterStage(e element, nth int) *Error {
+func (b *Builder) enterStage(e *element, nth int) *Error {
 	if nth == len(b.plan.stages) {
 		return b.addWhole(e)
 	}
 	s := &b.plan.stages[nth]
 	fate, bad := b.judgeBefore(s, e)
-	id, single := s.id.of(e.Frame)
+	id, single := s.id.of(e)
 	e.beforeDetail = s.name != stageResponses // whose records are judged before
-	record := e.Element
-	if record.Kind != jsonwalk.Object { // a bare id becomes a record
-		record = jsonwalk.ObjectOf(bareID, record)
+	record := e.Value
+	if record.Kind() != jsontree.Object { // a bare id becomes a record
+		record = jsontree.ObjectOf(bareID, record)
 	}
 	switch {
 	case fate != fateServed:
 	case id == "" && !(single && s.second != nil && s.second.idOptional):
 		fate, bad = fateInvalid, s.noID
-	case record.At(s.member).Kind != jsonwalk.Missing:
+	case record.Member(s.member).Kind() != jsontree.Missing:
 		fate, bad = fateInvalid, Violation{Field: "record", Problem: whyOwnMember}
 	default:
 		fate = fateWaiting
-		one := waitingRecord{id: id, record: record, number: b.recordNumber, tables: e.Tables}
+		one := waitingRecord{id: id, record: record, number: b.recordNumber, tables: e.tables}
 		if s.second != nil {
-			one.version, _ = scalarID(s.second.version.first(e.Frame))
+			one.version, _ = scalarID(s.second.version.first(e))
 		}
 		b.addWaiting(s, one)
 	}
@@ -68,16 +68,16 @@ func (b *Builder) enterStage(e element, nth int) *Error {
 // judgeBefore says what becomes of a record by what it has before a stage: each row has to be the
 // account's, details are not asked for where the list shows that the record is not, and responses
 // only for one that is shown.
-func (b *Builder) judgeBefore(s *stage, e element) (fate, Violation) {
-	switch object := e.Element.Kind == jsonwalk.Object; {
+func (b *Builder) judgeBefore(s *stage, e *element) (fate, Violation) {
+	switch object := e.Kind() == jsontree.Object; {
 	case s.name == stageResponses:
 		return b.plan.scratchMapper().judge(&Inquiry{}, e, &b.want)
 	case s.name == stageRows && !object:
 		return fateInvalid, Violation{Field: "record", Problem: whyObject}
 	case s.name == stageRows:
-		return b.plan.judgeOwner(e.Frame, b.want.Account)
+		return b.plan.judgeOwner(e, b.want.Account)
 	case b.plan.ownerInList && object:
-		return b.plan.judgeShown(e.Frame, b.want.Account, true)
+		return b.plan.judgeShown(e, b.want.Account, true)
 	}
 	return fateServed, Violation{}
 }
@@ -182,40 +182,35 @@ func (b *Builder) completeStage() error {
 	s, list, next := &b.plan.stages[b.stageIndex], b.waiting, b.stageIndex+1
 	b.waiting, b.stageIndex = nil, next
 	for _, one := range list {
-		b.deliver = func(e element) *Error { return b.enterStage(e, next) }
-		values := make([]jsonwalk.Value, len(one.parts))
-		b.responseTables = b.responseTables[:0]
+		values, tables, deliver := make([]jsontree.Value, len(one.parts)), make([]indexes, len(one.parts)), b.deliver
 		for i, p := range one.parts {
-			values[i] = p.value
-			b.responseTables = append(b.responseTables, p.tables)
+			values[i], tables[i] = p.value, p.tables
 		}
-		record := one.record
+		b.deliver = func(e *element) *Error { return b.enterStage(e, next) }
 		switch {
 		case one.id == "":
 		case !s.single:
-			record = record.With(s.member, jsonwalk.ArrayOf(values...))
+			one.record.Attach(s.member, jsontree.ArrayOf(values...))
 		case len(values) == 1:
-			record = record.With(s.member, values[0])
+			one.record.Attach(s.member, values[0])
 		case len(values) > 1:
 			return newError("record", "two details of one record came")
 		default:
 			b.deliver = b.addWithoutDetail
 		}
 		if s.name == stageDetails {
-			b.responseTables = b.responseTables[:0] // a detail is no response
+			tables = nil // a detail is no response
 		}
 		b.recordNumber = one.number
-		b.setTables(one.tables)
-		_, err := b.walker.WalkItem(record.Raw(), b.plan.record)
-		if failed := b.walkError(err); failed != nil {
+		failed := b.addItem(&element{Value: one.record, tables: one.tables, partTables: tables})
+		if b.deliver = deliver; failed != nil {
 			return failed
 		}
 	}
-	b.responseTables = nil
 	return nil
 }
 
 // addWithoutDetail takes a record for which no detail came.
-func (b *Builder) addWithoutDetail(e element) *Error {
+func (b *Builder) addWithoutDetail(e *element) *Error {
 	return b.countFate(e, fateInvalid, Violation{Field: "details", Problem: whyNoDetail})
 }

@@ -17,7 +17,7 @@ import (
 
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsonwalk"
+	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -221,7 +221,7 @@ func beside(reply, account, items string, came int) (found []string) {
 			}
 		case json.Number, string: // a number in XML is a text
 			text := fmt.Sprint(v)
-			if n, ok := jsonwalk.Count(text); ok && n > came && n < 1_000_000 && text != account {
+			if n, ok := jsontree.Count(text); ok && n > came && n < 1_000_000 && text != account {
 				found = append(found, path+" = "+text)
 			}
 		}

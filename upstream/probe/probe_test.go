@@ -173,7 +173,7 @@ func TestNumbersBesideTheList(t *testing.T) {
 	if !slices.Equal(p.Beside, []string{"kunde = 4711", "result.pages.of = 3", "treffer = 40"}) {
 		t.Errorf("%q", p.Beside)
 	}
-	cfg.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: "next"}
+	cfg.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: mapping.Paths{"next"}}
 	if p := run(t, cfg, Options{Sample: []byte(body)}); p.Beside != nil {
 		t.Errorf("%q", p.Beside)
 	}

@@ -5,6 +5,7 @@
 package timeparse
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -22,9 +23,8 @@ type Parser func(s string) (time.Time, bool)
 
 // New returns the parser of a format: rfc3339 (also for an empty format), unix,
 // unix_ms, odata, or a layout of package time. zone is the IANA name of the zone
-// of a layout that has none; empty means UTC. Where clocks are put back and a local time
-// comes twice, the earlier one is meant; where they are put forward and it never comes,
-// what package time takes. Each error says what is wrong with the format, or with the
+// of times that name none; empty means UTC, and rfc3339 then wants an offset in each time. Where clocks are put back and a local time
+// comes twice, either of the two is taken, as by package time. Each error says what is wrong with the format, or with the
 // zone.
 func New(format, zone string) (parse Parser, formatErr, zoneErr error) {
 	loc, err := time.LoadLocation(zone)
@@ -33,6 +33,9 @@ func New(format, zone string) (parse Parser, formatErr, zoneErr error) {
 		loc = time.UTC
 	}
 	parse, hasZone, formatErr := in(format, loc)
+	if format = cmp.Or(format, "rfc3339"); format == "rfc3339" && zone != "" {
+		parse, hasZone = firstOf(parse, standard("2006-01-02T15:04:05", loc)), false
+	}
 	if zoneErr == nil && formatErr == nil && zone != "" && hasZone {
 		zoneErr = errors.New("a zone is for layouts that hold none; these times say theirs themselves, remove the key")
 	}
@@ -49,7 +52,7 @@ func NamesZone(format string) bool {
 func in(format string, loc *time.Location) (parse Parser, hasZone bool, err error) {
 	switch format {
 	case "", "rfc3339":
-		return standard(time.RFC3339, newZone(time.UTC)), true, nil
+		return standard(time.RFC3339, time.UTC), true, nil
 	case "unix":
 		return func(s string) (time.Time, bool) { return parseUnix(s, 1) }, true, nil
 	case "unix_ms":
@@ -58,42 +61,7 @@ func in(format string, loc *time.Location) (parse Parser, hasZone bool, err erro
 		return parseOData, true, nil
 	}
 	hasZone, err = checkLayout(format)
-	return layoutParser(format, newZone(loc)), hasZone, err
-}
-
-// zoneOf is a zone whose local times are read.
-type zoneOf struct {
-	*time.Location
-	steady time.Time // from here on clocks are never changed; zero: they are each year
-}
-
-// nearChange is longer than any change of clocks.
-const nearChange = 25 * time.Hour
-
-// newZone finds out until when the clocks of a zone were changed.
-func newZone(loc *time.Location) zoneOf {
-	z := zoneOf{Location: loc}
-	if start, end := time.Now().In(loc).ZoneBounds(); end.IsZero() {
-		z.steady = start.Add(nearChange)
-	}
-	return z
-}
-
-// earlier gives the earlier one of the two times that a local time is, in UTC. Package
-// time takes this one in some zones and the later one in others.
-func (z zoneOf) earlier(t time.Time) time.Time {
-	if !z.steady.IsZero() && t.After(z.steady) {
-		return t.UTC()
-	}
-	_, now := t.Zone()
-	_, before := t.Add(-nearChange).Zone()
-	if before > now { // they were put back in between, maybe after this time
-		first := t.Add(time.Duration(now-before) * time.Second)
-		if _, real := first.Zone(); real == before {
-			t = first
-		}
-	}
-	return t.UTC()
+	return standard(format, loc), hasZone, err
 }
 
 // checkLayout refuses a layout that cannot carry a date, and tells whether it carries
@@ -129,57 +97,22 @@ func inRange(t time.Time, ok bool) (time.Time, bool) {
 	return t, ok && t.Year() >= 1 && t.Year() <= 9999
 }
 
+// firstOf returns a parser of two formats.
+func firstOf(a, b Parser) Parser {
+	return func(s string) (time.Time, bool) {
+		if t, ok := a(s); ok {
+			return t, true
+		}
+		return b(s)
+	}
+}
+
 // standard is package time's own parser.
-func standard(layout string, loc zoneOf) Parser {
+func standard(layout string, loc *time.Location) Parser {
 	return func(s string) (time.Time, bool) {
-		t, err := time.ParseInLocation(layout, s, loc.Location)
-		return inRange(loc.earlier(t), err == nil)
+		t, err := time.ParseInLocation(layout, s, loc)
+		return inRange(t.UTC(), err == nil)
 	}
-}
-
-// layoutParser reads times of a layout. Most layouts are numbers of fixed width
-// with marks between them: these are compared byte by byte, in half the time of
-// package time. All else, and each value that is odd, is left to package time.
-func layoutParser(layout string, loc zoneOf) Parser {
-	slow := standard(layout, loc)
-	var at [6]int  // of year, month, day, hour, minute and second; negative: nowhere
-	mask := layout // with a d where a digit must be
-	for part, token := range [...]string{"2006", "01", "02", "15", "04", "05"} {
-		at[part] = strings.Index(mask, token)
-		mask = strings.Replace(mask, token, "dddd"[:len(token)], 1)
-	}
-	if at[0] < 0 || at[1] < 0 || at[2] < 0 || strings.Trim(mask, "d-/: T") != "" {
-		return slow
-	}
-	return func(s string) (time.Time, bool) {
-		if !matches(s, mask) {
-			return slow(s)
-		}
-		var n [6]int
-		for part, i := range at {
-			if i >= 0 {
-				n[part] = int(s[i]-'0')*10 + int(s[i+1]-'0')
-			}
-		}
-		year := n[0]*100 + int(s[at[0]+2]-'0')*10 + int(s[at[0]+3]-'0')
-		if n[1] < 1 || n[1] > 12 || n[2] < 1 || n[2] > 28 || n[3] > 23 || n[4] > 59 || n[5] > 59 {
-			return slow(s) // it knows how long a month is
-		}
-		return inRange(loc.earlier(time.Date(year, time.Month(n[1]), n[2], n[3], n[4], n[5], 0, loc.Location)), true)
-	}
-}
-
-// matches compares a text with a mask.
-func matches(s, mask string) bool {
-	if len(s) != len(mask) {
-		return false
-	}
-	for i := range len(mask) {
-		if c := mask[i]; c == 'd' && s[i]-'0' > 9 || c != 'd' && s[i] != c {
-			return false
-		}
-	}
-	return true
 }
 
 // parseUnix reads seconds or milliseconds since 1970, as a number or as a string, with

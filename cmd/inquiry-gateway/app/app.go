@@ -29,13 +29,11 @@ import (
 	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/connlimit"
 	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 )
-
-// topAccounts is how many accounts the console counts.
-const topAccounts = 256
 
 // maxOpsConnections is far more than probes, Prometheus and people need.
 const maxOpsConnections = 256
@@ -49,26 +47,27 @@ const writeSlack = 10 * time.Second
 // App is the whole program, put together but not yet serving; Run serves. A reload replaces
 // current; the rest lives as long as the process.
 type App struct {
-	opts       Options
-	public     *server
-	ops        *server
-	memory     memory
-	registry   *prometheus.Registry // of what lives as long as the process
-	traces     *traces              // with no provider where they are off
-	redis      *redisclient.Client  // nil without Redis
-	lists      *cache.Lists
-	panics     *prometheus.CounterVec // where
-	ceiling    *quota.Ceiling
-	lab        *ttllab.Lab
-	accounts   *console.TopAccounts
-	console    *console.Console
-	lastErrors lastErrors // for the console
-	rate       *rate.Limiter
-	tokens     *ops.Tokens // of the ops listener
-	current    atomic.Pointer[setup]
-	gateway    gateway.Live // that of current
-	reloads    *reloader
-	draining   atomic.Bool
+	opts        Options
+	public      *server
+	connections *connlimit.Listener // under public
+	ops         *server
+	memory      memory
+	registry    *prometheus.Registry // of what lives as long as the process
+	traces      *traces              // with no provider where they are off
+	redis       *redisclient.Client  // nil without Redis
+	lists       *cache.Lists
+	panics      *prometheus.CounterVec // where
+	ceiling     *quota.Ceiling
+	lab         *ttllab.Lab
+	accounts    *console.TopAccounts
+	console     *console.Console
+	lastErrors  lastErrors // for the console
+	rate        *rate.Limiter
+	tokens      *ops.Tokens // of the ops listener
+	current     atomic.Pointer[setup]
+	gateway     gateway.Live // that of current
+	reloads     *reloader
+	draining    atomic.Bool
 
 	errorLog    *log.Logger // of both listeners
 	flushErrors func()
@@ -135,7 +134,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	a.reloads = newReloader(cfg, a.opts, a.registry)
 	a.panics = newPanics(a.registry)
 	a.tokens = ops.NewTokens(a.opts.Logger, a.registry) // until apply knows them, there are none
-	a.accounts = console.NewTopAccounts(topAccounts)
+	a.accounts = console.NewTopAccounts()
 	if lost := a.opts.LostRecords; lost != nil {
 		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "inquiry_gateway_log_lost_records_total",
@@ -172,7 +171,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
-		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry, Now: a.opts.Now,
 	})
 	first, err := a.build(cfg)
 	if err != nil {
@@ -192,19 +191,18 @@ func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 // buildServers makes the servers of the two listeners. Until they run a caller waits in the
 // kernel's queue: nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
-	connections := front.NewMetrics(a.registry)
 	a.errorLog, a.flushErrors = gateway.NewErrorLog(refusalRecords, a.opts.Logger, a.registry)
-	public := front.NewListener(l.Public, front.Options{
-		Name: "public", Metrics: connections, MaxConnections: fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), StrangerIdle: strangerIdleTimeout,
-		Handler: &a.gateway, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, Log: a.errorLog,
-	})
-	a.public = newServer(public, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)
+	a.connections = connlimit.New(l.Public, "public", fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), a.registry)
+	a.public = newServer(a.connections, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)
 	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeSlack}
-	connections.SetStreams("public", maxStreams)
+	fast := front.Options{Serves: a.gateway.OnFastPath, Fields: gateway.Fields()}
 	if cfg.TLS.CertFile.Set() {
-		a.public.withTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.running().certificate, nil })
+		a.public.tls = true
+		certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.running().certificate, nil }
+		fast.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate, NextProtos: []string{"h2", "http/1.1"}}
 	}
-	return a.buildOps(front.NewListener(l.Ops, front.Options{Name: "ops", Metrics: connections, MaxConnections: maxOpsConnections}))
+	a.public.front = front.NewListener(a.connections, a.public.http, fast)
+	return a.buildOps(connlimit.New(l.Ops, "ops", maxOpsConnections, a.registry))
 }
 
 // URL is where callers reach the lists, once New has returned.

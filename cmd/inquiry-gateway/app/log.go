@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel"
 )
 
 const (
@@ -123,6 +127,67 @@ func (w *LogWriter) Close() {
 
 // NewLogger makes a logger that writes one JSON record per line.
 func NewLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }
+
+// RedirectLibraries has libraries log to logger what they would print on standard error. It holds for
+// the whole process. The lines of the standard log package are not logged themselves, because
+// net/http quotes responses in them.
+func RedirectLibraries(logger *slog.Logger) {
+	log.SetFlags(log.Llongfile)
+	log.SetOutput(&standardLog{logger: logger, last: map[string]time.Time{}})
+	otel.SetLogger(logr.New(otelLog{logger}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { otelLog{logger}.Error(err, "traces") }))
+}
+
+// standardLogEvery is how often a line of code that calls the standard log package gets a record.
+const standardLogEvery = time.Minute
+
+// standardLog writes a record in place of a line of the standard log package, which begins with the
+// file and line that it comes from.
+type standardLog struct {
+	logger *slog.Logger
+
+	mu   sync.Mutex
+	last map[string]time.Time // record by source
+}
+
+func (l *standardLog) Write(line []byte) (int, error) {
+	source, text, _ := strings.Cut(string(line), ": ")
+	l.mu.Lock()
+	now := time.Now()
+	due := now.Sub(l.last[source]) >= standardLogEvery
+	if due {
+		l.last[source] = now
+	}
+	l.mu.Unlock()
+	msg := "a library reported a problem; its text is left out, because it may quote a response: look up the source"
+	if strings.HasPrefix(text, "Unsolicited response") {
+		msg = "a server sent more bytes than its Content-Length announced, or a response nobody asked for; they were dropped" +
+			" with the connection: check what the legacy system, its proxies and the authorization server send"
+	}
+	if due {
+		l.logger.Warn(msg, "source", source)
+	}
+	return len(line), nil
+}
+
+// otelLog is where the OpenTelemetry SDK logs, without the values: headers for a collector are secrets.
+type otelLog struct{ logger *slog.Logger }
+
+func (otelLog) Init(logr.RuntimeInfo)            {}
+func (otelLog) Enabled(int) bool                 { return true }
+func (l otelLog) WithValues(...any) logr.LogSink { return l }
+func (l otelLog) WithName(string) logr.LogSink   { return l }
+
+// Info logs only that a variable has been ignored; the SDK has no other level for that.
+func (l otelLog) Info(_ int, msg string, variable ...any) {
+	if strings.HasPrefix(msg, "Got invalid value") && len(variable) > 0 {
+		l.logger.Warn("OpenTelemetry ignores a variable that is no number", "variable", variable[0])
+	}
+}
+
+func (l otelLog) Error(err error, doing string, _ ...any) {
+	l.logger.Warn("OpenTelemetry reports a problem; check the OTEL_ variables", "error", doing+": "+err.Error())
+}
 
 // SilenceRedis drops the Redis client's own remarks, which it would print on standard error: metrics
 // and commands say themselves what went wrong. It holds for the whole process.

@@ -12,11 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
-	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/connlimit"
 )
 
 // opsWriteTimeout bounds an answer of the ops listener. Profiles add the time that they are
@@ -25,7 +26,7 @@ const opsWriteTimeout = 10 * time.Second
 
 // buildOps builds the ops listener's server. It is given functions, because a reload may replace
 // what they read.
-func (a *App) buildOps(l *front.Listener) error {
+func (a *App) buildOps(l *connlimit.Listener) error {
 	err := a.registry.Register(replaced{a})
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func (a *App) buildOps(l *front.Listener) error {
 		return err
 	}
 	if a.console, err = console.New(console.Options{
-		Gatherer: a.registry, Facts: a.facts, Canary: a.canaryResults, TopAccounts: a.accounts, Version: a.opts.Version, Node: node,
+		Gatherer: a.registry, Facts: a.facts, TopAccounts: a.accounts, Version: a.opts.Version, Node: node,
 	}); err != nil {
 		return err
 	}
@@ -71,9 +72,6 @@ func (r replaced) Collect(to chan<- prometheus.Metric) {
 	s := r.a.running()
 	if s.keyring != nil {
 		s.keyring.registry.Collect(to)
-	}
-	if s.canary != nil {
-		s.canary.registry.Collect(to)
 	}
 }
 
@@ -100,13 +98,23 @@ func (a *App) facts() console.Facts {
 	if failed, ok := facts.Last["redis"]; ok && cfg.Auth.Redis != nil {
 		facts.Last["keystore"] = failed
 	}
+	if server := running.keyring.server; server != nil {
+		facts.Introspection = cfg.Shown()["auth.introspection.url"]
+		_, failed, unusable := server.State()
+		for id, f := range map[string]introspect.Failure{"keystore": failed, "tokens": unusable} {
+			if f.Err != nil {
+				facts.Last[id] = console.Failure{Text: f.Err.Error(), At: f.At}
+			}
+		}
+	}
 	return facts
 }
 
-// readiness is degraded, but ready, while Redis or the legacy system is away: there are
-// still lists to serve.
+// readiness is degraded, but ready, while Redis, the legacy system or the authorization server
+// fails: there are still lists to serve.
 func (a *App) readiness() ops.Readiness {
-	client := a.running().client
+	running := a.running()
+	client := running.client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{"redis": a.lists.RedisState()}}
 	if state.Parts["redis"] == "down" {
 		state.Status = ops.StatusDegraded
@@ -114,6 +122,12 @@ func (a *App) readiness() ops.Readiness {
 	for kind := range client.Fingerprints() {
 		breaker := client.BreakerState(kind, "")
 		if state.Parts["upstream_"+kind] = breaker; breaker == "open" {
+			state.Status = ops.StatusDegraded
+		}
+	}
+	if running.keyring.server != nil {
+		server, _, _ := running.keyring.server.State()
+		if state.Parts["introspection"] = server; server != introspect.StateOK {
 			state.Status = ops.StatusDegraded
 		}
 	}
@@ -179,7 +193,7 @@ func (a *App) summary() []any {
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
 		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
-		"tls", a.public.tls, "canary", a.running().canary != nil, "traces", a.traces.provider != nil,
+		"tls", a.public.tls, "traces", a.traces.provider != nil,
 	}
 }
 

@@ -90,7 +90,7 @@ func fitConnections(want int, files uint64, logger *slog.Logger) int {
 func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
 	total := telemetry.Series(reg, "").Counters("panics_total",
 		"Panics outside of handlers, by where; each is a bug, and the request that it belonged to has failed.", "where")
-	for _, where := range []string{"auth", "cache", "canary", "console", "recheck", "reload", "upstream"} {
+	for _, where := range []string{"auth", "cache", "console", "recheck", "reload", "upstream"} {
 		total.WithLabelValues(where)
 	}
 	return total

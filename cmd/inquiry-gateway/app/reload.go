@@ -69,15 +69,11 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 	return r
 }
 
-// watch takes over what changes until ctx ends. It starts and stops the canary, too. When it
+// watch takes over what changes until ctx ends. When it
 // returns no reload is under way, and only the running setup is left to close.
 func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
-	a.startCanary(ctx, a.running())
-	defer func() {
-		a.running().canary.stop()
-		r.closeRetired(time.Time{})
-	}()
+	defer r.closeRetired(time.Time{})
 	poll := time.NewTicker(r.every)
 	defer poll.Stop()
 	for {
@@ -174,11 +170,7 @@ func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err er
 	if err != nil {
 		return waiting, err
 	}
-	if next.canary != old.canary {
-		old.canary.stop()
-	}
 	a.apply(next)
-	a.startCanary(ctx, next)
 	r := a.reloads
 	r.watcher.SetFiles(cfg.Files())
 	if next.keyring.file != old.keyring.file {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log"
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"inquiry-gateway/gateway/front"
+	"inquiry-gateway/internal/connlimit"
 )
 
 // Bounds of a connection that no configuration needs to change: the public
@@ -25,8 +25,6 @@ const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// strangerIdleTimeout is for a connection on which nobody has authenticated.
-	strangerIdleTimeout = 10 * time.Second
 	// maxStreams is how many requests a caller may have under way on one connection of
 	// HTTP/2, the least that RFC 9113, section 6.5.2, recommends. Each takes about 21 KiB
 	// while it waits.
@@ -40,7 +38,8 @@ const (
 // port is known before anything else starts.
 type server struct {
 	http     *http.Server
-	listener *front.Listener
+	listener net.Listener
+	front    *front.Listener // over listener; nil: http serves every request
 	tls      bool
 	stopping atomic.Bool // the listener is closed on purpose
 }
@@ -60,7 +59,7 @@ func Listen(key, address string) (net.Listener, error) {
 // newServer wraps a handler with the bounds that net/http leaves open. Writing
 // an answer may take writeTimeout, zero for no bound. HTTP/2 is spoken with and
 // without TLS.
-func newServer(l *front.Listener, h http.Handler, writeTimeout time.Duration, errorLog *log.Logger) *server {
+func newServer(l net.Listener, h http.Handler, writeTimeout time.Duration, errorLog *log.Logger) *server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -69,8 +68,7 @@ func newServer(l *front.Listener, h http.Handler, writeTimeout time.Duration, er
 		listener: l,
 		http: &http.Server{
 			Handler:           h,
-			ConnContext:       front.ConnContext,
-			ConnState:         front.ConnState,
+			ConnContext:       connlimit.ConnContext,
 			ReadHeaderTimeout: readHeaderTimeout,
 			ReadTimeout:       readTimeout,
 			WriteTimeout:      writeTimeout,
@@ -84,27 +82,28 @@ func newServer(l *front.Listener, h http.Handler, writeTimeout time.Duration, er
 	}
 }
 
-// withTLS serves TLS with the certificate that get gives at each handshake.
-func (s *server) withTLS(get func(*tls.ClientHelloInfo) (*tls.Certificate, error)) {
-	s.tls = true
-	s.listener.Secure(&tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: get, NextProtos: []string{"h2", "http/1.1"}})
-}
-
 // serve answers until shutdown is called; only then it returns nil.
 func (s *server) serve() error {
-	err := s.http.Serve(s.listener)
+	l := s.listener
+	if s.front != nil {
+		l = s.front
+	}
+	err := s.http.Serve(l)
 	if errors.Is(err, http.ErrServerClosed) || s.stopping.Load() && errors.Is(err, net.ErrClosed) {
 		return nil
 	}
 	return err
 }
 
-// shutdown takes no new connections and waits for requests under way until ctx
-// ends, then cuts them off. The front stops first: it answers what is on its way, and
-// hands connections over to net/http until it has none.
+// shutdown accepts no new connections, closes idle ones, and waits for requests in flight until ctx
+// ends, then cuts them off. The front stops first, because it hands connections to http.
 func (s *server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
-	if err := errors.Join(s.listener.Stop(ctx), s.http.Shutdown(ctx)); err != nil {
+	var err error
+	if s.front != nil {
+		err = s.front.Shutdown(ctx)
+	}
+	if err := errors.Join(err, s.http.Shutdown(ctx)); err != nil {
 		return errors.Join(fmt.Errorf("requests were cut off at the end of shutdown_grace: %w", err), s.http.Close())
 	}
 	return nil
@@ -121,7 +120,7 @@ func (s *server) url() string {
 // Serve answers with h on l until ctx ends, and gives requests under way the
 // grace.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, logger *slog.Logger) error {
-	s := newServer(front.NewListener(l, front.Options{}), h, 0, slog.NewLogLogger(logger.Handler(), slog.LevelWarn))
+	s := newServer(l, h, 0, slog.NewLogLogger(logger.Handler(), slog.LevelWarn))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(s.serve)
 	group.Go(func() error {

@@ -31,7 +31,6 @@ type setup struct {
 	client      *upstream.Client
 	gateway     *gateway.Gateway
 	certificate *tls.Certificate // nil without TLS
-	canary      *canaryRun       // nil where it is off
 	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
@@ -43,7 +42,8 @@ type keyring struct {
 	memory   *auth.Memory    // of the keys of Redis or an authorization server
 	file     *keysfile.Store // nil: another store, which is asked for each key
 	guesses  *auth.Guesses
-	close    func() // ends what the store runs; nil: nothing
+	server   *introspect.Store // nil: another store
+	close    func()            // ends what the store runs; nil: nothing
 }
 
 // running is the setup in force, an empty one until the first is there. What must not change in
@@ -88,9 +88,6 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		}
 	}
 	next.keyring = openKeyring()
-	if next.canary = old.canary; next.keyring != old.keyring || !cfg.Same(old.cfg, "canary", "request_timeout", "tls") {
-		next.canary = a.newCanary(next)
-	}
 	next.gateway = gateway.New(gateway.Options{
 		Auth:                    next.keyring,
 		Kinds:                   gateway.Kinds(next.client),
@@ -99,7 +96,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		Draining:                &a.draining,
 		RequestTimeout:          cfg.RequestTimeout,
 		WriteTimeout:            cfg.RequestTimeout + writeSlack,
-		Front:                   cfg.Gateway.HitLane == config.On,
+		FastPath:                cfg.Gateway.FastPath == config.On,
 		IgnoreUnknownParameters: cfg.Gateway.UnknownParameters == config.IgnoreUnknown,
 		Docs:                    cfg.Gateway.Docs,
 		TrustedProxies:          cfg.Gateway.Proxies(),
@@ -125,7 +122,7 @@ func (a *App) apply(next *setup) {
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
 	a.tokens.Set(cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
-		a.public.listener.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
+		a.connections.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
 	a.gateway.Set(next.gateway)
 	a.current.Store(next)
@@ -163,7 +160,7 @@ func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, 
 		switch {
 		case cfg.Auth.Introspection != nil:
 			s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
-			store, keys.close = s, s.Close
+			store, keys.server, keys.close = s, s, s.Close
 		case cfg.Auth.Redis != nil:
 			s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
 			store, keys.close = s, s.Close

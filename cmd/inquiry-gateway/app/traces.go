@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,14 +37,27 @@ type traces struct {
 	logger   *slog.Logger
 }
 
-// openTraces sends traces where the environment names a collector or the exporter otlp.
+// openTraces sends traces where the environment names a collector or the exporter otlp. Variables that
+// the SDK would misread or ignore are an error.
 func openTraces(o Options) (*traces, error) {
 	t := &traces{logger: o.Logger}
-	endpoint := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"), os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"))
+	name, endpoint := otlpVariable("ENDPOINT")
 	exporter := os.Getenv("OTEL_TRACES_EXPORTER")
-	asked := exporter == "otlp" || exporter == "" && endpoint != ""
+	asked := exporter != "none" && (exporter != "" || endpoint != "")
 	if !o.Traces || !asked || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return t, nil
+	}
+	if exporter != "" && exporter != "otlp" {
+		return t, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not supported; set it to otlp or none", exporter)
+	}
+	collector, err := tracesURL(name, endpoint)
+	if err != nil {
+		return t, err
+	}
+	for variable, values := range map[string][]string{"PROTOCOL": {"http/protobuf", "http/json"}, "COMPRESSION": {"gzip", "none"}} {
+		if name, value := otlpVariable(variable); value != "" && !slices.Contains(values, value) {
+			return t, fmt.Errorf("%s: %q is not supported; set OTEL_EXPORTER_OTLP_TRACES_%s=%s", name, value, variable, values[0])
+		}
 	}
 	ctx := context.Background()
 	attributes, err := resource.New(ctx, resource.WithTelemetrySDK(),
@@ -50,7 +65,7 @@ func openTraces(o Options) (*traces, error) {
 	if err != nil {
 		return t, fmt.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	exporterHTTP, err := otlptracehttp.New(ctx)
+	exporterHTTP, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(collector))
 	if err != nil {
 		return t, fmt.Errorf("OTEL_EXPORTER_OTLP_*: the exporter cannot be made: %w", err)
 	}
@@ -60,8 +75,35 @@ func openTraces(o Options) (*traces, error) {
 		sdktrace.WithResource(attributes), sdktrace.WithBatcher(t.sender),
 		sdktrace.WithoutPanicRecording(), // its text may be anything
 	)
-	t.logger.Info("traces are sent", "endpoint", endpoint)
+	t.logger.Info("traces are sent", "endpoint", collector)
 	return t, nil
+}
+
+// otlpVariable returns a variable of the exporter and its name: the one for traces if it is set, else the
+// one for all signals.
+func otlpVariable(suffix string) (name, value string) {
+	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
+		if name, value = prefix+suffix, strings.TrimSpace(os.Getenv(prefix+suffix)); value != "" {
+			break
+		}
+	}
+	return name, value
+}
+
+// tracesURL is where the exporter sends to. The path of the endpoint for all signals is completed
+// (OpenTelemetry Protocol Exporter, "Endpoint URLs for OTLP/HTTP").
+func tracesURL(name, endpoint string) (string, error) {
+	u, err := url.Parse(cmp.Or(endpoint, "http://localhost:4318"))
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%s: want a URL with http:// or https://, such as http://collector:4318", name) // it may hold a password
+	}
+	if u.User != nil || u.RawQuery != "" {
+		return "", fmt.Errorf("%s: the exporter sends no user, password or query of a URL; use OTEL_EXPORTER_OTLP_HEADERS", name)
+	}
+	if name == "OTEL_EXPORTER_OTLP_ENDPOINT" {
+		u = u.JoinPath("v1/traces")
+	}
+	return u.String(), nil
 }
 
 // tracers is what the parts make their spans with; nil where there are none.

@@ -4,12 +4,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/quota"
-	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/timeparse"
@@ -23,7 +20,6 @@ var kinds = []string{cache.KindBuyer, cache.KindSeller}
 func (doc document) check(c Config) {
 	doc.checkListeners(c)
 	doc.checkGateway(c)
-	doc.checkCanary(c.Canary)
 	doc.Invalid("auth", c.Auth.Validate())
 	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
 		doc.Wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
@@ -34,8 +30,12 @@ func (doc document) check(c Config) {
 	doc.checkUpstream(c)
 }
 
-// checkListeners keeps the two listeners apart, and the ops listener from strangers: it
-// shows and purges lists without any key of a caller.
+// minTokenLength of the ops listener's tokens, in bytes: wrong ones are counted and logged, and not
+// slowed down.
+const minTokenLength = 16
+
+// checkListeners keeps the two listeners apart, and the ops listener closed: it explains and purges
+// lists without any caller's key.
 func (doc document) checkListeners(c Config) {
 	public, ops := listenAddress(c.Listen), listenAddress(c.Ops.Listen)
 	if public.collides(ops) {
@@ -50,6 +50,12 @@ func (doc document) checkListeners(c Config) {
 		doc.Wrong("ops.read_token_file", "keeps nobody out without ops.token_file; set that too, or leave this out")
 	case read != "" && read == operator:
 		doc.Wrong("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
+	default:
+		for key, token := range map[string]string{"ops.token_file": operator, "ops.read_token_file": read} {
+			if token != "" && len(token) < minTokenLength {
+				doc.Wrong(key, "holds a token of %d characters, which can be guessed; use %d or more, such as the output of openssl rand -hex 32", len(token), minTokenLength)
+			}
+		}
 	}
 	if remote := c.Auth.Redis != nil || c.Auth.Introspection != nil; remote && !public.loopback() && len(c.Gateway.TrustedProxies) == 0 {
 		doc.Warn("gateway.trusted_proxies", "is empty, and %s can be reached from other machines: behind a proxy all callers count as one address, and one who guesses keys holds up the new keys of all; name the proxy's networks, or 127.0.0.1 where there is no proxy", c.Listen)
@@ -144,9 +150,6 @@ func (doc document) checkAbsent(key, kind string, c Config) {
 		doc.Wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
 		return
 	}
-	if canary, files := c.Canary.Keys(kind); len(files) > 0 {
-		doc.Wrong(canary, "there is no list of %ss to ask for; add %s, or leave this out", kind, key)
-	}
 	if len(c.Upstream.Kinds()) > 0 {
 		doc.Warn("upstream", "there is no %s: no list of %ss is served, and its path is answered with 404", key, kind)
 	}
@@ -156,43 +159,5 @@ func (doc document) checkAbsent(key, kind string, c Config) {
 func (doc document) checkZone(key string, field mapping.TimeField) {
 	if field.Zone == "" && !timeparse.NamesZone(field.Format) {
 		doc.Warn(key, "the times name no zone and are read as UTC; write zone: Asia/Seoul or another one, or zone: UTC")
-	}
-}
-
-// checkCanary wants two accounts for each kind that has any. Whether the keys are good
-// only their store knows.
-func (doc document) checkCanary(c Canary) {
-	for _, kind := range kinds {
-		key, files := c.Keys(kind)
-		if len(files) == 1 {
-			doc.Wrong(key, "wants at least two keys, of two accounts: a list is compared with another's")
-		}
-		for i := range files {
-			doc.checkCanaryKey(key, files[:i+1])
-		}
-	}
-}
-
-// checkCanaryKey looks at the last of the files of a list, and at those before it.
-func (doc document) checkCanaryKey(list string, files []setting.File) {
-	last := len(files) - 1
-	file, key := files[last], yamlfile.Item(list, last)
-	text := strings.TrimSpace(file.Text())
-	if !file.Set() {
-		doc.Wrong(key, "is empty; name the file of a key")
-		return
-	}
-	for j, other := range files[:last] {
-		switch {
-		case other.Path() == file.Path():
-			doc.Wrong(key, "is the file of %s too; name a key of another account", yamlfile.Item(list, j))
-			return
-		case text != "" && strings.TrimSpace(other.Text()) == text:
-			doc.Wrong(key, "%s holds the same key as %s; use a key of another account", file, yamlfile.Item(list, j))
-			return
-		}
-	}
-	if err := auth.CheckKey(text); err != nil {
-		doc.Wrong(key, "%s: wants one API key and nothing else: %v", file, err)
 	}
 }

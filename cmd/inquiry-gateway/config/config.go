@@ -55,8 +55,6 @@ type Config struct {
 	Cache cache.Config `yaml:"cache"`
 	// Upstream is the legacy system: where it is, how hard it may be asked, and how its replies become inquiries.
 	Upstream upstream.Config `yaml:"upstream"`
-	// Canary is callers of the operator's own, who look all the time whether anybody gets another's list.
-	Canary Canary `yaml:"canary"`
 
 	path     string                 // the configuration file itself, absolute; "" without one
 	files    map[string]fs.FileInfo // see Files
@@ -101,9 +99,9 @@ type Gateway struct {
 	UnknownParameters string `yaml:"unknown_parameters" enum:"reject,ignore"`
 	// Docs serves /docs and /openapi.json. false is for those who publish the API elsewhere.
 	Docs bool `yaml:"docs"`
-	// HitLane answers requests for lists over HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
+	// FastPath answers requests for lists over HTTP/1.1 before the HTTP library reads the request, for less CPU. Callers see no
 	// difference; off is for finding out whether a fault lies there.
-	HitLane string `yaml:"hit_lane" enum:"on,off"`
+	FastPath string `yaml:"fast_path" enum:"on,off"`
 	// TrustedProxies are addresses or networks of proxies whose X-Forwarded-For names the caller.
 	TrustedProxies []string `yaml:"trusted_proxies" form:"network"`
 }
@@ -118,25 +116,6 @@ type Log struct {
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`
 }
 
-// Canary is the synthetic callers: keys of accounts of the operator's own, used
-// through the public listener to see that nobody gets another's list.
-type Canary struct {
-	// BuyerKeys are files of one API key each, of two buyers or more. None: no buyer is tried.
-	BuyerKeys []setting.File `yaml:"buyer_keys"`
-	// SellerKeys are the same for sellers.
-	SellerKeys []setting.File `yaml:"seller_keys"`
-	// Every is the mean time between two rounds. The alerts look back half an hour, and would see too few rounds above 5m.
-	Every time.Duration `yaml:"every" min:"1s" max:"5m"`
-}
-
-// Keys are the files of the keys of a kind, and the key of the configuration that lists them.
-func (c Canary) Keys(kind string) (key string, files []setting.File) {
-	if kind == cache.KindSeller {
-		return "canary.seller_keys", c.SellerKeys
-	}
-	return "canary.buyer_keys", c.BuyerKeys
-}
-
 // LogHashedKeys is the one value of log.access_keys besides none.
 const LogHashedKeys = "hashed"
 
@@ -146,7 +125,7 @@ const (
 	IgnoreUnknown = "ignore"
 )
 
-// On is the default of gateway.hit_lane; its other value is "off".
+// On is the default of gateway.fast_path; its other value is "off".
 const On = "on"
 
 // Default gives the configuration of an empty file. It is valid but for the
@@ -159,12 +138,11 @@ func Default() Config {
 		RequestTimeout: 5 * time.Second,
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
-		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, HitLane: On},
+		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, FastPath: On},
 		Auth:           Auth{KeysFile: "keys.yaml", UnknownKeys: rate.Plan{PerSecond: 5, Burst: 50}},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
-		Canary:         Canary{Every: 30 * time.Second},
 	}
 }
 

@@ -3,7 +3,6 @@ package config
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -102,7 +101,6 @@ func TestOneListOnly(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		buyerOnly + "  seller: {}\n": "upstream.seller: is empty; add path and fields, or leave it out",
-		strings.Replace(buyerOnly, "\nupstream:", "\ncanary: {seller_keys: [token, pepper]}\nupstream:", 1): "canary.seller_keys: there is no list of sellers to ask for",
 	} {
 		if _, got := loadText(t, text); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -121,27 +119,20 @@ func TestABodyIsDecodedAsItIsWritten(t *testing.T) {
 	}
 }
 
-// Files are named from the configuration's folder or absolute, read, and watched. Each entry
-// of a list is a file. What is not set has none.
+// Files are named from the configuration's folder or absolute, read, and watched. What is not set has none.
 func TestNamedFiles(t *testing.T) {
 	elsewhere := write(t, filepath.Join(t.TempDir(), "ca"), "content-of-ca\n")
-	c := good(t, "canary: {buyer_keys: [token, ./pepper], seller_keys: }\n"+
-		example(t, `pepper_file: ""`, "pepper_file: token", `password_file: ""`, "password_file: "+elsewhere))
+	c := good(t, example(t, `pepper_file: ""`, "pepper_file: token", `password_file: ""`, "password_file: "+elsewhere))
 	dir := filepath.Dir(c.Path())
 	for file, want := range map[string]string{
 		c.Auth.KeysFile: dir + "/keys.yaml", c.Auth.PepperFile.Path(): dir + "/token", c.Redis.PasswordFile.Path(): elsewhere,
-		c.Canary.BuyerKeys[1].Path(): dir + "/pepper",
 	} {
 		if file != want || c.Files()[file] == nil {
 			t.Errorf("%s: want %s, of %v", file, want, c.Files())
 		}
 	}
-	if text := c.Auth.PepperFile.Text(); text != "content-of-token\n" || len(c.Files()) != 5 || len(c.Canary.SellerKeys) > 0 {
-		t.Errorf("%q, %d files, %+v", text, len(c.Files()), c.Canary)
-	}
-	other := strings.Replace(c.Redacted(), "/pepper\n", "/tls.pem\n", 1)
-	if got := Diff(c.Redacted(), other); !slices.Equal(got, []Change{{"canary.buyer_keys[1]", dir + "/pepper", dir + "/tls.pem"}}) {
-		t.Errorf("changes are %+v", got)
+	if text := c.Auth.PepperFile.Text(); text != "content-of-token\n" || len(c.Files()) != 4 {
+		t.Errorf("%q, %d files", text, len(c.Files()))
 	}
 }
 
@@ -196,7 +187,7 @@ func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add(example(f))
 	f.Add("upstream: {buyer: {fields: {title: [a, b], status: {values: {1: x}}}}}\n")
-	f.Add("canary: &c {buyer_keys: [a, b], every: *c}\nrate_limit: {per_second: ${PORT}}\nops: {listen: ':0'}\n")
+	f.Add("log: &l {sample_hits: *l}\nrate_limit: {per_second: ${PORT}}\nops: {listen: ':0'}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		c, err := parsed(text)
 		for _, line := range lines(err) {

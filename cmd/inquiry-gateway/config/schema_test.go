@@ -134,7 +134,6 @@ func TestTheSchemaAgreesWithTheProgram(t *testing.T) {
 		"cache: {buyer: {by_status: {x: {tt: 1s}}}}":      false,
 		"cache: {buyer: }":                                true,
 		"cache: {buyer: {ttl: }}":                         false,
-		"canary: {buyer_keys: a}":                         false,
 		"upstream: {headers: {X-A: 1}}":                   true,
 		"upstream: {headers: [X-A]}":                      false,
 		"upstream: {auth: {type: header, token_file: f}}": false,

@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	"inquiry-gateway/gateway/ops"
-	"inquiry-gateway/gateway/ops/canary"
 )
 
 const (
@@ -65,24 +64,6 @@ const (
 // what they notice, then the rest.
 var causes = []cause{
 	{
-		id: "canary", name: "The canary found a failure", chapter: "InquiryGatewayCanaryFailed",
-		seen: func(t tick) (map[string]float64, bool) {
-			counts := t.grown("canary_checks_total", func(l []string) bool { return l[2] == canary.Failed })
-			for _, r := range t.facts.Canary { // the next round may be minutes away
-				if r.Result == canary.Failed {
-					counts[r.Kind+" "+r.Check+" "+r.Result] += 0
-				}
-			}
-			return counts, true
-		},
-		works: func(t tick) bool { // a blind round has found nothing out
-			return !slices.ContainsFunc(t.facts.Canary, func(r canary.Result) bool { return r.Result != canary.OK })
-		},
-		state: true,
-		text:  "Since then: {counts}.", hits: "cross_read: customers may read each other's records. access: strangers may read lists.",
-		do: "Ask both lists with the canary's keys. Where they are mixed up or open, take the gateway out of service, then [purge](#purge) both kinds.",
-	},
-	{
 		id: "foreign", name: "Records of another account", chapter: "InquiryGatewayForeignRecords",
 		seen: func(t tick) (map[string]float64, bool) {
 			counts := map[string]float64{}
@@ -110,7 +91,15 @@ var causes = []cause{
 		},
 		works: func(t tick) bool { return t.grown("auth_lookups_total", nil)["found"] > 0 },
 		text:  "Not let in because of it: {counts}.", hits: "Callers whose key this node has not seen lately: they get 503. Keys in use stay good for their ttl.",
-		do: "Bring Redis, or the authorization server, back: `inquiry-gateway keys -c {file} list` asks it.",
+		do: "Bring Redis back: `inquiry-gateway keys -c {file} list` asks it.",
+	},
+	{
+		id: "tokens", name: "Valid tokens are refused", chapter: "InquiryGatewayAuthFailures",
+		seen: func(t tick) (map[string]float64, bool) {
+			return renamed(t.grown("auth_requests_total", func(l []string) bool { return l[0] == "unusable" }), "unusable", "requests"), false
+		},
+		text: "The authorization server says that they are active, but they are no API keys of this gateway: {counts}.", hits: "Their callers get 401.",
+		do: "A claim is missing: have the authorization server put it into access tokens, or name the right one under auth.introspection.claims in {file}. A refresh, ID or bound token: tell the caller to send a bearer access token.",
 	},
 	{
 		id: "answers", name: "Answers fail with 5xx", chapter: "InquiryGatewayFailing", seen: seenAnswers,
@@ -282,15 +271,15 @@ type Facts struct {
 	Kinds []string           // of the lists that there are
 	File  string             // the configuration
 	Redis string             // host:port; empty: none
-	Last  map[string]Failure // the last error of "redis", "keystore" and "reload"
+	Last  map[string]Failure // the last error of "redis", "keystore", "tokens" and "reload"
+
+	Introspection string // URL of the authorization server that knows the keys; empty: none does
 
 	Legacy   []ops.Failing     // episodes of failures of the legacy system, also those that are over
 	Breakers map[string]string // closed, half-open or open, by kind
 
 	NotInForce []string // files whose newest content has a mistake: "configuration", "keys file"
 	Waiting    []string // keys of the configuration, else in force, that need a restart
-
-	Canary []canary.Result // set by the console
 }
 
 // Failure is an error that has happened, in words that hold no secret.
@@ -331,6 +320,9 @@ func lines(episodes map[string]*episode, now time.Time, facts Facts) []line {
 		l := line{
 			ID: c.id, Name: c.name, Chapter: c.chapter, Hits: c.hits, Bad: e.bad, Over: c.over(e, now),
 			Since: e.since.Unix(), Last: e.last.Unix(), Cause: lastError(c.id, e, facts), Text: names.Replace(c.text), Do: names.Replace(c.do),
+		}
+		if c.id == "keystore" && facts.Introspection != "" {
+			l.Do = "Mend what the last error names: the authorization server at " + facts.Introspection + ", the way there, or the gateway's own client (auth.introspection.client_id and client_secret_file in " + facts.File + "; a change is read by itself)."
 		}
 		if c.id == "foreign" { // whose lists fail by it is no second line
 			legacy = slices.DeleteFunc(slices.Clone(legacy), func(f ops.Failing) bool {
@@ -407,15 +399,6 @@ func quoted(name string) string {
 
 // lastError says why, as far as an error of the time of the episode is known.
 func lastError(id string, e *episode, facts Facts) string {
-	if id == "canary" {
-		var reasons []string
-		for _, r := range facts.Canary {
-			if r.Result == canary.Failed {
-				reasons = append(reasons, r.Reasons...)
-			}
-		}
-		return strings.Join(reasons, "; ")
-	}
 	f := facts.Last[id]
 	if f.Text == "" || f.At.Before(e.since.Add(-2*tickEvery)) {
 		return ""

@@ -23,7 +23,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/docs"
-	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/theme"
 )
 
@@ -47,8 +46,6 @@ type Options struct {
 	Gatherer prometheus.Gatherer
 	// Facts gives the names and errors that the lines say beside the counts.
 	Facts func() Facts
-	// Canary gives the results of the canary's last round; nil where it is off.
-	Canary func() []canary.Result
 	// TopAccounts is told of each fetch by the gateway. The page shows accounts by
 	// their ids, as the log does.
 	TopAccounts *TopAccounts
@@ -88,8 +85,7 @@ func New(opts Options) (*Console, error) {
 	}
 	put := []string{"{{runbook}}", runbook, "{{version}}", html.EscapeString(opts.Version), "{{node}}", html.EscapeString(opts.Node)}
 	for name, a := range assets {
-		put = append(put, "{{asset "+name+"}}", "console/assets/"+a.Name)
-		c.mux.Handle("GET /console/assets/"+a.Name, a)
+		c.mux.Handle("GET /console/assets/"+name, a)
 	}
 	// Plain text with names in double braces: a package of templates would have the linker
 	// keep every method of every type. root is the way from the page to "/", relative, so
@@ -105,8 +101,14 @@ func New(opts Options) (*Console, error) {
 			_, _ = io.WriteString(w, strings.ReplaceAll(text, "{{kinds}}", strings.Join(opts.Facts().Kinds, " "))) // the browser left; nobody to tell
 		})
 	}
-	// Somebody may have cut the path of a page off.
-	c.mux.Handle("GET /console/{$}", http.RedirectHandler("/", http.StatusTemporaryRedirect))
+	// Somebody may have cut the path of a page off. Relative, so that it fits behind a proxy's prefix;
+	// http.Redirect would make it absolute.
+	for path, target := range map[string]string{"/console": "./", "/console/{$}": "../"} {
+		c.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", target)
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		})
+	}
 	c.mux.HandleFunc("GET /console/state", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(c.state()) // the browser left; nobody to tell
@@ -139,8 +141,7 @@ func (c *Console) Run(ctx context.Context) {
 func (c *Console) tick() {
 	next, err := sumUp(c.opts.Gatherer)
 	now := c.opts.Now()
-	facts := c.facts()
-	c.opts.TopAccounts.fade(now)
+	facts := c.opts.Facts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() {
@@ -149,28 +150,20 @@ func (c *Console) tick() {
 	c.at, c.sums, c.failed = now, next, err
 }
 
-// facts takes no lock of the console's, as those who are asked may take some of their own.
-func (c *Console) facts() Facts {
-	facts := c.opts.Facts()
-	facts.Canary = c.opts.Canary()
-	return facts
-}
-
 // state is what an open page asks for. Times are seconds since 1970.
 type state struct {
-	Now      int64           `json:"now"`
-	At       int64           `json:"t"` // of the newest tick; 0: there is none yet
-	Lines    []line          `json:"lines"`
-	Sums     sums            `json:"sums"`
-	Accounts []Account       `json:"accounts"`
-	Canary   []canary.Result `json:"canary"`
+	Now      int64     `json:"now"`
+	At       int64     `json:"t"` // of the newest tick; 0: there is none yet
+	Lines    []line    `json:"lines"`
+	Sums     sums      `json:"sums"`
+	Accounts []Account `json:"accounts"`
 }
 
 func (c *Console) state() state {
-	facts := c.facts()
+	facts := c.opts.Facts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop), Canary: facts.Canary, Lines: lines(c.episodes, c.at, facts)}
+	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop, c.opts.Now()), Lines: lines(c.episodes, c.at, facts)}
 	if !c.at.IsZero() {
 		s.At = c.at.Unix()
 	}

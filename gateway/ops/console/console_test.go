@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,7 +19,6 @@ import (
 
 	"inquiry-gateway/docs"
 	"inquiry-gateway/gateway/ops"
-	"inquiry-gateway/gateway/ops/canary"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
 )
@@ -36,7 +34,6 @@ type feed struct {
 	counters map[string]*prometheus.CounterVec
 	gauges   map[string]*prometheus.GaugeVec
 	facts    Facts
-	canary   []canary.Result
 }
 
 func newFeed(t *testing.T) *feed {
@@ -61,8 +58,8 @@ func newFeed(t *testing.T) *feed {
 		return facts
 	}
 	c, err := New(Options{
-		Gatherer: f.registry, Facts: facts, Canary: func() []canary.Result { return f.canary },
-		TopAccounts: NewTopAccounts(10), Version: "v1.2.3<b>", Node: "inquiry-gateway-6d9c7b5f4-<x>2k9q", Now: f.clock.Now,
+		Gatherer: f.registry, Facts: facts,
+		TopAccounts: NewTopAccounts(), Version: "v1.2.3<b>", Node: "inquiry-gateway-6d9c7b5f4-<x>2k9q", Now: f.clock.Now,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -125,9 +122,6 @@ func TestCauses(t *testing.T) {
 			}
 			series, value, _ := strings.Cut(row, ": ")
 			switch series {
-			case "canary failed":
-				f.canary = []canary.Result{{Kind: "buyer", Check: "cross_read", Result: canary.Failed, Reasons: []string{"records in both lists: 2"}}}
-				continue
 			case "not in force":
 				f.facts.NotInForce = strings.Split(value, ", ")
 				continue
@@ -217,30 +211,6 @@ func episodeOf(t *testing.T, text string, at time.Time, over bool) ops.Failing {
 		t.Fatal(text, err)
 	}
 	return f
-}
-
-// The canary is judged by its last result, however long ago its last round was.
-func TestTheCanaryFails(t *testing.T) {
-	for _, every := range []time.Duration{10 * time.Second, 5 * time.Minute} {
-		f := newFeed(t)
-		var failed time.Time // last
-		works := false       // since it has failed
-		for round, result := range []string{canary.OK, canary.Failed, canary.Failed, canary.Blind, canary.OK, canary.Blind, canary.Failed} {
-			works = result == canary.OK || works && result != canary.Failed
-			f.canary = []canary.Result{{Kind: "buyer", Check: canary.Access, Result: canary.OK}, {Kind: "seller", Check: canary.CrossRead, Result: result}}
-			f.set("canary_checks_total seller cross_read "+result, 1)
-			for range every / tickEvery {
-				got := f.after(tickEvery)
-				if result == canary.Failed {
-					failed = f.clock.Now()
-				}
-				fails := len(got) == 1 && got[0].ID == "canary" && got[0].Bad && !got[0].Over
-				if want := failed.Equal(f.clock.Now()) || result == canary.Blind && !failed.IsZero() && !works; fails != want {
-					t.Fatalf("every %v, round %d, %s: %+v", every, round, result, got)
-				}
-			}
-		}
-	}
 }
 
 func TestSingleFailuresAreNoCause(t *testing.T) {
@@ -356,15 +326,18 @@ func TestPages(t *testing.T) {
 			t.Errorf("%s: %d %v %.300s", path, w.Code, header, body)
 		}
 		for _, asset := range regexp.MustCompile(`(?:src|href)="(?:\.\./)?(console/assets/[^"]+)"`).FindAllStringSubmatch(body, -1) {
-			if a := ask(f, "/"+asset[1]); a.Code != http.StatusOK || !strings.Contains(a.Header().Get("Cache-Control"), "immutable") {
+			if a := ask(f, "/"+asset[1]); a.Code != http.StatusOK || a.Header().Get("Cache-Control") != "no-cache" || a.Header().Get("ETag") == "" {
 				t.Errorf("%s: %d %v", asset[1], a.Code, a.Header())
 			}
 		}
 	}
-	for path, code := range map[string]int{"/console/": http.StatusTemporaryRedirect, "/console/x": http.StatusNotFound, "/console/assets/console.js": http.StatusNotFound} {
-		if w := ask(f, path); w.Code != code {
-			t.Errorf("%s: %d", path, w.Code)
+	for path, location := range map[string]string{"/console": "./", "/console/": "../"} { // relative, for a proxy's prefix
+		if w := ask(f, path); w.Code != http.StatusTemporaryRedirect || w.Header().Get("Location") != location {
+			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
+	}
+	if w := ask(f, "/console/x"); w.Code != http.StatusNotFound {
+		t.Errorf("/console/x: %d", w.Code)
 	}
 }
 
@@ -451,24 +424,32 @@ func TestBoundsOfConsoleAndAlerts(t *testing.T) {
 }
 
 func TestTopAccounts(t *testing.T) {
-	top, at := NewTopAccounts(3), time.Now()
-	top.fade(at)
+	top, at := NewTopAccounts(), time.Now()
 	for range 60 {
-		top.Filled("heavy")
-		top.Filled("other")
-		top.Filled("heavy")
+		top.count("heavy", at)
+		top.count("other", at)
+		top.count("heavy", at)
 	}
-	for i := range 20 {
-		top.Filled(fmt.Sprint("rare-", i))
+	for i := range maxCounted + 20 {
+		top.count(fmt.Sprint("rare-", i), at)
 	}
-	got := top.top(2)
-	if len(got) != 2 || got[0].Name != "heavy" || got[1].Name != "other" || math.Abs(got[0].Share-.6) > .01 {
+	if got := top.top(2, at.Add(time.Minute)); len(got) != 2 || got[0].Name != "heavy" || got[0].PerSecond != 2 || got[1].Name != "other" {
 		t.Errorf("%+v", got)
 	}
-	before := got[0].PerSecond
-	top.fade(at.Add(halfLife))
-	if got := top.top(1); math.Abs(got[0].PerSecond-before/2) > 1e-9 || math.Abs(got[0].Share-.6) > .01 {
-		t.Errorf("after a half-life: %+v, before %v", got, before)
+	if n := len(top.top(2*maxCounted, at.Add(time.Minute))); n != maxCounted {
+		t.Errorf("%d accounts are told apart", n)
+	}
+	at = at.Add(countedFor)
+	top.count("late", at)
+	if got := top.top(1, at); len(got) != 1 || got[0].Name != "heavy" || got[0].PerSecond != 120/countedFor.Seconds() {
+		t.Errorf("in the next period: %+v", got)
+	}
+	at = at.Add(countedFor)
+	if got := top.top(3, at); len(got) != 1 || got[0].Name != "late" || got[0].Share != 1 {
+		t.Errorf("in the one after: %+v", got)
+	}
+	if got := top.top(3, at.Add(2*countedFor)); len(got) != 0 {
+		t.Errorf("later: %+v", got)
 	}
 }
 

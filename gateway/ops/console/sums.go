@@ -18,7 +18,6 @@ var selected = map[string][]string{
 	"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind"},
 	"redis_operations_total": {"result"}, "redis_breaker_state": nil,
 	"auth_requests_total": {"result"}, "auth_lookups_total": {"result"}, "rate_limit_decisions_total": {"result"},
-	"canary_checks_total": {"kind", "check", "result"}, "canary_refused_requests_total": nil,
 }
 
 // sums are the selected series, by family without the prefix and by the values of its
@@ -81,7 +80,7 @@ func (s sums) grown(before sums, family string, match func(values []string) bool
 	more := map[string]float64{}
 	for key, now := range s[family] {
 		n := now.Value
-		if old, ok := before[family][key]; ok && old.Value <= n { // another canary begins at zero
+		if old, ok := before[family][key]; ok && old.Value <= n {
 			n -= old.Value
 		}
 		if n > 0 && (match == nil || match(strings.Split(key, " "))) {

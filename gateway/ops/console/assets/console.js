@@ -21,7 +21,6 @@
     const n = total(now, family, match);
     return known(n) ? Math.max(0, n - (total(before, family, match) ?? 0)) / dt : null;
   };
-  const minus = (a, b) => (now, before, dt) => { const n = a(now, before, dt); return known(n) ? Math.max(0, n - (b(now, before, dt) ?? 0)) : null; };
   const state = (family, key) => (now) => now?.[family]?.[key]?.v ?? null;
   const share = (family, part, all) => (now, before, dt) => {
     const whole = rate(family, all)(now, before, dt);
@@ -62,9 +61,9 @@
     { id: "latency", title: "Legacy latency", unit: "seconds", help: "How long requests to the legacy system took, mapping included.", lines: times("upstream_request_duration_seconds") },
     { id: "answers", title: "Answer time", unit: "seconds", help: "From a request's header to the answer's last byte.", lines: [line("median", quantile("http_request_duration_seconds", "", 0.5)), line("99th percentile", quantile("http_request_duration_seconds", "", 0.99))] },
     { id: "redis", title: "Redis calls", unit: "rate", help: "Per second by result. Skipped: the breaker in front of Redis is open.", lines: [line("ok", redis("ok")), line("skipped", redis("skipped")), line("timeout", redis("timeout")), line("error", redis("error"), true)] },
-    { id: "refusals", title: "Refusals", unit: "rate", help: "Per second: requests over their account's rate or without a good key, the canary's left out; of these the guesses that got 429; fields the mapping refused; records of another account.", lines: [
+    { id: "refusals", title: "Refusals", unit: "rate", help: "Per second: requests over their account's rate or without a good key; of these the guesses that got 429; fields the mapping refused; records of another account.", lines: [
       line("rate limited", rate("rate_limit_decisions_total", has(0, "limited"))),
-      line("not authenticated", minus(rate("auth_requests_total", (l) => l[0] !== "ok"), rate("canary_refused_requests_total"))),
+      line("not authenticated", rate("auth_requests_total", (l) => l[0] !== "ok")),
       line("guesses", rate("auth_requests_total", has(0, "limited"))), line("refused by the mapping", rate("upstream_records_invalid_total")), line("foreign records", rate("upstream_foreign_records_total"), true)] },
   ];
 
@@ -114,15 +113,11 @@
     show(byId("over"), over.map((l) => lineOf(l, s.t)));
   }
 
-  // --- accounts, canary, TTL.
+  // --- accounts, TTL.
 
   function panels(s) {
     show(byId("accounts-table"), table("Accounts by fetches", ["Account", "fetches", "share of all"], s.accounts.length === 0 ? el("tr", null, el("td", { colspan: "3" }, "No fetch yet")) :
       s.accounts.map((a) => el("tr", null, el("th", { scope: "row" }, el("code", null, a.name)), el("td", null, write("rate", a.per_second)), el("td", null, ratio(a.share))))));
-    const word = { ok: "good", blind: "warning", failed: "bad" };
-    show(byId("canary-table"), s.canary === null ? el("p", null, "Off. No keys are configured: ", el("code", null, "canary.buyer_keys"), ", ", el("code", null, "canary.seller_keys"), ".") :
-      s.canary.length === 0 ? el("p", null, "The first round is under way.") : table("Checks of the canary", ["Check", "result", "at"], s.canary.map((r) => el("tr", { "data-check": r.check + " " + r.kind },
-        el("th", { scope: "row" }, r.kind + " " + r.check.replace("_", "-")), el("td", null, el("span", { class: "state " + word[r.result] }, r.result), r.reasons ? el("span", { class: "reasons" }, r.reasons.join("; ")) : null), el("td", null, r.at.slice(11, 19))))));
   }
 
   // As the configuration writes a TTL: 90s, 5m, 24h.

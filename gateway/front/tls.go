@@ -1,0 +1,108 @@
+package front
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// sealedBytes is room for the records of one response.
+const sealedBytes = 32 << 10
+
+// handshake is false where the connection is not served here any more.
+func (c *conn) handshake() bool {
+	l := c.listener
+	if c.stream = c.Conn; l.opts.TLS == nil {
+		return true
+	}
+	c.sealing = &sealedConn{Conn: c.Conn, pool: &l.sealed}
+	over := tls.Server(c.sealing, l.opts.TLS)
+	if l.server.ReadHeaderTimeout > 0 {
+		_ = c.SetDeadline(time.Now().Add(l.server.ReadHeaderTimeout))
+	}
+	if err := over.Handshake(); err != nil {
+		l.log.Printf("http: TLS handshake error from %s: %v", c.RemoteAddr(), answerClearText(err))
+		_ = c.Close()
+		return false
+	}
+	_ = c.SetDeadline(time.Time{})
+	c.stream = over
+	if over.ConnectionState().NegotiatedProtocol == "h2" {
+		l.deliver(over, nil)
+		return false
+	}
+	return true
+}
+
+// answerClearText responds to clear-text HTTP on a TLS port, like net/http, and returns why the
+// handshake failed.
+func answerClearText(err error) error {
+	e, ok := errors.AsType[tls.RecordHeaderError](err)
+	if !ok || e.Conn == nil {
+		return err
+	}
+	switch string(e.RecordHeader[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		_, _ = io.WriteString(e.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+		return errors.New("client sent an HTTP request to an HTTPS server")
+	}
+	return err
+}
+
+// sealedConn collects the TLS records of one response, so that they leave with one system call.
+type sealedConn struct {
+	net.Conn
+	pool *sync.Pool
+	held *[]byte // nil: records are written at once
+}
+
+func (s *sealedConn) Write(p []byte) (int, error) {
+	if s.held == nil {
+		return s.Conn.Write(p)
+	}
+	if len(*s.held)+len(p) > cap(*s.held) {
+		if err := s.flush(); err != nil || len(p) > cap(*s.held) {
+			return 0, errors.Join(err, io.ErrShortBuffer) // no record is that long
+		}
+	}
+	*s.held = append(*s.held, p...)
+	return len(p), nil
+}
+
+func (s *sealedConn) flush() error {
+	_, err := s.Conn.Write(*s.held)
+	*s.held = (*s.held)[:0]
+	return err
+}
+
+// send writes a response through TLS. How much of a body arrived is not known after an error.
+func (s *sealedConn) send(over net.Conn, head, body []byte) (n int, err error) {
+	s.held = s.pool.Get().(*[]byte)
+	if _, err = over.Write(head); err == nil && len(body) > 0 {
+		n, err = over.Write(body)
+	}
+	if err == nil {
+		err = s.flush()
+	}
+	*s.held = (*s.held)[:0]
+	s.pool.Put(s.held)
+	if s.held = nil; err != nil {
+		n = 0
+	}
+	return n, err
+}
+
+// CloseWrite and NetConn are for http.Server and for users of the connection underneath.
+func (s *sealedConn) CloseWrite() error { return closeWrite(s.Conn) }
+func (s *sealedConn) NetConn() net.Conn { return s.Conn }
+
+// prefixedTLS is prefixed under TLS, which http.Server knows by this method.
+type prefixedTLS struct {
+	*prefixed
+	over *tls.Conn
+}
+
+func (p prefixedTLS) ConnectionState() tls.ConnectionState { return p.over.ConnectionState() }
