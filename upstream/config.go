@@ -102,12 +102,11 @@ const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is how many fetches there must be in 10 s; of fewer the ratio says nothing. Less is for few callers.
+	// MinRequests is how many fetches must have failed within 10 s; a list that goes on failing counts once, an account three times at most. Lower it for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio opens the breaker: with 0.5 an account fails when half of its fetches do, and the legacy when half of the accounts do.
-	// One account that fails beside others that work opens nothing; one that fails alone is held alone.
+	// FailureRatio is the share of these fetches that must have failed, too, to open the breaker.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long nothing is fetched, so that the legacy can recover; then one list at a time is, as a probe.
+	// OpenFor is how long accounts and lists that have failed are not fetched; others probe after a fifth of it, one at a time.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 

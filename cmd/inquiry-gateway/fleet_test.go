@@ -323,20 +323,3 @@ func TestOneProbeUntilItsVerdict(t *testing.T) {
 	}
 	_, _ = stop()
 }
-
-// A Redis that is slow and answers within redis.timeout is there for all parts of the program.
-func TestASlowRedisWithinItsTimeout(t *testing.T) {
-	t.Parallel()
-	cable := redistest.NewProxy(t, redistest.Start(t).Addr)
-	cable.Delay(300 * time.Millisecond)
-	p := start(t, setup{
-		redis:    fmt.Sprintf("{addrs: [%q], %s}", cable.Addr, relaxedTimeout),
-		upstream: []string{"timeout: 2s", "timeout: 2s\n  max_requests_per_second: 100"},
-	})
-	for _, query := range []string{"", "?status=pending", "?status=answered"} {
-		p.gets(http.StatusOK, buyerList+query, "buyer")
-	}
-	if alone := p.metric("inquiry_gateway_ceiling_alone"); alone != 0 || p.part("redis") != "ok" {
-		t.Errorf("alone %v, Redis is %s", alone, p.part("redis"))
-	}
-}

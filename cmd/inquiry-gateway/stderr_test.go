@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"inquiry-gateway/internal/testkit"
-	process "inquiry-gateway/internal/testkit/program"
 )
 
 // planted stands in what must never be logged: replies of the legacy system, and a header with
@@ -159,7 +158,7 @@ func TestLibrariesPrintIntoTheLog(t *testing.T) {
 		})
 	}})
 	p := newProgram(t, s)
-	node := process.Run(t, process.Command{
+	node := testkit.RunProgram(t, testkit.Command{
 		Name: "serve", Path: os.Args[0], Args: []string{"serve", "-c", p.file()}, Dir: t.TempDir(), Env: []string{
 			mainInstead + "=1", "OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL, "OTEL_EXPORTER_OTLP_HEADERS=" + planted, "OTEL_EXPORTER_OTLP_TIMEOUT=soon",
 			"OTEL_EXPORTER_OTLP_CERTIFICATE=none.pem", "OTEL_BSP_SCHEDULE_DELAY=often", "OTEL_TRACES_SAMPLER=sometimes",

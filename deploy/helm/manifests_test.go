@@ -129,7 +129,7 @@ func checkMinimal(t *testing.T, m manifests) {
 }
 
 func checkFull(t *testing.T, m manifests) {
-	want := "ConfigMap Deployment HTTPRoute HorizontalPodAutoscaler Ingress NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
+	want := "ConfigMap CronJob Deployment HTTPRoute HorizontalPodAutoscaler Ingress NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
 	if got := m.kinds(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

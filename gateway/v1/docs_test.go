@@ -78,6 +78,32 @@ func TestOpenAPIJSONIsTheYAML(t *testing.T) {
 	}
 }
 
+// Whichever lists are served, and whether or not their words are known, no component is unused:
+// linters report those.
+func TestEveryComponentIsUsed(t *testing.T) {
+	words := Words{Status: []string{"pending"}, InquiryType: []string{"delivery"}}
+	for _, lists := range []map[string]Words{both(), {"buyer": {}}, {"seller": words}, {"buyer": words, "seller": words}} {
+		text := openAPI(lists)
+		var document struct {
+			Components map[string]map[string]any
+		}
+		if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+			t.Fatal(err)
+		}
+		if len(document.Components["schemas"]) == 0 {
+			t.Fatal("there are no components")
+		}
+		delete(document.Components, "securitySchemes") // which are not used by $ref
+		for sort, components := range document.Components {
+			for name := range components {
+				if !strings.Contains(text, fmt.Sprintf(`"#/components/%s/%s"`, sort, name)) {
+					t.Errorf("%v: nothing uses %s/%s", lists, sort, name)
+				}
+			}
+		}
+	}
+}
+
 // Of a gateway with one list the documents show that one alone, with all that they refer to,
 // and the words of its filters where they are known.
 func TestOpenAPIOfOneList(t *testing.T) {

@@ -21,6 +21,9 @@ func OpenAPIYAML() []byte { return []byte(openAPIYAML) }
 // Words are the values that the two filters of a list take; none where any may be asked for.
 type Words struct{ Status, InquiryType []string }
 
+// anyFilterValue is the schema of a filter in the document, where its words are not known.
+const anyFilterValue = `{type: string, minLength: 1, maxLength: 64, pattern: "^[A-Za-z0-9._-]{1,64}$"}`
+
 // openAPI is the document of these lists, by kind: what belongs to another list is left
 // out, and words that are known are named.
 func openAPI(lists map[string]Words) string {
@@ -34,7 +37,7 @@ func openAPI(lists map[string]Words) string {
 		for filter, known := range map[string][]string{"status": words.Status, "inquiry_type": words.InquiryType} {
 			if len(known) > 0 {
 				list, _ := json.Marshal(known) // texts; JSON is YAML, too
-				text = strings.Replace(text, `{$ref: "#/components/schemas/FilterValue"} # words of `+kind+" "+filter, fmt.Sprintf("{type: string, enum: %s}", list), 1)
+				text = strings.Replace(text, anyFilterValue+" # words of "+kind+" "+filter, fmt.Sprintf("{type: string, enum: %s}", list), 1)
 			}
 		}
 	}

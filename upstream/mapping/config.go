@@ -67,11 +67,6 @@ type EndpointConfig struct {
 	Fields FieldsConfig `yaml:"fields"`
 }
 
-// Hints say what to write for a key that is gone.
-func (EndpointConfig) Hints() map[string]string {
-	return map[string]string{"filtering": "is gone: remove it; what query and body do not ask for by {status} and {inquiry_type} is filtered by the gateway"}
-}
-
 // ReplyConfig is how replies are written. The default is strict: a 200 with a JSON
 // media type, in UTF-8 or in the charset that the media type names.
 type ReplyConfig struct {
@@ -199,11 +194,6 @@ type LookupConfig struct {
 	By Paths `yaml:"by" short:"list" form:"gjson"`
 }
 
-// Hints say what to write for a key that is gone.
-func (LookupConfig) Hints() map[string]string {
-	return map[string]string{"take": "is gone: path, or owner, beside the look-up leads into the entry; write what stood here there"}
-}
-
 // to describes the look-up of paths for Explain.
 func (l LookupConfig) to(paths Paths) string {
 	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(paths, ", ")
@@ -315,14 +305,10 @@ type TextField struct {
 	ValuesJoin string `yaml:"values_join"`
 }
 
-// Hints say what to write for a key that is gone, or of a time.
+// Hints say what to do about a key that is for times.
 func (TextField) Hints() map[string]string {
 	const times = "is for times; remove the key"
-	return map[string]string{
-		"format": times, "zone": times,
-		"null_values": "is gone: write values: {0: null} for a legacy value 0 that means nothing",
-		"empty":       `is gone: write values: {"": null} for missing; remove keep`,
-	}
+	return map[string]string{"format": times, "zone": times}
 }
 
 // TimeField is a public field that is a time.

@@ -37,7 +37,7 @@ import (
 // maxOpsConnections is far more than probes, Prometheus and people need.
 const maxOpsConnections = 256
 
-// closeTime is what the parts may take to end where requests have used up shutdown_grace.
+// closeTime is how long the parts may take to end after shutdown_grace.
 const closeTime = time.Second
 
 // writeSlack is what writing an answer may take beyond the time to find it.
@@ -290,7 +290,7 @@ func ttlGroups(cfg config.Config) []ttl.Group {
 // recheck compares lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
-		c, err := fill(ctx, k, cache.FillInfo{Background: true})
+		c, err := fill(ctx, k, cache.FillInfo{Background: true, Failing: true}) // it is no new failure if it fails
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }
@@ -298,7 +298,7 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 }
 
 // stop ends the parts within shutdown_grace, which begins here, after shutdown_delay. Where
-// requests need all of it, closeTime is left for the parts.
+// requests or traces need all of it, closeTime is left for the parts.
 func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.running().cfg.ShutdownGrace
@@ -312,7 +312,7 @@ func (a *App) stop() error {
 	select {
 	case failed := <-closed:
 		err = errors.Join(err, failed)
-	case <-time.After(max(closeTime, time.Until(deadline))):
+	case <-time.After(closeTime + max(0, time.Until(deadline))):
 		err = errors.Join(err, errors.New("not all parts had ended at the end of shutdown_grace"))
 	}
 	return errors.Join(err, a.ops.shutdown(ctx))
