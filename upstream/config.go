@@ -113,7 +113,6 @@ type BreakerConfig struct {
 // defaultEndpoint is a list of which nothing is written.
 func defaultEndpoint() mapping.EndpointConfig {
 	return mapping.EndpointConfig{
-		RepliesConfig:   mapping.RepliesConfig{Paging: mapping.PagingConfig{Style: mapping.PageNone}},
 		OnInvalidRecord: "fail",
 		OnForeignRecord: "fail",
 	}

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
@@ -505,7 +505,9 @@ func TestEveryKeyIsReloaded(t *testing.T) {
 	var reached []string
 	for _, change := range parsed[[]map[string]any](t, string(text)) {
 		logged, now := p.put(over(base, change))
-		changed, diff := leaves(change, ""), config.Diff(runs, now)
+		changed := leaves(change, "")
+		diff, err := config.Diff(runs, now)
+		must(t, err)
 		reached = append(reached, changed...)
 		for _, d := range diff {
 			if !slices.ContainsFunc(changed, func(key string) bool { return within(d.Key, key) }) {

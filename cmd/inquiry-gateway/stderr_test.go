@@ -184,7 +184,8 @@ func TestLibrariesPrintIntoTheLog(t *testing.T) {
 		status, kind := []string{"pending", "answered", "closed"}[i%3], []string{"product", "delivery", "refund"}[i/3]
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+public+buyerList+"?status="+status+"&inquiry_type="+kind, nil)
 		must(t, err)
-		r.Header.Set("Authorization", "Bearer "+p.keys["buyer"])
+		account := []string{"buyer", "other-buyer"}[i/5] // the gateway stops asking for an account whose lists fail
+		r.Header.Set("Authorization", "Bearer "+p.keys[account])
 		resp, err := client.Do(r)
 		must(t, err)
 		must(t, resp.Body.Close())

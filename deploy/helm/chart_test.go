@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 )
 
 const kubeconformModule = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0"

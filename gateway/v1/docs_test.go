@@ -5,14 +5,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/theme"
 )
@@ -58,19 +58,29 @@ func TestFilesOfThePage(t *testing.T) {
 	}
 }
 
+// same compares two values of YAML, in the order of their keys.
+func same(a, b *yaml.Node) bool {
+	for _, n := range []**yaml.Node{&a, &b} {
+		if (*n).Kind == yaml.AliasNode {
+			*n = (*n).Alias
+		}
+	}
+	return a.Kind == b.Kind && a.Value == b.Value && a.Tag == b.Tag && slices.EqualFunc(a.Content, b.Content, same)
+}
+
 // Both forms of the document say the same, in the same order.
 func TestOpenAPIJSONIsTheYAML(t *testing.T) {
 	document, _ := Pages(both())
 	inYAML, yamlHeader := get(t, document, "/openapi.yaml")
 	inJSON, jsonHeader := get(t, document, "/openapi.json")
-	var fromYAML, fromJSON yaml.MapSlice // JSON is YAML, too
+	var fromYAML, fromJSON yaml.Node // JSON is YAML, too
 	if err := yaml.Unmarshal([]byte(inYAML), &fromYAML); err != nil {
 		t.Fatal(err)
 	}
 	if err := yaml.Unmarshal([]byte(inJSON), &fromJSON); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(fromJSON, fromYAML) || inYAML != string(OpenAPIYAML()) {
+	if !same(fromJSON.Content[0], fromYAML.Content[0]) || inYAML != string(OpenAPIYAML()) {
 		t.Error("the documents differ")
 	}
 	if yamlHeader.Get("Content-Type") != "application/yaml" || jsonHeader.Get("Content-Type") != "application/json; charset=utf-8" {
@@ -160,7 +170,7 @@ func TestErrorExamplesAreTheCatalogue(t *testing.T) {
 			t.Errorf("%s: the document shows %+v, the catalogue has %+v", p.Code, shown, p)
 		}
 	}
-	if enum := doc.Components.Schemas.Error.Properties.Code.Enum; !reflect.DeepEqual(enum, codes) {
+	if enum := doc.Components.Schemas.Error.Properties.Code.Enum; !slices.Equal(enum, codes) {
 		t.Errorf("the document lists the codes\n%v, the catalogue has\n%v", enum, codes)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 )
 
 //go:embed openapi.yaml
@@ -68,10 +68,50 @@ func without(text, mark string) string {
 // from every build. What it is made of is embedded and tested, so that it converts is
 // known before the binary is built.
 func openAPIJSON(document string) []byte {
-	var compact bytes.Buffer
-	doc, err := yaml.YAMLToJSON([]byte(document))
-	if err = errors.Join(err, json.Compact(&compact, doc)); err != nil {
+	var root yaml.Node
+	var out bytes.Buffer
+	err := yaml.Load([]byte(document), &root)
+	if err == nil {
+		err = writeJSON(&out, root.Content[0])
+	}
+	if err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
-	return compact.Bytes()
+	return out.Bytes()
+}
+
+// writeJSON writes a value as compact JSON.
+func writeJSON(out *bytes.Buffer, n *yaml.Node) (err error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	isMap := n.Kind == yaml.MappingNode
+	if !isMap && n.Kind != yaml.SequenceNode {
+		var v any
+		err = n.Load(&v)
+		return errors.Join(err, writeScalar(out, v))
+	}
+	out.WriteString(map[bool]string{true: "{", false: "["}[isMap])
+	for i, inner := range n.Content {
+		isKey := isMap && i%2 == 0
+		if i > 0 && (isKey || !isMap) {
+			out.WriteByte(',')
+		}
+		if isKey {
+			err = errors.Join(err, writeScalar(out, inner.Value))
+			out.WriteByte(':')
+		} else {
+			err = errors.Join(err, writeJSON(out, inner))
+		}
+	}
+	out.WriteString(map[bool]string{true: "}", false: "]"}[isMap])
+	return err
+}
+
+func writeScalar(out *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	out.Truncate(out.Len() - 1) // the end of the line
+	return err
 }

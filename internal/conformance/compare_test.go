@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 	"inquiry-gateway/upstream/probe"
 )
@@ -242,7 +242,7 @@ func (r run) observe(t *testing.T, tr tree) observation {
 		o.add("example", r.example, "missing")
 		return o
 	}
-	p := program.Run(t, program.Command{Name: "gateway", Path: tr.binary, Args: []string{"serve", "-c", filepath.Join(dir, "gateway.yaml")}, Dir: dir})
+	p := testkit.RunProgram(t, testkit.Command{Name: "gateway", Path: tr.binary, Args: []string{"serve", "-c", filepath.Join(dir, "gateway.yaml")}, Dir: dir})
 	m, err := p.Await(t.Context(), serving)
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 )
 
 // A planted difference of each kind is found, and what is another value each time is none.
@@ -77,7 +77,7 @@ func TestKindsOfDifferences(t *testing.T) {
 
 // The program behaves as it does itself, and otherwise with another example.
 func TestCompared(t *testing.T) {
-	same, only := tree{dir: "../..", binary: program.Build(t)}, regexp.MustCompile("^odata-v2: (all lists|recording|an error reply)|^conversations")
+	same, only := tree{dir: "../..", binary: testkit.BuildGateway(t)}, regexp.MustCompile("^odata-v2: (all lists|recording|an error reply)|^conversations")
 	other := tree{dir: t.TempDir(), binary: same.binary}
 	if err := os.CopyFS(filepath.Join(other.dir, "examples"), os.DirFS("../../examples")); err != nil {
 		t.Fatal(err)

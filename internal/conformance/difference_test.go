@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 )
 
 // observation is what a run has shown: for each fact its values, in any order, without what is another one each time.
