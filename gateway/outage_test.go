@@ -93,6 +93,7 @@ buyer:
   path: /list
   query: {customer: "{account}", state: "{status}"}
   items: rows
+  paging: {style: none}
   fields: {title: t, content: {default: ""}, status: s, inquiry_type: {default: other}, created_at: at,
     responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}}
 `
