@@ -93,7 +93,7 @@ buyer:
   path: /list
   query: {customer: "{account}", state: "{status}"}
   items: rows
-  fields: {title: t, content: {const: ""}, status: s, inquiry_type: {const: other}, created_at: at,
+  fields: {title: t, content: {default: ""}, status: s, inquiry_type: {default: other}, created_at: at,
     responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}}
 `
 
