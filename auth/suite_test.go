@@ -29,7 +29,7 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
 
 var (
 	testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
