@@ -93,7 +93,8 @@ buyer:
   path: /list
   query: {customer: "{account}", state: "{status}"}
   items: rows
-  fields: {title: t, content: {const: ""}, status: s, inquiry_type: {const: other}, created_at: at,
+  paging: {style: none}
+  fields: {title: t, content: {default: ""}, status: s, inquiry_type: {default: other}, created_at: at,
     responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}}
 `
 
@@ -136,7 +137,7 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 		o.mu.Unlock()
 	}()
 	query := r.URL.Query()
-	status, body := http.StatusOK, fmt.Sprintf(`{"rows":[{"t":"t","s":%q,"at":"2026-01-02T03:04:05Z"}]}`, query.Get("state"))
+	status, body := http.StatusOK, fmt.Sprintf(`{"rows":[{"t":"t","s":%q,"at":"2026-01-02T03:04:05Z","r":[]}]}`, query.Get("state"))
 	time.Sleep(20 * time.Millisecond)
 	if o.fails(query.Get("customer"), query.Get("state"), at) {
 		if o.hangs {

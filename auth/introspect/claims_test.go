@@ -36,6 +36,7 @@ func TestClaims(t *testing.T) {
 	for _, rest := range []string{`"api_access":"none"`, `"api_access":false`, `"api_access":"yes"`, `"jti":"a\nb"`, `"exp":null`} {
 		grants(claims, `{"active":true,"sub":"a","kind":"buyer",`+rest+`}`, buyer, never)
 	}
+	grants(claims, `{"active":true,"sub":"한강 무역","kind":"buyer"}`, auth.Principal{Kind: auth.KindBuyer, Account: "한강 무역"}, never)
 	grants(claims, `{"active":true,"sub":"a","kind":"buyer","exp":0}`, buyer, never) // Doorkeeper
 	for _, says := range []string{                                                   // Hydra, OpenIddict, IdentityServer, RFC 6749, Keycloak
 		`"token_use":"access_token"`, `"token_use":"access"`, `"token_usage":"access_token"`, `"token_type":"access_token"`, `"token_type":"Bearer"`, `"token_type":"bearer"`,
@@ -49,7 +50,7 @@ func TestClaims(t *testing.T) {
 		`"token_type":"N_A"`: "token_type", `"token_type":"mac"`: "token_type",
 		`"typ":"Refresh"`: "typ", `"typ":"Offline"`: "typ", `"typ":"ID"`: "typ", `"typ":"DPoP"`: "typ",
 		`"token_type":"Bearer","cnf":{"jkt":"x"}`: "cnf", `"cnf":{"x5t#S256":"x"}`: "cnf", `"cnf":{}`: "cnf", `"cnf":"x"`: "cnf",
-		`"sub":null`: "claims.account", `"kind":null`: "claims.kind", `"sub":""`: "claims.account", `"kind":"admin"`: "claim kind", `"jti":{}`: "claim jti",
+		`"sub":null`: "claims.account", `"kind":null`: "claims.kind", `"sub":""`: "claims.account", `"kind":"admin"`: "claim kind", `"sub":"a\u0000b"`: "claim sub", `"jti":{}`: "claim jti",
 	} {
 		_, err := grant(claims, auth.Digest{1}, []byte(`{"active":true,`+says+`,"sub":"a","kind":"buyer"}`))
 		if unusable, ok := errors.AsType[*auth.UnusableKey](err); !ok || !errors.Is(err, auth.ErrUnknownKey) || !strings.Contains(unusable.Why, why) {
@@ -66,19 +67,19 @@ func TestClaims(t *testing.T) {
 		`{"active":true,"sub":"a","kind":"buyer","jti":{}}`:       auth.ErrUnknownKey,
 		`{"active":true,"sub":"a","kind":"buyer","jti":[1]}`:      auth.ErrUnknownKey,
 		`{"active":true,"sub":"a","kind":"buyer","jti":true}`:     auth.ErrUnknownKey,
-		`{"active":true,"sub":{},"kind":"buyer"}`:                 auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","scope":[1]}`:    auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","plan":"a b"}`:   auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","exp":"soon"}`:   auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","exp":-1}`:       auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","exp":1e300}`:    auth.ErrGarbage,
+		`{"active":true,"sub":{},"kind":"buyer"}`:                 auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","scope":[1]}`:    auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","plan":"a b"}`:   auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","exp":"soon"}`:   auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","exp":-1}`:       auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","exp":1e300}`:    auth.ErrMalformedResponse,
 		// Milliseconds, which would be good for 50,000 years.
-		`{"active":true,"sub":"a","kind":"buyer","exp":1800000000000}`: auth.ErrGarbage,
-		`{"active":"true","sub":"a","kind":"buyer"}`:                   auth.ErrGarbage,
-		`{"sub":"a","kind":"buyer"}`:                                   auth.ErrGarbage,
-		`[{"active":true}]`:                                            auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buy`:                         auth.ErrGarbage,
-		``:                                                             auth.ErrGarbage,
+		`{"active":true,"sub":"a","kind":"buyer","exp":1800000000000}`: auth.ErrMalformedResponse,
+		`{"active":"true","sub":"a","kind":"buyer"}`:                   auth.ErrMalformedResponse,
+		`{"sub":"a","kind":"buyer"}`:                                   auth.ErrMalformedResponse,
+		`[{"active":true}]`:                                            auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buy`:                         auth.ErrMalformedResponse,
+		``:                                                             auth.ErrMalformedResponse,
 	} {
 		if g, err := grant(claims, auth.Digest{1}, []byte(answer)); g != nil || !errors.Is(err, want) {
 			t.Errorf("%s: %+v, %v; want %v", answer, g, err, want)
@@ -95,13 +96,13 @@ func FuzzClaims(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer string) {
 		g, err := grant(claims, auth.Digest{}, []byte(answer))
 		if err != nil {
-			if g != nil || !errors.Is(err, auth.ErrUnknownKey) && !errors.Is(err, auth.ErrGarbage) {
+			if g != nil || !errors.Is(err, auth.ErrUnknownKey) && !errors.Is(err, auth.ErrMalformedResponse) {
 				t.Fatalf("%+v, %v", g, err)
 			}
 			return
 		}
 		p := g.Principal
-		if !auth.ValidKind(p.Kind) || !auth.ValidID(p.Account) || p.Plan != "" && !auth.ValidID(p.Plan) || !strings.Contains(answer, "true") {
+		if !auth.ValidKind(p.Kind) || !auth.ValidAccount(p.Account) || p.Plan != "" && !auth.ValidID(p.Plan) || !strings.Contains(answer, "true") {
 			t.Fatalf("%q grants %+v", answer, p)
 		}
 		if p.PaidAccess && !strings.Contains(answer, "paid") && strings.Count(answer, "true") < 2 && !strings.Contains(answer, `\u`) {

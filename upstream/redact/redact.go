@@ -52,8 +52,11 @@ func (ids *IDs) Add(id string) {
 	if id[0] == '{' && id[len(id)-1] == '}' {
 		id = id[1 : len(id)-1]
 	}
+	if whole, zeros, ok := strings.Cut(id, "."); ok && whole != "" && digitsAt(whole, 0) == len(whole) && zeros != "" && strings.Trim(zeros, "0") == "" {
+		ids.numbers = with(ids.numbers, TrimZeros(whole)) // a number that its system has as a float
+	}
 	switch {
-	case len(id) >= uuidDigits && isUUID(id):
+	case IsUUID(id):
 		ids.uuids = true
 	case digitsAt(id, 0) == len(id):
 		ids.numbers = with(ids.numbers, TrimZeros(id))
@@ -74,14 +77,16 @@ func with(set map[string]struct{}, id string) map[string]struct{} {
 	return set
 }
 
-// isUUID reports whether an id has the digits of a UUID, and nothing but dashes between them.
-func isUUID(id string) bool {
+// IsUUID reports whether an id has the digits of a UUID, and nothing but dashes between them.
+func IsUUID(id string) bool {
+	if len(id) < uuidDigits {
+		return false
+	}
 	digits := 0
 	for i := range len(id) {
-		switch {
-		case isHex(id[i]):
+		if hexDigit[id[i]] {
 			digits++
-		case id[i] != '-':
+		} else if id[i] != '-' {
 			return false
 		}
 	}
@@ -249,4 +254,7 @@ func hasInvisible(s string) bool {
 	return false
 }
 
-func invisible(r rune) bool { return r >= 0xad && unicode.Is(ignorable, r) }
+// invisible reports whether a character is one of these. Between U+3164 and U+FE00, where Hangul and Han are, there is none.
+func invisible(r rune) bool {
+	return r >= 0xad && (r <= 0x3164 || r >= 0xfe00) && unicode.Is(ignorable, r)
+}
