@@ -141,6 +141,7 @@ func (e *editor) write(ctx context.Context, about auth.Subjects, before state, a
 	for _, k := range after.Keys[len(old.Keys):] {
 		w.do(func() error { return e.reserve(ctx, k, before.missing[k.ID]) })
 		w.put(ctx, e.layout.key(k.Digest), encode(k), changedKey, k.Digest.Hex())
+		w.do(func() error { return e.confirm(ctx, k) })
 	}
 	for _, k := range after.Keys[:len(old.Keys)] {
 		w.put(ctx, e.layout.key(k.Digest), encode(k), changedKey, k.Digest.Hex())
@@ -150,9 +151,23 @@ func (e *editor) write(ctx context.Context, about auth.Subjects, before state, a
 
 // reserve enters a new key in the index.
 func (e *editor) reserve(ctx context.Context, k auth.KeyRecord, missing string) error {
-	free, err := reserve.Run(ctx, e.client, []string{e.layout.index()}, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
+	index := []string{e.layout.index()}
+	free, err := reserve.Run(ctx, e.client, index, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
+	if err == nil && free && missing != "" && e.client.Exists(ctx, e.layout.keyOf(missing)).Val() > 0 { // it was finished meanwhile: give the id back
+		free, err = false, reserve.Run(ctx, e.client, index, fieldID+k.ID, missing, k.ID, k.Digest.Hex()).Err()
+	}
 	if err == nil && !free {
 		err = fmt.Errorf("key %s: %w", auth.Clip(k.ID), auth.ErrDuplicate)
+	}
+	return err
+}
+
+// confirm removes the record of a new key again if another command has taken its id over, which looked as if it had never
+// been finished.
+func (e *editor) confirm(ctx context.Context, k auth.KeyRecord) error {
+	d, err := e.layout.digestOf(ctx, e.client, k.ID)
+	if err == nil && d != k.Digest {
+		err = cmp.Or(e.client.Del(ctx, e.layout.key(k.Digest)).Err(), fmt.Errorf("key %s: %w", auth.Clip(k.ID), auth.ErrDuplicate))
 	}
 	return err
 }
@@ -175,7 +190,7 @@ func (w *writer) do(step func() error) {
 	switch {
 	case err == nil:
 		w.wrote = true
-	case !w.wrote && (refused || errors.Is(err, auth.ErrDuplicate)), errors.Is(err, errConflict):
+	case !w.wrote && refused, errors.Is(err, auth.ErrDuplicate), errors.Is(err, errConflict):
 		w.err = err
 	default:
 		w.err = fmt.Errorf("%w: %w", auth.ErrOutcomeUnknown, err)
