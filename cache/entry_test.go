@@ -222,9 +222,8 @@ func (o told) tell(what any, list uint64) { o[what], o[list] = o[what]+1, o[list
 
 func (o told) Answered(e *Entry, outcome Outcome, _ time.Time) { o.tell(outcome, e.sourceKey) }
 func (o told) Failed(_, _ string, list uint64, _ time.Time)    { o.tell("failed", list) }
-func (o told) Filled(e *Entry, _ time.Duration)                { o.tell("filled", e.sourceKey) }
 
-func TestTheObserverIsToldOfLookUpsAndFills(t *testing.T) {
+func TestTheObserverIsToldOfLookups(t *testing.T) {
 	o := told{}
 	l, g := alone(t, func(s *setup) { s.Observer = o })
 	mustGet(t, l, aKey)
@@ -234,7 +233,7 @@ func TestTheObserverIsToldOfLookUpsAndFills(t *testing.T) {
 	if _, err := l.Get(t.Context(), sellers); err != errLegacy {
 		t.Errorf("error %v", err)
 	}
-	for what, n := range map[any]int{"filled": 1, "failed": 1, Hit: 1, Miss: 1, aKey.Hash(): 3, sellers.Hash(): 1} {
+	for what, n := range map[any]int{"failed": 1, Hit: 1, Miss: 1, aKey.Hash(): 2, sellers.Hash(): 1} {
 		if o[what] != n {
 			t.Errorf("%v was told %d times, want %d", what, o[what], n)
 		}

@@ -171,7 +171,7 @@ func (l *Lists) announce(ctx context.Context, all []redistier.Change, serial uin
 func (l *Lists) watch() {
 	news := make(chan struct{}, 1)
 	l.watchers.Go(func() {
-		ctx := redisclient.Probing(l.life)
+		ctx := l.life
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {

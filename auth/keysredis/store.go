@@ -114,7 +114,7 @@ func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
 // known keys go on for their TTL.
 func (s *Store) poll(ctx context.Context) {
 	defer s.panics.Catch(nil)
-	ctx, cancel := s.client.Bounded(redisclient.Probing(ctx))
+	ctx, cancel := s.client.Bounded(ctx)
 	defer cancel()
 	if s.last == "" {
 		s.begin(ctx)

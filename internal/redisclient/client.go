@@ -223,9 +223,6 @@ func (c *Client) Listen(ctx context.Context, onMessage func(channel, payload str
 	}
 }
 
-// Probing returns ctx: any call may be the probe of an open breaker.
-func Probing(ctx context.Context) context.Context { return ctx }
-
 // isDenied tells whether Redis refused a call because its user lacks a permission.
 func isDenied(err error) bool {
 	return redis.IsPermissionError(err) || err != nil && strings.Contains(err.Error(), "can't run this command") // the latter: in a script
