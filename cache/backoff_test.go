@@ -88,14 +88,6 @@ func TestWhatEndsTheRestOfAList(t *testing.T) {
 						if asked != 0 || now.Outcome != Hit {
 							t.Errorf("asked %d times, then %s", asked, now.Outcome)
 						}
-					case !own && (works == "another list here" || works == "another list elsewhere"):
-						first := StaleRevalidate
-						if age > 20*time.Second {
-							first = Miss // who asks waits for it
-						}
-						if r.Outcome != first || asked != 1 || now.Outcome != Hit {
-							t.Errorf("%s, asked %d times, then %s; want %s", r.Outcome, asked, now.Outcome, first)
-						}
 					case r.Outcome != StaleError || asked != 0 || now.Outcome != StaleError:
 						t.Errorf("%s, asked %d times, then %s", r.Outcome, asked, now.Outcome)
 					}
@@ -180,9 +172,9 @@ func TestFailuresThatDoNotMakeARestLonger(t *testing.T) {
 	}
 }
 
-// Nobody has asked for a list since it failed, nor for others of its kind. Whether the system
-// still fails is not known: who asks waits for the list.
-func TestAFailureOfLongAgoIsNoneOfNow(t *testing.T) {
+// Nobody has asked for a list for longer than its stale window since it failed. Whether it still
+// fails is not known: a caller waits for the list.
+func TestAFailureOfLongAgoIsForgotten(t *testing.T) {
 	l, g := alone(t)
 	mustGet(t, l, aKey)
 	g.clock.Add(15 * time.Second)
@@ -190,7 +182,7 @@ func TestAFailureOfLongAgoIsNoneOfNow(t *testing.T) {
 	mustGet(t, l, aKey)
 	settled(l)
 	g.failWith(nil)
-	g.clock.Add(45 * time.Second)
+	g.clock.Add(time.Minute + backoffMost)
 	want(t, mustGet(t, l, aKey), Miss, "#3")
 }
 
@@ -242,10 +234,10 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 				}
 				g.clock.Add(time.Millisecond)
 				_, err := l.Get(t.Context(), aKey)
-				if rests := name == "nothing" || name == "another list" && ofList; (err != nil) != rests {
+				if rests := name == "nothing" || name == "another list" || name == "an open breaker"; (err != nil) != rests {
 					t.Errorf("%v", err)
 				}
-				g.clock.Add(retryMost)
+				g.clock.Add(backoffMost)
 				mustGet(t, l, aKey)
 			})
 		}
@@ -256,12 +248,12 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 // next failure is not the first.
 func TestARefusalShortensNoRest(t *testing.T) {
 	now := time.Now()
-	b, err := newBackoff(now)
+	b, err := newBackoff()
 	if err != nil {
 		t.Fatal(err)
 	}
 	fail := func(err error) *rest {
-		b.failed(aKey, attempt{began: now}, err, now)
+		b.failed(aKey, attempt{began: now, memory: time.Minute}, err, now)
 		r, _ := b.keys.GetIfPresent(aKey)
 		return r
 	}
@@ -272,7 +264,7 @@ func TestARefusalShortensNoRest(t *testing.T) {
 	}
 	known = fail(legacyDown{ofList: true})
 	now = now.Add(time.Second)
-	if r := fail(legacyDown{refused: true}); r.refresh.Before(known.refresh) || r.retry != known.retry || !r.alone || r.failures != known.failures || r.err != known.err {
+	if r := fail(legacyDown{refused: true}); r.refresh.Before(known.refresh) || r.retry != known.retry || r.failures != known.failures || r.err != known.err {
 		t.Errorf("after a refusal %+v, before %+v", r, known)
 	}
 	now = known.refresh

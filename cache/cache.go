@@ -99,6 +99,7 @@ type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 // FillInfo is what a fill is told besides its key.
 type FillInfo struct {
 	Background bool // nobody waits for it
+	Failing    bool // its last fill failed, and was not refused
 	// Changes is another text after each purge or hint of the list, as far as this node knew of
 	// them when the fill began.
 	Changes string
@@ -202,10 +203,8 @@ func (o Options) withDefaults() (Options, error) {
 //     within a second. A fill has all of its time whenever it begins. Where Redis is slow one
 //     may begin although its caller has left.
 //   - A list that cannot be had rests, and who asks for it gets the last error: for up to half a
-//     second after a first failure, for four and a half after more or where the list fails by
-//     itself, and never while the breaker is not closed. It ends with a purge, a hint, a reload, or
-//     a fill that works: of this list, on any node, or of another one of the kind if the list does
-//     not fail by itself.
+//     second after a first failure, for five after more. It ends with a purge, a hint, a reload, or
+//     a fill of this list that works, on any node.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.
@@ -255,7 +254,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if l.comp, err = newCompressor(); err != nil {
 		return nil, err
 	}
-	if l.backoff, err = newBackoff(opts.Now()); err != nil {
+	if l.backoff, err = newBackoff(); err != nil {
 		return nil, err
 	}
 	l.tier, err = otter.New(&otter.Options[Key, *Entry]{

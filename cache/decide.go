@@ -137,7 +137,7 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	h := health{failing: r != nil || notClosed}
 	if r != nil && r.policy == q.policy && l.changes.after(q.source.Kind, &r.mark, now) == (marks{}) {
 		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
-		if now.Before(r.retry) && !notClosed { // else the breaker says what holds now, and lets no more through than it may
+		if now.Before(r.retry) {
 			h.err = r.err
 		}
 	}

@@ -127,17 +127,17 @@ func TestAFailedRefreshKeepsTheGoodEntryAndBacksOff(t *testing.T) {
 	want(t, mustGet(t, l, aKey), Hit, "#4")
 }
 
-// The wait doubles from half a second to half a minute, half of it by chance. Where the legacy
+// The wait doubles from half a second to five seconds, half of it by chance. Where the legacy
 // was not asked it stays as after a first failure.
 func TestHowLongAListThatFailsWaits(t *testing.T) {
 	now := time.Now()
-	b, err := newBackoff(now)
+	b, err := newBackoff()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, most := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, 16 * backoffFirst, 32 * backoffFirst, backoffMost, backoffMost} {
+	for i, most := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, backoffMost, backoffMost} {
 		for k, want := range map[Key]time.Duration{aKey: most, otherKey: backoffFirst} {
-			b.failed(k, attempt{began: now}, legacyDown{refused: k == otherKey}, now)
+			b.failed(k, attempt{began: now, memory: time.Minute}, legacyDown{refused: k == otherKey}, now)
 			if a := b.of(k, time.Time{}, now); a == nil || a.refresh.Sub(now) < want/2 || a.refresh.Sub(now) > want {
 				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.refresh.Sub(now), i+1, want)
 			}

@@ -41,7 +41,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 
 	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
 	defer span.End()
-	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Changes: changes})
+	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Failing: l.failing(&q, began), Changes: changes})
 	if err != nil {
 		span.Fail(reasonOf(err))
 		if watchdog.Stop() { // else that is noted already
@@ -83,10 +83,18 @@ func (l *Lists) unwanted(f *flight) bool {
 	return f.background && f.callers.number == 0
 }
 
+// failing reports whether the last fill of a query's source failed, and no purge or reload came since.
+// A hint does not make a list that goes on failing count as a new failure.
+func (l *Lists) failing(q *query, now time.Time) bool {
+	r := l.backoff.of(q.source, time.Time{}, now)
+	return r != nil && r.failures > 0 && r.policy == q.policy && !l.changes.after(q.source.Kind, &r.mark, now).purged
+}
+
 // failed notes a failed fill.
 func (l *Lists) failed(f *flight, began time.Time, err error, result string) {
 	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
-	a := attempt{policy: f.policy, began: began}
+	q := l.queryOf(f.key)
+	a := attempt{policy: f.policy, began: began, memory: max(leastMemory, q.terms.StaleIfError, q.terms.StaleWhileRevalidate)}
 	if m := f.mark.Load(); m != nil {
 		a.mark = *m
 	}

@@ -30,7 +30,7 @@ func NewFill(fetch Fetch, traces trace.TracerProvider) cache.Fill {
 	return func(ctx context.Context, k cache.Key, about cache.FillInfo) (cache.Content, error) {
 		list, err := fetch(ctx, upstream.Request{
 			Kind: k.Kind, Account: k.Account, Status: k.Status, InquiryType: k.InquiryType, RequestID: requestIDOf(ctx),
-			Background: about.Background, Changes: about.Changes,
+			Background: about.Background, Failing: about.Failing, Changes: about.Changes,
 		})
 		if err != nil {
 			describeFailure(ctx, err)

@@ -1,275 +1,179 @@
 package upstream
 
 import (
-	"cmp"
-	"context"
-	"crypto/rand"
-	"sync"
+	"errors"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/maypok86/otter/v2"
 	"github.com/sony/gobreaker/v2"
+
+	"inquiry-gateway/internal/localcache"
 )
 
-// breaker stops asking for the lists of one kind when the legacy fails to give them. A failure is
-// evidence about its own account first: [evidence.failing] says how many accounts fail.
+const (
+	// accountFailures in a row, of different lists, open an account's circuit.
+	accountFailures = 3
+	// breakerAccounts bounds the memory. An account that is evicted starts again with a closed circuit.
+	breakerAccounts = 16 << 10
+	// probeShare of open_for is how long the shared circuit is open before it is half-open for accounts
+	// and lists that have not failed. All others wait for the whole of it.
+	probeShare = 5
+	// busyProbe is what a client is asked to wait while a probe is in flight.
+	busyProbe = time.Second
+)
+
+// errIgnored is excluded from the counts of a circuit.
+var errIgnored = errors.New("not evidence about the legacy system")
+
+// breaker rejects fetches of one kind on this node while the legacy system fails. A fetch passes two
+// circuits of gobreaker: its account's own, and the one that all accounts share.
 //
-// Closed, it lets every fetch through. When several accounts fail, it opens for all. When only one
-// does, and no other shows that the legacy works, it opens for that account alone: the others are
-// asked for as if it was closed, and the first list that comes for one of them closes it.
+// In the shared circuit a failure counts once: an account that failed before adds nothing until one of its
+// lists succeeds. So fewer failing accounts than min_requests never stop the others. Repeated failures count
+// as well once no list of any account has succeeded for [BreakerWindow]: that is an outage. The shared circuit
+// is half-open after a [probeShare]th of open_for, first for accounts and lists that have not failed, and after
+// open_for for all.
 //
-// Open, it lets no fetch through for open_for, and then one at a time, the probe; where there is
-// Redis, one of the whole fleet. A list that comes closes it. A probe that fails stops its account
-// for open_for again. If another account's probe has failed before, it stops all accounts.
-//
-// It is safe for concurrent use. It outlives reloads, so its rules come with each call.
+// It is safe for concurrent use. gobreaker can be told neither another configuration nor to start again,
+// so a reload of upstream.breaker or another base_url makes a new one.
 type breaker struct {
-	mu       sync.Mutex
-	state    gobreaker.State
-	round    int // of openings and closings; a fetch that began in another round is no evidence
-	evidence evidence
-	single   bool      // it is open for one account alone
-	stopped  string    // the account that is not asked for until then; empty: all
-	until    time.Time // a probe may be made
-	probing  bool
+	cfg       BreakerConfig
+	window    time.Duration
+	start     time.Time // moments are counted from here, on the monotonic clock
+	all       *circuit
+	accounts  localcache.Cache[string, *circuit]
+	succeeded atomic.Int64 // when the last list came
 }
 
-// breakerRules are when a breaker opens, and who is told of its changes: changed runs under the
-// breaker's lock, and accounts is how many fail where it opens.
-type breakerRules struct {
-	cfg     BreakerConfig
-	changed func(from, to gobreaker.State, accounts int)
+// circuit is a gobreaker with the moment since when it is open: it becomes half-open only when somebody
+// looks, and its errors do not tell what is left.
+type circuit struct {
+	*gobreaker.TwoStepCircuitBreaker[struct{}]
+	opened atomic.Int64
 }
 
-// ticket is what a fetch was let through with.
-type ticket struct {
-	account string
-	round   int
-	probe   bool
+// fails reports whether the last outcome was a failure.
+func (c *circuit) fails() bool {
+	return c.State() != gobreaker.StateClosed || c.Counts().ConsecutiveFailures > 0
 }
 
-// admit lets a fetch through, or says why not. Without an error done must be called.
-func (b *breaker) admit(account string, rules breakerRules, now time.Time) (ticket, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t := ticket{account: account, round: b.round}
-	switch left := b.until.Sub(now); {
-	case !b.isOpenFor(account):
-		return t, nil
-	case left > 0 && (b.stopped == "" || b.stopped == account):
-		return t, notAsked(reasonBreaker, left, "the circuit breaker is open")
-	case b.probing:
-		return t, notAsked(reasonBreaker, time.Second, "another fetch finds out whether the legacy is well")
-	}
-	b.probing, t.probe = true, true
-	b.setState(gobreaker.StateHalfOpen, rules, 0)
-	return t, nil
+// currentBreaker is the breaker of a kind, which the gauge shows.
+type currentBreaker struct{ atomic.Pointer[breaker] }
+
+// breakerWindow is over how long outcomes are counted. gobreaker counts an outcome in the bucket where its
+// fetch began, and drops it with the bucket. So the window is at least twice the longest fetch, or lists
+// that hang would never open a circuit.
+func breakerWindow(longestFetch time.Duration) time.Duration {
+	return max(BreakerWindow, 2*longestFetch)
 }
 
-// done notes what came of a fetch. It is true for a probe that has stopped all accounts.
-func (b *breaker) done(t ticket, v verdict, rules breakerRules, now time.Time) (stoppedAll bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t.round != b.round {
-		return false
-	}
-	if t.probe {
-		b.probing = false
-	}
-	switch {
-	case v == saysNothing:
-		return false
-	case v == saysWell && b.state != gobreaker.StateClosed:
-		b.nextRound()
-		b.setState(gobreaker.StateClosed, rules, 0)
-		b.evidence = evidence{}
-		b.evidence.add(t.account, false, now)
-		return false
-	case t.probe:
-		stoppedAll = !b.single && b.stopped != "" && b.stopped != t.account
-		b.open(t.account, !stoppedAll, rules, now, 1)
-		return stoppedAll
-	}
-	b.evidence.add(t.account, v == saysFault, now)
-	if v == saysWell {
-		return false
-	}
-	failing := b.evidence.failing(rules.cfg)
-	if b.state != gobreaker.StateClosed && t.account != b.stopped && failing == 1 {
-		failing = 2 // with the one that is stopped
-	}
-	if failing > 1 || failing == 1 && b.state == gobreaker.StateClosed {
-		b.nextRound()
-		b.single = failing == 1
-		b.open(t.account, b.single, rules, now, failing)
-	}
-	return false
+// newBreaker calls changed when the shared circuit changes, under its lock.
+func newBreaker(cfg BreakerConfig, window time.Duration, changed func(from, to gobreaker.State)) *breaker {
+	b := &breaker{cfg: cfg, window: window, start: time.Now(), accounts: otter.Must(&otter.Options[string, *circuit]{MaximumSize: breakerAccounts})}
+	b.succeeded.Store(int64(-BreakerWindow))
+	b.all = b.newCircuit(gobreaker.Settings{
+		Interval: window, BucketPeriod: window / 10, Timeout: cfg.OpenFor / probeShare,
+		ReadyToTrip: func(n gobreaker.Counts) bool {
+			failures, all := float64(n.TotalFailures), float64(n.TotalFailures+n.TotalSuccesses)
+			return int(n.TotalFailures) >= cfg.MinRequests && (failures >= cfg.FailureRatio*all || b.since(&b.succeeded) >= BreakerWindow)
+		},
+	}, changed)
+	return b
 }
 
-// open stops the account, or all.
-func (b *breaker) open(account string, single bool, rules breakerRules, now time.Time, failing int) {
-	if b.stopped = ""; single {
-		b.stopped = account
-	}
-	b.until = now.Add(rules.cfg.OpenFor)
-	b.setState(gobreaker.StateOpen, rules, failing)
-}
-
-func (b *breaker) setState(to gobreaker.State, rules breakerRules, accounts int) {
-	if from := b.state; from != to {
-		b.state = to
-		rules.changed(from, to, accounts)
-	}
-}
-
-func (b *breaker) nextRound() { b.round, b.probing = b.round+1, false }
-
-// isOpenFor tells whether an account is asked for by probes only.
-func (b *breaker) isOpenFor(account string) bool {
-	return b.state != gobreaker.StateClosed && (!b.single || b.stopped == account)
-}
-
-// stateFor is the state that an account meets, half-open as soon as a probe may be made. With an
-// empty account it is that of the breaker.
-func (b *breaker) stateFor(account string, now time.Time) gobreaker.State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case account != "" && !b.isOpenFor(account):
-		return gobreaker.StateClosed
-	case b.state == gobreaker.StateOpen && !now.Before(b.until):
-		return gobreaker.StateHalfOpen
-	}
-	return b.state
-}
-
-// forget closes the breaker of a list that is asked for elsewhere now, or not any more.
-func (b *breaker) forget() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.nextRound()
-	b.state, b.evidence = gobreaker.StateClosed, evidence{}
-}
-
-// ownFailure tells whether a failure is the account's own: other accounts were asked for
-// lately, and none of them fails.
-func (b *breaker) ownFailure(account string, c BreakerConfig) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for other, t := range b.evidence.accounts {
-		if other != account && t.fails(c) {
-			return false
+func (b *breaker) newCircuit(s gobreaker.Settings, changed func(from, to gobreaker.State)) *circuit {
+	c := &circuit{}
+	s.IsExcluded = func(err error) bool { return errors.Is(err, errIgnored) }
+	s.OnStateChange = func(_ string, from, to gobreaker.State) {
+		if to == gobreaker.StateOpen {
+			c.opened.Store(int64(time.Since(b.start)))
 		}
+		changed(from, to)
 	}
-	_, own := b.evidence.accounts[account]
-	return own && len(b.evidence.accounts) > 1
+	c.TwoStepCircuitBreaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](s)
+	return c
 }
 
-// evidence is how the fetches of the last [BreakerWindow] ended.
-type evidence struct {
-	fetches  []fetched // the oldest first
-	accounts map[string]tally
-}
-
-type fetched struct {
-	account string
-	failed  bool
-	at      time.Time
-}
-
-// tally is of one account's fetches.
-type tally struct{ all, failed int }
-
-func (t tally) fails(c BreakerConfig) bool { return float64(t.failed) >= c.FailureRatio*float64(t.all) }
-
-func (e *evidence) add(account string, failed bool, now time.Time) {
-	if e.accounts == nil {
-		e.accounts = map[string]tally{}
+// allow admits a fetch or rejects it. failing tells that the list's last fetch failed. Without an error,
+// done must be called with the outcome.
+func (b *breaker) allow(account string, failing bool) (done func(error), err error) {
+	own := b.accountCircuit(account)
+	doneOwn, err := own.Allow()
+	if err != nil {
+		return nil, notAsked(reasonBreaker, b.left(own, b.cfg.OpenFor), "the account's lists fail: %w", err)
 	}
-	e.fetches = append(e.fetches, fetched{account, failed, now})
-	e.count(account, failed, 1)
-	for now.Sub(e.fetches[0].at) >= BreakerWindow {
-		e.count(e.fetches[0].account, e.fetches[0].failed, -1)
-		e.fetches = e.fetches[1:]
+	suspect := failing || own.fails()
+	state := b.all.State()
+	if suspect && state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor {
+		doneOwn(errIgnored)
+		return nil, notAsked(reasonBreaker, b.left(b.all, b.cfg.OpenFor), "accounts and lists that have not failed probe first")
 	}
-}
-
-func (e *evidence) count(account string, failed bool, n int) {
-	t := e.accounts[account]
-	if t.all += n; failed {
-		t.failed += n
+	doneAll, err := b.all.Allow()
+	if err != nil {
+		doneOwn(errIgnored)
+		return nil, notAsked(reasonBreaker, b.left(b.all, b.cfg.OpenFor), "%w", err)
 	}
-	if e.accounts[account] = t; t.all == 0 {
-		delete(e.accounts, account)
-	}
-}
-
-// failing is how many accounts fail, where these are enough to open the breaker; else 0. An account
-// fails when failure_ratio of its fetches did. Enough are
-//   - all accounts, with min_requests fetches together, or
-//   - failure_ratio of the accounts, if that is so without the loudest of them, too, and the others
-//     have made min_requests fetches: the loudest account's list alone may be what is wrong.
-func (e *evidence) failing(c BreakerConfig) int {
-	failing, loudest := 0, 0
-	for _, t := range e.accounts {
-		if t.fails(c) {
-			failing++
-			loudest = max(loudest, t.all)
+	return func(err error) {
+		switch verdictOf(err) {
+		case saysWell:
+			b.succeeded.Store(int64(time.Since(b.start)))
+			doneOwn(nil)
+			doneAll(nil)
+			return
+		case saysNothing:
+			err = errIgnored
 		}
-	}
-	switch accounts := len(e.accounts); {
-	case failing == accounts && len(e.fetches) >= c.MinRequests:
-		return failing
-	case float64(failing-1) >= c.FailureRatio*float64(accounts-1) && len(e.fetches)-loudest >= c.MinRequests:
-		return failing
-	}
-	return 0
+		late := !suspect && own.fails() // other lists of the account failed meanwhile
+		if state == gobreaker.StateClosed && (late || suspect && b.since(&b.succeeded) < BreakerWindow) {
+			doneAll(errIgnored)
+		} else {
+			doneAll(err)
+		}
+		if failing && own.State() == gobreaker.StateClosed {
+			doneOwn(errIgnored)
+		} else {
+			doneOwn(err)
+		}
+	}, nil
 }
 
-// probeLock lets one node of the fleet probe the lists of a kind at a time. It is a key in Redis,
-// whose value is the probe that has it.
-type probeLock struct {
-	redis   redis.Cmdable // nil: each node probes by itself
-	key     string
-	rest    time.Duration // it is kept after a probe that has stopped all accounts
-	timeout time.Duration // of a call of Redis
+// accountCircuit is closed for an account that has not failed lately.
+func (b *breaker) accountCircuit(account string) *circuit {
+	if c, ok := b.accounts.GetIfPresent(account); ok {
+		return c
+	}
+	c, _ := b.accounts.Compute(strings.Clone(account), func(old *circuit, found bool) (*circuit, otter.ComputeOp) {
+		if found {
+			return old, otter.CancelOp
+		}
+		return b.newCircuit(gobreaker.Settings{
+			Timeout:     b.cfg.OpenFor,
+			ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= accountFailures },
+		}, func(_, _ gobreaker.State) {}), otter.WriteOp
+	})
+	return c
 }
 
-func newProbeLock(kind string, cfg Config, opts Options) probeLock {
-	return probeLock{opts.Redis, cmp.Or(opts.Prefix, "iq") + ":probe:{" + kind + "}", cfg.Timeout, cmp.Or(opts.RedisTimeout, 100*time.Millisecond)}
+// stateFor is the state that an account meets; with an empty account that of the kind.
+func (b *breaker) stateFor(account string) gobreaker.State {
+	state := b.all.State()
+	own, ok := b.accounts.GetIfPresent(account)
+	if !ok {
+		return state
+	}
+	if own.fails() && state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor {
+		return gobreaker.StateOpen
+	}
+	return max(state, own.State())
 }
 
-// acquire gets the lock for a probe, until the deadline of ctx. It is false where another node
-// probes. Without an answer of Redis this node probes by itself.
-func (l probeLock) acquire(ctx context.Context) (probe string, ok bool) {
-	if l.redis == nil {
-		return "", true
-	}
-	life := l.rest
-	if deadline, bounded := ctx.Deadline(); bounded {
-		life = max(life, time.Until(deadline))
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
-	probe = rand.Text()
-	won, err := l.redis.SetNX(ctx, l.key, probe, life).Result()
-	return probe, won || err != nil
+// left is how long a circuit that opened rejects fetches.
+func (b *breaker) left(c *circuit, openFor time.Duration) time.Duration {
+	return max(openFor-b.since(&c.opened), busyProbe)
 }
 
-// releaseProbeLock lets a lock end after so many milliseconds, 0: now, unless another probe has it.
-var releaseProbeLock = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`)
-
-// release gives the lock back after a probe: at once, or after a rest where that has stopped all
-// accounts. Where Redis does not take it, the lock ends by itself.
-func (l probeLock) release(ctx context.Context, probe string, stoppedAll bool) {
-	if l.redis == nil {
-		return
-	}
-	rest := int64(0)
-	if stoppedAll {
-		rest = l.rest.Milliseconds()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
-	defer cancel()
-	_ = releaseProbeLock.Run(ctx, l.redis, []string{l.key}, probe, rest).Err()
+func (b *breaker) since(t *atomic.Int64) time.Duration {
+	return time.Since(b.start) - time.Duration(t.Load())
 }

@@ -23,7 +23,6 @@ import (
 
 	"github.com/go-resty/resty/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 	"github.com/sony/gobreaker/v2"
 	"go.opentelemetry.io/otel/trace"
 
@@ -48,6 +47,7 @@ type Request struct {
 	Status      string // public value; empty: all
 	InquiryType string // public value; empty: all
 	RequestID   string // goes to the legacy as X-Request-Id when not empty
+	Failing     bool   // the last fetch of the list failed
 	Background  bool   // nobody waits for the list: it gives way where requests are bounded
 	// Changes is another text after each purge or hint of the list that the caller knows of. What
 	// came for records that have a version since is used again while it is the same; empty: not.
@@ -77,10 +77,8 @@ type Options struct {
 	Now        func() time.Time
 	UserAgent  string
 	Traces     trace.TracerProvider // nil: no spans, and no traceparent to the legacy
-	Redis      redis.Cmdable        // where the fleet agrees on one probe of a legacy that has failed; nil: each node probes by itself
-	Prefix     string               // of every key there; empty: iq
-	// RedisTimeout bounds a call of Redis; 0: 100 ms.
-	RedisTimeout time.Duration
+	// LongestFetch is what the caller lets a whole list take; zero means upstream.timeout.
+	LongestFetch time.Duration
 	// KeepFor is, by kind, for how long what came for records that have a version is used again;
 	// 0: not at all.
 	KeepFor map[string]time.Duration
@@ -113,10 +111,10 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	cfg       Config
 	network   *network
-	bulkhead  *bulkhead            // of both lists
-	replies   *replyStore          // of both lists, whatever configuration has read them
-	breakers  map[string]*breaker  // of every kind that there was; they outlive any reload, as their gauges do
-	endpoints map[string]*endpoint // by kind
+	bulkhead  *bulkhead                  // of both lists
+	replies   *replyStore                // of both lists, whatever configuration has read them
+	breakers  map[string]*currentBreaker // of every kind that there was; they outlive any reload, as their gauges do
+	endpoints map[string]*endpoint       // by kind
 }
 
 // network is what both endpoints share, and what a reload keeps that leaves address,
@@ -138,8 +136,6 @@ type endpoint struct {
 	replies     *replyStore
 	keepFor     time.Duration
 	guard       *guard
-	rules       breakerRules // of the breaker
-	probeLock   probeLock
 	metrics     *metrics
 	tracer      *telemetry.Tracer
 }
@@ -154,7 +150,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}, replies: newReplyStore()})
 	opts.Before = nil // or each reload would keep the clients of all before
 	// The bulkhead goes on even for another system: what is under way is.
-	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, replies: before.replies, breakers: map[string]*breaker{}, endpoints: map[string]*endpoint{}}
+	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, replies: before.replies, breakers: map[string]*currentBreaker{}, endpoints: map[string]*endpoint{}}
 	maps.Copy(c.breakers, before.breakers)
 	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
 		var err error
@@ -166,30 +162,32 @@ func New(cfg Config, opts Options) (*Client, error) {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
 		s := &endpoint{
 			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead, replies: c.replies, keepFor: opts.KeepFor[kind],
-			probeLock: newProbeLock(kind, cfg, opts), metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
-			tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
+			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
+			tracer:  telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
-		s.rules = breakerRules{cfg.Breaker, func(from, to gobreaker.State, accounts int) {
+		changed := func(from, to gobreaker.State) {
 			s.metrics.transitions[to.String()].Inc()
-			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String(), "accounts_failing", accounts)
-		}}
-		if c.breakers[kind] == nil {
-			c.breakers[kind] = &breaker{}
+			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String())
 		}
-		if old := before.endpoints[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
-			if s.guard = old.guard; old.fingerprint != s.fingerprint {
-				s.guard.outcomes.remapped(opts.Now())
-			}
-		} else {
+		if c.breakers[kind] == nil {
+			c.breakers[kind] = &currentBreaker{}
+		}
+		old, window := before.endpoints[kind], breakerWindow(cmp.Or(opts.LongestFetch, cfg.Timeout))
+		sameSystem := old != nil && old.cfg.BaseURL == cfg.BaseURL
+		if !sameSystem {
 			s.guard = newGuard(c.breakers[kind])
-			s.guard.breaker.forget()
+		} else if s.guard = old.guard; old.fingerprint != s.fingerprint {
+			s.guard.outcomes.remapped(opts.Now())
+		}
+		if b := s.guard.breaker.Load(); !sameSystem || b.cfg != cfg.Breaker || b.window != window {
+			s.guard.breaker.Store(newBreaker(cfg.Breaker, window, changed))
 		}
 		gauges(opts, kind, c.bulkhead, s.guard.breaker)
 		c.endpoints[kind] = s
 	}
 	for kind, b := range c.breakers {
 		if c.endpoints[kind] == nil {
-			b.forget()
+			b.Store(newBreaker(cfg.Breaker, BreakerWindow, func(_, _ gobreaker.State) {})) // its gauge is 0
 		}
 	}
 	return c, nil
@@ -240,7 +238,7 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 // it is that of the breaker.
 func (c *Client) BreakerState(kind, account string) string {
 	if s, ok := c.endpoints[kind]; ok {
-		return s.guard.breaker.stateFor(account, s.opts.Now()).String()
+		return s.guard.breaker.Load().stateFor(account).String()
 	}
 	return ""
 }
@@ -375,10 +373,10 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 }
 
 // gauges show what is now, of a part that outlives every reload.
-func gauges(opts Options, kind string, b *bulkhead, breaker *breaker) {
+func gauges(opts Options, kind string, b *bulkhead, breaker *currentBreaker) {
 	all := telemetry.Series(opts.Registerer, subsystem)
 	all.GaugeFunc("in_flight", "Requests of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
 		func() float64 { return float64(b.count()) })
-	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker: 0 closed, 1 half-open, 2 open, be it for one account.",
-		func() float64 { return float64(breaker.stateFor("", opts.Now())) })
+	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker of all accounts: 0 closed, 1 half-open, 2 open. It stays closed while a few accounts fail, which are stopped one by one.",
+		func() float64 { return float64(breaker.Load().stateFor("")) })
 }

@@ -97,17 +97,18 @@ func (c Config) endpoints() map[string]mapping.EndpointConfig {
 	return all
 }
 
-// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken.
+// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken, and the
+// time without any list after which repeated failures count as well. Where a fetch may take longer than
+// half of it, the failures of twice that time count.
 const BreakerWindow = 10 * time.Second
 
-// BreakerConfig is when to stop asking a legacy system that does not answer.
+// BreakerConfig is when to stop asking a legacy system that fails.
 type BreakerConfig struct {
-	// MinRequests is how many fetches there must be in 10 s; of fewer the ratio says nothing. Less is for few callers.
+	// MinRequests is the number of failures in 10 s below which the breaker stays closed. While lists come, an account counts once. Each account is stopped by itself after three failures in a row, of different lists.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio opens the breaker: with 0.5 an account fails when half of its fetches do, and the legacy when half of the accounts do.
-	// One account that fails beside others that work opens nothing; one that fails alone is held alone.
+	// FailureRatio is the share of these failures among them and all lists that came in 10 s, from which on the breaker opens.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long nothing is fetched, so that the legacy can recover; then one list at a time is, as a probe.
+	// OpenFor is how long what has failed is not fetched, so that the legacy system can recover; then one list at a time is, as a probe. Lists that have not failed probe after a fifth of it.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 

@@ -43,13 +43,13 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	ctx, step := s.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
-		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.stateFor(want.Account, start).String()),
+		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.Load().stateFor(want.Account).String()),
 			attribute.Int("upstream.in_flight", s.bulkhead.count()), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
 	if unaskable := s.askable(ask, want.Account); unaskable != nil { // for good, whatever else is wrong now
 		err = unaskable
-	} else if leave, refused := f.admit(ctx); refused != nil {
+	} else if leave, refused := f.admit(); refused != nil {
 		err = refused
 	} else {
 		list, err = f.list(ctx, ask)
@@ -60,9 +60,9 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 }
 
 // admit lets the list through, or says why not. In turn it asks the bulkhead, which bounds all
-// lists and those of the account; the hold, after a reply that tells us to wait; the breaker; and, for a probe,
-// the fleet. Without an error, leave must be called with what came of the list.
-func (f *fetch) admit(ctx context.Context) (leave func(error), err error) {
+// lists and those of the account; the hold, after a reply that tells us to wait; and the breaker.
+// Without an error, leave must be called with what came of the list.
+func (f *fetch) admit() (leave func(error), err error) {
 	s, account := f.endpoint, f.want.Account
 	if err = s.bulkhead.enter(f.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
 		return nil, err
@@ -75,23 +75,12 @@ func (f *fetch) admit(ctx context.Context) (leave func(error), err error) {
 	if err = s.guard.hold.refuse(account, s.opts.Now()); err != nil {
 		return nil, err
 	}
-	ticket, err := s.guard.breaker.admit(account, s.rules, s.opts.Now())
+	done, err := s.guard.breaker.Load().allow(account, f.want.Failing)
 	if err != nil {
 		return nil, err
 	}
-	probe := ""
-	if ticket.probe {
-		var ok bool
-		if probe, ok = s.probeLock.acquire(ctx); !ok {
-			s.guard.breaker.done(ticket, saysNothing, s.rules, s.opts.Now())
-			return nil, notAsked(reasonBreaker, time.Second, "another node finds out whether the legacy is well")
-		}
-	}
 	return func(err error) {
-		stoppedAll := s.guard.breaker.done(ticket, verdictOf(err), s.rules, s.opts.Now())
-		if ticket.probe {
-			s.probeLock.release(ctx, probe, stoppedAll)
-		}
+		done(err)
 		s.bulkhead.leave(f.permits.who)
 	}, nil
 }
@@ -162,7 +151,7 @@ func (f *fetch) count(err error, start time.Time) error {
 	if refused, ok := s.metrics.refused[failed.Reason]; ok {
 		refused.Inc()
 	}
-	s.guard.outcomes.noteFailure(s.opts.Logger, f.want, failed, s.guard.breaker.ownFailure(f.want.Account, s.cfg.Breaker), now)
+	s.guard.outcomes.noteFailure(s.opts.Logger, f.want, failed, now)
 	return failed
 }
 

@@ -15,7 +15,7 @@ import (
 // reads it: it outlives a reload that leaves base_url as it is. In each part a failure is
 // evidence about its account first. Its parts are safe for concurrent use.
 type guard struct {
-	breaker  *breaker // outlives a change of base_url, too, as its gauge does
+	breaker  *currentBreaker // outlives a change of base_url, too, as its gauge does
 	hold     hold
 	budget   budget
 	outcomes *outcomes
@@ -24,7 +24,7 @@ type guard struct {
 }
 
 // newGuard knows nothing yet.
-func newGuard(b *breaker) *guard {
+func newGuard(b *currentBreaker) *guard {
 	return &guard{breaker: b, budget: budget{tokens: budgetMost}, outcomes: newOutcomes()}
 }
 

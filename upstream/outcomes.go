@@ -202,9 +202,25 @@ func (o *outcomes) count(e *episode) {
 	e.peak = max(e.peak, e.Accounts)
 }
 
-// noteFailure notes a fetch that failed. own: only this account fails. A refresh in the background
-// that is refused is no failure.
-func (o *outcomes) noteFailure(log *slog.Logger, want Request, e *Error, own bool, now time.Time) {
+// own tells whether a failure is the account's own: other accounts were asked for lately, and none of
+// them fails.
+func (o *outcomes) own(account string, now time.Time) bool {
+	asked := false
+	for name, other := range o.accounts {
+		if name != account && now.Sub(other.asked) < BreakerWindow {
+			asked = true
+			for _, failed := range other.failures {
+				if verdictOf(failed.err) == saysFault {
+					return false
+				}
+			}
+		}
+	}
+	return asked
+}
+
+// noteFailure notes a fetch that failed. A refresh in the background that is refused is no failure.
+func (o *outcomes) noteFailure(log *slog.Logger, want Request, e *Error, now time.Time) {
 	whose := e.Failure()
 	if whose == FailureCanceled || whose == FailureBug || e.Refused() && want.Background {
 		return
@@ -222,7 +238,7 @@ func (o *outcomes) noteFailure(log *slog.Logger, want Request, e *Error, own boo
 	}
 	switch {
 	case e.Refused():
-	case !own && verdictOf(e) == saysFault:
+	case verdictOf(e) == saysFault && !o.own(want.Account, now):
 		if o.failed++; o.failed == 1 {
 			o.since = now
 			log.Warn("fetches from the legacy system begin to fail", attrs()...)

@@ -69,7 +69,7 @@ func refusals() []refusal {
 			upstream: shortTimeouts, status: 504, code: "upstream_timeout"},
 		{name: "over the rate", key: "buyer", yaml: "rate_limit: {per_second: 0.1, burst: 1}",
 			prepare: func(p *program) { p.get(buyerList, "buyer") }, status: 429, code: "rate_limited"},
-		{name: "breaker open", key: "buyer", yaml: "max_connections: 100", fault: legacy.Fault{Name: legacy.FaultStatus},
+		{name: "breaker open", key: "buyer", upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 2}"}, yaml: "max_connections: 100", fault: legacy.Fault{Name: legacy.FaultStatus},
 			prepare: openBreaker, status: 503, code: "upstream_unavailable"}, // also of a list that rests
 	}
 }
@@ -87,8 +87,7 @@ func filterQuery(i int) string {
 	return query.Encode()
 }
 
-// openBreaker asks a legacy system that fails until the breaker gives up on it. Of one
-// account's failures it would give up on that account alone.
+// openBreaker asks a legacy system that fails, for two accounts, until the breaker opens.
 func openBreaker(p *program) {
 	asked := 0
 	p.eventually("the breaker opens", func() bool {

@@ -285,45 +285,6 @@ func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
 	}
 }
 
-// The fleet sends one probe to a legacy system that hangs until that has a
-// verdict, however long its timeout is.
-func TestOneProbeUntilItsVerdict(t *testing.T) {
-	t.Parallel()
-	var hangs atomic.Bool
-	var buyers atomic.Int64 // requests for buyers' lists
-	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
-		upstream: []string{"timeout: 2s", "timeout: 2400ms\n  attempts: 1\n" +
-			"  breaker: {min_requests: 5, failure_ratio: 0.5, open_for: 300ms}"},
-		backend: func(http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				buyers.Add(1)
-				if hangs.Load() {
-					<-r.Context().Done()
-				}
-				w.WriteHeader(http.StatusInternalServerError)
-			})
-		},
-	})
-	for _, node := range nodes {
-		openBreaker(node)
-	}
-	hangs.Store(true)
-	asked := buyers.Load()
-	stop := nodes[0].background(8, func(w, i int) error {
-		key := []string{"buyer", "other-buyer", "empty-buyer"}[i%3]
-		nodes[w%2].get(buyerList+[]string{"", "?status=pending", "?status=answered", "?status=closed"}[w/2], key)
-		return nil
-	})
-	begun := time.Now()
-	<-time.After(3 * time.Second) // 300 ms of silence, a probe of 2.4 s, 300 ms
-	nodes[0].eventually("a probe", func() bool { return buyers.Load() > asked })
-	n := buyers.Load() - asked
-	if most := 1 + int64(time.Since(begun)/(2700*time.Millisecond)); n > most {
-		t.Errorf("%d requests to a legacy system that hangs, want %d, one per 2.7 s", n, most)
-	}
-	_, _ = stop()
-}
-
 // A Redis that is slow and answers within redis.timeout is there for all parts of the program.
 func TestASlowRedisWithinItsTimeout(t *testing.T) {
 	t.Parallel()

@@ -62,7 +62,12 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 		}
 	}
 	p.fault(legacy.Fault{Name: legacy.FaultStatus})
-	openBreaker(p)
+	asked := 0
+	p.eventually("the account's circuit opens", func() bool {
+		p.get(buyerList+"?"+filterQuery(asked), "buyer")
+		asked++
+		return p.explained("--key-id", "buyer").Upstream.Breaker == "open"
+	})
 	p.script("explain-open")
 }
 

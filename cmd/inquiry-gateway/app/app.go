@@ -296,7 +296,7 @@ func labGroups(cfg config.Config) []ttllab.Group {
 // recheck lets the lab compare lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
-		c, err := fill(ctx, k, cache.FillInfo{Background: true})
+		c, err := fill(ctx, k, cache.FillInfo{Background: true, Failing: true}) // it is no new failure if it fails
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }

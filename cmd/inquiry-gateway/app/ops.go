@@ -121,7 +121,7 @@ func (a *App) readiness() ops.Readiness {
 	}
 	for kind := range client.Fingerprints() {
 		breaker := client.BreakerState(kind, "")
-		if state.Parts["upstream_"+kind] = breaker; breaker == "open" {
+		if state.Parts["upstream_"+kind] = breaker; breaker != "closed" {
 			state.Status = ops.StatusDegraded
 		}
 	}

@@ -76,7 +76,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 	}
 	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
-		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, Redis: a.redis.Commands(), RedisTimeout: cfg.Redis.Timeout, Prefix: cfg.Redis.KeyPrefix(), Before: old.client,
+		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, LongestFetch: cfg.RequestTimeout, Before: old.client,
 		KeepFor: map[string]time.Duration{"buyer": cfg.Cache.Buyer.TTL + cfg.Cache.Buyer.StaleIfError, "seller": cfg.Cache.Seller.TTL + cfg.Cache.Seller.StaleIfError},
 	}); err != nil {
 		return next, err
