@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/setting"
 )
@@ -35,7 +35,7 @@ func TestEveryProblemOfTheConfigurationIsNamed(t *testing.T) {
 		"{seller: {stale_if_error: 100h, by_status: {ok: {stale_if_error: 1h}, x: {ttl: 69h}}}}": {"seller.by_status.x.ttl"},
 	} {
 		c := DefaultConfig()
-		if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
+		if err := yaml.Load([]byte(text), &c, yaml.WithKnownFields()); err != nil {
 			t.Fatal(err)
 		}
 		if got := fields(t, c.Validate()); !slices.Equal(got, want) {
@@ -50,7 +50,7 @@ buyer: {ttl: 30s, stale_while_revalidate: 20s, stale_if_error: 10m, by_status: {
 seller: {ttl: 1m}
 `
 	c := DefaultConfig()
-	if err := yaml.UnmarshalWithOptions([]byte(text), &c, yaml.Strict()); err != nil {
+	if err := yaml.Load([]byte(text), &c, yaml.WithKnownFields()); err != nil {
 		t.Fatal(err)
 	}
 	p, err := compile(c, Fills{})

@@ -111,6 +111,7 @@ func (x *exchange) writeError(err error) {
 	x.fields.add("Cache-Control", x.gateway.headers.noStore)
 	x.fields.add("Content-Length", []string{strconv.Itoa(len(body))})
 	x.fields.add("Content-Type", x.gateway.headers.jsonType)
+	x.fields.add("Vary", x.gateway.headers.varyOfErrors)
 	if p.header[0] != "" {
 		x.fields.add(p.header[0], []string{p.header[1]})
 	}
@@ -193,8 +194,8 @@ func appendLimit(b []byte, policy, nameOfCount string, count int, nameOfTime str
 // net/http; making one per header and request is what it would cost without.
 // Nothing here is changed after newHeaders.
 type headers struct {
-	jsonType, cacheControl, noStore, vary, nosniff, close []string
-	gzip, zstd                                            []string
+	jsonType, cacheControl, noStore, vary, varyOfErrors, nosniff, close []string
+	gzip, zstd                                                          []string
 }
 
 func newHeaders() *headers {
@@ -203,6 +204,7 @@ func newHeaders() *headers {
 		cacheControl: []string{"private, no-cache"},
 		noStore:      []string{"no-store"},
 		vary:         []string{"Authorization, Accept-Encoding"},
+		varyOfErrors: []string{"Authorization"},
 		nosniff:      []string{"nosniff"},
 		close:        []string{"close"},
 		gzip:         []string{"gzip"},

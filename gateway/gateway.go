@@ -96,7 +96,7 @@ type Options struct {
 	// LogRefusals is how many lines of the log one client address gets within 10 s for each reason
 	// why a request has no good key: refused keys, unknown paths and methods, documents; and
 	// one account for each reason why it is refused, such as its rate. One more line counts
-	// the others. 0: all are written.
+	// the others. Answers with a status of 500 or above always have a line. 0: all are written.
 	LogRefusals int
 
 	Traces trace.TracerProvider // nil: no spans

@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		panics:    http.Counter("panics_total", "Handlers that panicked; each is a bug."),
 		logErrors: log.Counter("errors_total", "Log records of requests that could not be written."),
 		logSuppressed: log.Counter("suppressed_total",
-			"Requests that were refused and connections that failed without a log record of their own; a summary has counted them."),
+			"Requests refused, documents served and connections failed without a log record of their own; a summary has counted them."),
 	}
 }
 

@@ -1,16 +1,13 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,375 +15,324 @@ import (
 	"time"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/testkit/memnet"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 )
+
+// outage is one node, its cache over its client over gobreaker, in virtual time, in front of a legacy
+// system that fails by a rule.
+type outage struct {
+	lists  *cache.Lists
+	client *upstream.Client
+	cfg    upstream.Config
+	start  time.Time
+	fails  func(account, status string, at time.Duration) bool
+	hangs  bool
+
+	mu             sync.Mutex
+	asked          []time.Duration // when each request came
+	inFlight, most int
+}
+
+// What an outage may do, on each node. The table in docs/operation.md is made of these.
+const (
+	leastOfHealthy    = .95 // of the requests of healthy accounts that are answered, beside a few that fail
+	leastBesideMany   = .90 // beside 70 of 100 that fail
+	mostPerAccount    = .4  // requests per second, if all fail, once noticed
+	mostInAll         = 2   // requests per second, with more than min_requests lists in use
+	noticed           = 15 * time.Second
+	outageFillTimeout = 5 * time.Second
+)
+
+var (
+	loudAccounts = []int{1, 3, 5} // of 11
+	loudLists    = []int{3, 42}
+	allAccounts  = []int{1, 6, 50, 1000}
+)
+
+func outageTable() string {
+	back := 2*upstream.DefaultConfig().Breaker.OpenFor + outageFillTimeout
+	return fmt.Sprintf(`| what fails, with 500 or by hanging | what holds, on each node |
+|---|---|
+| %d, %d or %d of 11 accounts, each with %d or %d lists and 27 requests per second | at least %.0f %% of the requests of the others, once a second together, are answered |
+| 70 of 100 accounts | at least %.0f %% of the requests of the others are answered |
+| one filter of an account | all its other lists are answered |
+| all of %d, %d, %d or %d accounts, before or after lists have come | %s after the first failure the legacy system gets at most %.1f requests per second and account, and at most %d in all with more than min_requests lists in use; never more than max_concurrent at a time; %s after it has recovered (two open_for and one fetch) all lists are answered |
+`, loudAccounts[0], loudAccounts[1], loudAccounts[2], loudLists[0], loudLists[1], 100*leastOfHealthy, 100*leastBesideMany,
+		allAccounts[0], allAccounts[1], allAccounts[2], allAccounts[3], noticed, mostPerAccount, mostInAll, back)
+}
+
+// The documents promise what the tests below hold.
+func TestOutageTable(t *testing.T) {
+	const doc, begin, end = "../docs/operation.md", "<!-- outages -->\n", "<!-- /outages -->\n"
+	text, err := os.ReadFile(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, opened := strings.Cut(string(text), begin)
+	table, after, closed := strings.Cut(rest, end)
+	switch {
+	case !opened || !closed:
+		t.Fatalf("%s has no table between %q and %q", doc, begin, end)
+	case table == outageTable():
+	case *updateOutages:
+		if err := os.WriteFile(doc, []byte(before+begin+outageTable()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("the table in %s is not that of the tests; write it with: go test ./gateway -run TestOutageTable -update-outages", doc)
+	}
+}
+
+var updateOutages = flag.Bool("update-outages", false, "write the table of outages into docs/operation.md")
 
 const outageMapping = `
 base_url: http://legacy
 buyer:
   path: /list
-  query: {customer: "{account}", type: "{inquiry_type}"}
+  query: {customer: "{account}", state: "{status}"}
   items: rows
-  fields: {title: t, content: {const: ""}, status: {const: pending}, inquiry_type: {path: k, default: null}, created_at: at, responses: {items: r, fields: {content: c, responder_type: {const: x}, created_at: at}}}
+  paging: {style: none}
+  fields: {title: t, content: {default: ""}, status: s, inquiry_type: {default: other}, created_at: at,
+    responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}}
 `
 
-// outageNode is a node without Redis: the cache over the client over a legacy system whose behaviour is
-// one function of time. Time is virtual.
-type outageNode struct {
-	lists  *cache.Lists
-	client *upstream.Client
-	begun  time.Time
-
-	mu             sync.Mutex
-	asked          []call
-	inFlight, most int
-}
-
-// call is a request that the legacy system gets.
-type call struct {
-	account string
-	at      time.Duration
-}
-
-// reply is how a request is answered.
-type reply string
-
-const (
-	replies200 reply = "answers 200"
-	replies500 reply = "answers 500"
-	hangs      reply = "hangs"
-)
-
-func newOutageNode(t *testing.T, answer func(account, list string, at time.Duration) reply) *outageNode {
-	t.Helper()
-	n := &outageNode{begun: time.Now()}
-	network := memnet.Listen()
-	web := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		account, list, at := r.URL.Query().Get("customer"), r.URL.Query().Get("type"), time.Since(n.begun)
-		n.mu.Lock()
-		n.asked = append(n.asked, call{account, at})
-		n.inFlight++
-		n.most = max(n.most, n.inFlight)
-		n.mu.Unlock()
-		defer func() {
-			n.mu.Lock()
-			n.inFlight--
-			n.mu.Unlock()
-		}()
-		switch answer(account, list, at) {
-		case replies200:
-			time.Sleep(20 * time.Millisecond)
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"rows":[]}`)
-		case replies500:
-			time.Sleep(10 * time.Millisecond)
-			w.WriteHeader(http.StatusInternalServerError)
-		case hangs:
-			_, _ = io.Copy(io.Discard, r.Body)
-			<-r.Context().Done()
-		}
-	})}
-	go func() { _ = web.Serve(network) }()
-	t.Cleanup(func() { _ = web.Close() })
-	cfg := upstream.DefaultConfig()
-	if err := yamlfile.Decode(outageMapping, &cfg); err != nil {
+func newOutage(t *testing.T) *outage {
+	o := &outage{cfg: upstream.DefaultConfig(), start: time.Now(), fails: func(string, string, time.Duration) bool { return false }}
+	if err := yamlfile.Decode(outageMapping, &o.cfg); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	if n.client, err = upstream.New(cfg, upstream.Options{Dial: func(ctx context.Context, protocol, address string) (net.Conn, error) {
-		return network.Dial(ctx, protocol, address)
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(n.client.Close)
-	terms := cache.DefaultConfig()
-	terms.Buyer.TTL, terms.Buyer.StaleWhileRevalidate, terms.Buyer.StaleIfError = outageTTL, 0, 0
-	if n.lists, err = cache.New(terms, cache.Options{
-		Fill: NewFill(n.client.Fetch, nil), Fills: cache.Fills{Timeout: outageDeadline, Mappings: Mappings(n.client)},
-		Failing: func(kind, account string) bool { return n.client.BreakerState(kind, account) != "closed" },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = n.lists.Close(context.Background()) })
-	return n
-}
-
-const (
-	outageTTL      = 10 * time.Second
-	outageDeadline = 5 * time.Second // request_timeout
-	settles        = 10 * time.Second
-	noticed        = 15 * time.Second
-	perAccount     = 0.4 // requests a second
-	inAll          = 2.0
-	leastBeside    = 95.0 // percent of the answers for accounts that do not fail
-	leastAmongMost = 90.0
-)
-
-// requests counts what the legacy system was asked between two moments for accounts whose name begins so,
-// in all and at most for one account.
-func (n *outageNode) requests(prefix string, from, to time.Duration) (all, account int) {
-	each := map[string]int{}
-	for _, c := range n.asked {
-		if strings.HasPrefix(c.account, prefix) && c.at >= from && c.at < to {
-			each[c.account]++
-			all++
-			account = max(account, each[c.account])
-		}
-	}
-	return all, account
-}
-
-// asks are requests for the lists of one account in turn, every so often. told gets what each was told.
-type asks struct {
-	account string
-	lists   int
-	every   time.Duration
-	told    func(list string, at time.Duration, err error)
-}
-
-// run asks until the end, and waits for all answers.
-func (n *outageNode) run(t *testing.T, end time.Duration, all []asks) {
-	var wg sync.WaitGroup
-	for _, a := range all {
-		wg.Go(func() {
-			time.Sleep(rand.N(a.every))
-			for i := 0; time.Since(n.begun) < end; i++ {
-				wg.Go(func() {
-					list, at := fmt.Sprint("t", i%a.lists), time.Since(n.begun)
-					ctx, cancel := context.WithTimeout(t.Context(), outageDeadline)
-					defer cancel()
-					k := cache.Key{Kind: cache.KindBuyer, Account: a.account, InquiryType: list}
-					_, ok := n.lists.Lookup(k)
-					var err error
-					if !ok {
-						_, err = n.lists.Get(ctx, k)
-					}
-					if a.told != nil {
-						a.told(list, at, err)
-					}
-				})
-				time.Sleep(a.every)
-			}
-		})
-	}
-	wg.Wait()
-}
-
-// share counts answers. It is safe for concurrent use.
-type share struct {
-	mu    sync.Mutex
-	n, ok int
-	last  time.Duration // of a request that got no list
-	err   error         // the last
-}
-
-func (s *share) add(at time.Duration, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.n++
-	if err == nil {
-		s.ok++
-	} else {
-		s.last, s.err = max(s.last, at), err
-	}
-}
-
-func (s *share) percent() float64 { return 100 * float64(s.ok) / float64(s.n) }
-
-var update = flag.Bool("update", false, "write the table of outages into the documentation")
-
-// TestOutages holds what docs/operation.md says of outages against the cache over the client, in virtual time.
-func TestOutages(t *testing.T) {
-	cfg := upstream.DefaultConfig()
-	t.Run("some accounts", func(t *testing.T) {
-		for _, fails := range []reply{replies500, hangs} {
-			for _, failing := range []int{1, 3, 5} {
-				for _, lists := range []int{3, 42} {
-					synctest.Test(t, func(t *testing.T) { someFail(t, fails, failing, lists) })
-				}
-			}
-		}
-	})
-	t.Run("one filter", func(t *testing.T) { synctest.Test(t, oneFilterFails) })
-	t.Run("most accounts", func(t *testing.T) { synctest.Test(t, mostFail) })
-	t.Run("all accounts", func(t *testing.T) {
-		for _, fails := range []reply{replies500, hangs} {
-			for _, down := range []time.Duration{0, 30 * time.Second} {
-				for _, accounts := range []int{1, 6, 50, 1000} {
-					synctest.Test(t, func(t *testing.T) { allFail(t, cfg, fails, down, accounts) })
-				}
-			}
-		}
-	})
-	const everyWay = ", whether it answers 500 or hangs"
-	stopped := fmt.Sprintf("from %.0f s after the first failure it gets at most %.1f requests a second for one account", noticed.Seconds(), perAccount)
-	checkOutages(t, [][2]string{
-		{"1, 3 or 5 of 11 accounts, asked for 27 times a second each with 3 or 42 filters" + everyWay,
-			fmt.Sprintf("after %.0f s at least %.0f %% of the answers for the others are 200; it gets at most %.1f requests a second for each account that fails", settles.Seconds(), leastBeside, perAccount)},
-		{"one filter of an account", "the other filters of the account are answered with 200"},
-		{"70 of 100 accounts", fmt.Sprintf("after %.0f s at least %.0f %% of the answers for the others are 200", settles.Seconds(), leastAmongMost)},
-		{"all of 1 or 6 accounts" + everyWay, stopped},
-		{"all of 50 or 1,000 accounts" + everyWay, stopped + fmt.Sprintf(", and at most %.0f in all", inAll)},
-		{"nothing any more", "all lists come at the latest two `open_for` and one `upstream.timeout` later"},
-	})
-}
-
-// checkOutages compares the table of the documentation.
-func checkOutages(t *testing.T, rows [][2]string) {
-	t.Helper()
-	const doc, begin, end = "../docs/operation.md", "-update` -->\n", "<!-- end -->"
-	text, err := os.ReadFile(doc)
+	o.client, err = upstream.New(o.cfg, upstream.Options{LongestFetch: outageFillTimeout, Transport: func(http.RoundTripper) http.RoundTripper { return o }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	table := "| what fails | what holds |\n|---|---|\n"
-	for _, r := range rows {
-		table += "| " + r[0] + " | " + r[1] + " |\n"
+	fail := func(kind, account string) bool { return o.client.BreakerState(kind, account) != "closed" }
+	o.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Fill: NewFill(o.client.Fetch, nil), Failing: fail, Derivation: Derivation()})
+	if err != nil {
+		t.Fatal(err)
 	}
-	head, rest, ok := bytes.Cut(text, []byte(begin))
-	old, tail, ended := bytes.Cut(rest, []byte(end))
-	if !ok || !ended {
-		t.Fatalf("%s has no place for the table", doc)
+	o.keep(t, time.Second)
+	return o
+}
+
+// keep sets the ttl. Nothing is served stale: each failure shows.
+func (o *outage) keep(t *testing.T, ttl time.Duration) {
+	cfg := cache.DefaultConfig()
+	cfg.Buyer = cache.KindConfig{Terms: cache.Terms{TTL: ttl}}
+	apply, err := o.lists.Prepare(cfg, cache.Fills{Timeout: outageFillTimeout, Mappings: Mappings(o.client)})
+	if err != nil {
+		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(doc, fmt.Appendf(nil, "%s%s%s%s%s", head, begin, table, end, tail), 0o644); err != nil {
-			t.Fatal(err)
+	apply()
+}
+
+// RoundTrip is the legacy system.
+func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
+	at := time.Since(o.start)
+	o.mu.Lock()
+	o.asked = append(o.asked, at)
+	o.inFlight++
+	o.most = max(o.most, o.inFlight)
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.inFlight--
+		o.mu.Unlock()
+	}()
+	query := r.URL.Query()
+	status, body := http.StatusOK, fmt.Sprintf(`{"rows":[{"t":"t","s":%q,"at":"2026-01-02T03:04:05Z"}]}`, query.Get("state"))
+	time.Sleep(20 * time.Millisecond)
+	if o.fails(query.Get("customer"), query.Get("state"), at) {
+		if o.hangs {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
 		}
-	} else if string(old) != table {
-		t.Errorf("the table of %s is not\n%s; run this test with -update", doc, table)
+		status, body = http.StatusInternalServerError, ""
+	}
+	return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+// traffic is what one account asks for: its lists in turn.
+type traffic struct {
+	account string
+	lists   int
+	every   time.Duration
+	count   *tally // of its requests; nil: not counted
+}
+
+// tally counts requests of accounts after a moment.
+type tally struct {
+	from       time.Duration
+	mu         sync.Mutex
+	all, ok    int
+	lastFailed time.Duration
+}
+
+func (c *tally) add(at time.Duration, err error) {
+	if c == nil || at < c.from {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all++; err == nil {
+		c.ok++
+	} else {
+		c.lastFailed = max(c.lastFailed, at)
 	}
 }
 
-// Accounts whose lists fail for good, and are asked for 27 times a second each.
-func someFail(t *testing.T, fails reply, failing, lists int) {
-	const accounts, length, from = 11, time.Minute, 20 * time.Second
-	n := newOutageNode(t, func(account, _ string, _ time.Duration) reply {
-		if strings.HasPrefix(account, "bad") {
-			return fails
-		}
-		return replies200
-	})
-	var healthy share
-	var all []asks
-	for i := range failing {
-		all = append(all, asks{account: fmt.Sprint("bad", i), lists: lists, every: time.Second / 27})
-	}
-	for i := range accounts - failing {
-		all = append(all, asks{fmt.Sprint("good", i), 3, (accounts - time.Duration(failing)) * time.Second, func(_ string, at time.Duration, err error) {
-			if at >= settles {
-				healthy.add(at, err)
+func (c *tally) share() float64 { return float64(c.ok) / float64(c.all) }
+
+// run has all accounts ask until the end, and waits for the answers.
+func (o *outage) run(end time.Duration, all []traffic) {
+	var group sync.WaitGroup
+	for _, one := range all {
+		group.Go(func() {
+			time.Sleep(rand.N(one.every))
+			for i := 0; time.Since(o.start) < end; i++ {
+				group.Go(func() {
+					at := time.Since(o.start)
+					k := cache.Key{Kind: "buyer", Account: one.account, Status: fmt.Sprint("s", i%one.lists)}
+					if _, ok := o.lists.Lookup(k); ok {
+						one.count.add(at, nil)
+						return
+					}
+					_, err := o.lists.Get(context.Background(), k)
+					one.count.add(at, err)
+				})
+				time.Sleep(one.every)
 			}
-		}})
+		})
 	}
-	n.run(t, length, all)
-	name := fmt.Sprintf("%d of %d accounts fail (%s), %d lists", failing, accounts, fails, lists)
-	if healthy.n < 40 || healthy.percent() < leastBeside {
-		t.Errorf("%s: %d of %d healthy answers; %v", name, healthy.ok, healthy.n, healthy.err)
+	group.Wait()
+	o.client.Close()
+	_ = o.lists.Close(context.Background())
+}
+
+// perSecond is how many requests the legacy system got per second.
+func (o *outage) perSecond(from, to time.Duration) float64 {
+	n := 0
+	for _, at := range o.asked {
+		if from <= at && at < to {
+			n++
+		}
 	}
-	if _, account := n.requests("bad", from, length); account == 0 || float64(account) > perAccount*(length-from).Seconds() {
-		t.Errorf("%s: %d requests for one of them in %v", name, account, length-from)
+	return float64(n) / (to - from).Seconds()
+}
+
+// inOutage runs a case with a legacy system that answers 500, and with one that hangs.
+func inOutage(t *testing.T, name string, test func(t *testing.T, o *outage)) {
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("%s, hangs %t", name, hangs), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOutage(t)
+				o.hangs = hangs
+				test(t, o)
+			})
+		})
 	}
 }
 
-// One filter of an account fails for good.
-func oneFilterFails(t *testing.T) {
-	n := newOutageNode(t, func(_, list string, _ time.Duration) reply {
-		if list == "t3" {
-			return replies500
+// Accounts whose lists fail for good, and who ask 27 times a second each, harm nobody else.
+func TestFailingAccountsBesideHealthyOnes(t *testing.T) {
+	testkit.Computes(t)
+	for _, failing := range loudAccounts {
+		for _, lists := range loudLists {
+			inOutage(t, fmt.Sprintf("%d of 11, %d lists", failing, lists), func(t *testing.T, o *outage) {
+				o.fails = func(account, _ string, _ time.Duration) bool { return strings.HasPrefix(account, "bad") }
+				healthy := &tally{from: 10 * time.Second}
+				var all []traffic
+				for i := range 11 {
+					if i < failing {
+						all = append(all, traffic{fmt.Sprint("bad", i), lists, time.Second / 27, nil})
+					} else { // once a second together
+						all = append(all, traffic{fmt.Sprint("good", i), 3, time.Duration(11-failing) * time.Second, healthy})
+					}
+				}
+				o.run(100*time.Second, all)
+				t.Logf("%.1f %% of %d; %.2f requests/s", 100*healthy.share(), healthy.all, o.perSecond(10*time.Second, 100*time.Second))
+				if healthy.share() < leastOfHealthy || healthy.all < 80 {
+					t.Errorf("%.1f %% of %d requests of healthy accounts were answered", 100*healthy.share(), healthy.all)
+				}
+			})
 		}
-		return replies200
-	})
-	var others share
-	n.run(t, time.Minute, []asks{{"acme", 4, time.Second / 10, func(list string, at time.Duration, err error) {
-		if list != "t3" {
-			others.add(at, err)
-		}
-	}}})
-	if others.n < 400 || others.ok != others.n {
-		t.Errorf("%d of %d; %v", others.ok, others.n, others.err)
 	}
-}
-
-func mostFail(t *testing.T) {
-	failing := func(account string) bool { i, _ := strconv.Atoi(strings.TrimPrefix(account, "a")); return i < 70 }
-	n := newOutageNode(t, func(account, _ string, _ time.Duration) reply {
-		if failing(account) {
-			return replies500
-		}
-		return replies200
-	})
-	var healthy share
-	var all []asks
-	for i := range 100 {
-		account := fmt.Sprint("a", i)
-		all = append(all, asks{account, 3, time.Second, func(_ string, at time.Duration, err error) {
-			if !failing(account) && at >= settles {
-				healthy.add(at, err)
+	for _, ttl := range []time.Duration{time.Second, 10 * time.Second} { // with many or few lists of the others that come
+		inOutage(t, fmt.Sprint("70 of 100, ttl ", ttl), func(t *testing.T, o *outage) {
+			o.keep(t, ttl)
+			o.fails = func(account, _ string, _ time.Duration) bool { return strings.HasPrefix(account, "bad") }
+			healthy := &tally{from: 10 * time.Second}
+			var all []traffic
+			for i := range 100 {
+				if i < 70 {
+					all = append(all, traffic{fmt.Sprint("bad", i), 3, time.Second, nil})
+				} else {
+					all = append(all, traffic{fmt.Sprint("good", i), 3, time.Second, healthy})
+				}
 			}
-		}})
-	}
-	n.run(t, time.Minute, all)
-	if healthy.n < 1000 || healthy.percent() < leastAmongMost {
-		t.Errorf("%d of %d; %v", healthy.ok, healthy.n, healthy.err)
+			o.run(100*time.Second, all)
+			if t.Logf("%.1f %%", 100*healthy.share()); healthy.share() < leastBesideMany {
+				t.Errorf("%.1f %% of the requests of healthy accounts were answered", 100*healthy.share())
+			}
+		})
 	}
 }
 
-// All accounts fail for a minute, before or after their lists have come, and recover.
-func allFail(t *testing.T, cfg upstream.Config, fails reply, down time.Duration, accounts int) {
-	lists, every := 3, time.Second
-	if accounts == 1000 {
-		lists, every = 1, 5*time.Second
-	}
-	well := down + time.Minute
-	n := newOutageNode(t, func(_, _ string, at time.Duration) reply {
-		if at >= down && at < well {
-			return fails
+// One filter of an account fails for good: its other lists go on.
+func TestOneFilterFails(t *testing.T) {
+	testkit.Computes(t)
+	inOutage(t, "one of four", func(t *testing.T, o *outage) {
+		o.fails = func(_, status string, _ time.Duration) bool { return status == "s3" }
+		others := &tally{from: 10 * time.Second}
+		var all []traffic
+		for i := range 3 {
+			account := fmt.Sprint("a", i)
+			all = append(all, traffic{account, 3, 200 * time.Millisecond, others}, traffic{account, 4, 200 * time.Millisecond, nil})
 		}
-		return replies200
+		o.run(60*time.Second, all)
+		if others.share() < 1 {
+			t.Errorf("%.1f %% of the requests for other lists were answered", 100*others.share())
+		}
 	})
-	var before, after share
-	var all []asks
-	for i := range accounts {
-		all = append(all, asks{fmt.Sprint("a", i), lists, every, func(_ string, at time.Duration, err error) {
-			switch {
-			case at < down:
-				before.add(at, err)
-			case at >= well:
-				after.add(at, err)
-			}
-		}})
-	}
-	recovered := well + 2*cfg.Breaker.OpenFor + cfg.Timeout
-	n.run(t, recovered+settles, all)
-	name := fmt.Sprintf("%d accounts fail (%s) from %v on", accounts, fails, down)
-	first := well // failed request
-	for _, c := range n.asked {
-		if c.at >= down {
-			first = min(first, c.at)
+}
+
+// All accounts fail, from the start or after lists have come: the legacy system is left alone, and
+// asked again soon after it has recovered.
+func TestAllAccountsFail(t *testing.T) {
+	testkit.Computes(t)
+	for _, accounts := range allAccounts {
+		for _, down := range []time.Duration{0, 20 * time.Second} {
+			inOutage(t, fmt.Sprintf("%d accounts, down after %s", accounts, down), func(t *testing.T, o *outage) {
+				recovered := down + 60*time.Second
+				o.fails = func(_, _ string, at time.Duration) bool { return down <= at && at < recovered }
+				after, every := &tally{from: recovered}, 500*time.Millisecond
+				if accounts == 1000 {
+					every = 2 * time.Second
+				}
+				var all []traffic
+				for i := range accounts {
+					all = append(all, traffic{fmt.Sprint("a", i), 3, every, after})
+				}
+				o.run(recovered+30*time.Second, all)
+				rate, back := o.perSecond(down+noticed, recovered), after.lastFailed-recovered
+				t.Logf("%.2f requests/s, at most %d at a time, the last failure %v after the recovery", rate, o.most, back)
+				bound := mostPerAccount * float64(accounts)
+				if 3*accounts > o.cfg.Breaker.MinRequests {
+					bound = min(bound, mostInAll)
+				}
+				if rate > bound {
+					t.Errorf("%.2f requests/s, at most %.2f are allowed", rate, bound)
+				}
+				if o.most > o.cfg.MaxConcurrent {
+					t.Errorf("%d requests at a time", o.most)
+				}
+				if limit := 2*o.cfg.Breaker.OpenFor + outageFillTimeout; back > limit {
+					t.Errorf("a list failed %v after the recovery, at most %v are allowed", back, limit)
+				}
+			})
 		}
-	}
-	if fails == hangs {
-		first += cfg.Timeout
-	}
-	requests, account := n.requests("", first+noticed, well)
-	seconds := (well - first - noticed).Seconds()
-	t.Logf("%s: %.2f requests a second in all, %.2f for one account, %d at a time; the last error %v after recovery",
-		name, float64(requests)/seconds, float64(account)/seconds, n.most, after.last-well)
-	if down > 0 && (before.n == 0 || before.ok != before.n) {
-		t.Errorf("%s: before that %d of %d; %v", name, before.ok, before.n, before.err)
-	}
-	if requests == 0 || float64(account) > perAccount*seconds {
-		t.Errorf("%s: %d requests for one account in %.0f s", name, account, seconds)
-	}
-	if accounts*lists > cfg.Breaker.MinRequests && float64(requests) > inAll*seconds {
-		t.Errorf("%s: %d requests in %.0f s", name, requests, seconds)
-	}
-	if n.most > cfg.MaxConcurrent {
-		t.Errorf("%s: %d requests at a time", name, n.most)
-	}
-	if after.n == 0 || after.last > recovered {
-		t.Errorf("%s: an error %v after the recovery: %v", name, after.last-well, after.err)
 	}
 }

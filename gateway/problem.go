@@ -66,6 +66,8 @@ func problemOf(err error) problem {
 		return problem{Problem: v1.UpstreamTimeout, header: retryAfter(upstreamRetryAfter)}
 	case errors.As(err, &guesses):
 		return problem{Problem: v1.RateLimited, header: retryAfter(guesses.RetryAfter)}
+	case errors.Is(err, errHeadTooLarge):
+		return problem{Problem: v1.HeaderFieldsTooLarge}
 	case errors.Is(err, auth.ErrMissingKey):
 		return problem{Problem: v1.MissingAPIKey, header: challenge("")}
 	case errors.Is(err, auth.ErrMultipleCredentials):

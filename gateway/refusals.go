@@ -22,7 +22,7 @@ const (
 	maxRefusalCounts = 4096
 )
 
-// refusals bounds the log lines of requests that were refused. In each window a client,
+// refusals bounds the log lines of requests that were refused, and of those for documents. In each window a client,
 // or an account, gets most of them for each reason; the others are counted,
 // and the end of the window leaves one line that says how many they were.
 type refusals struct {
@@ -37,10 +37,11 @@ type refusals struct {
 
 // refusal is what is counted together.
 type refusal struct {
-	good    bool         // there was a good key: its account counts, else the client
-	account string       // empty: others
-	client  netip.Prefix // zero: others
-	reason  string       // of a fixed set
+	good     bool         // there was a good key: its account counts, else the client
+	account  string       // empty: others
+	client   netip.Prefix // zero: others
+	reason   string       // of a fixed set
+	document bool         // a document was served, nothing was refused; reason is the endpoint
 }
 
 func newRefusals(most int, logger *slog.Logger, suppressed prometheus.Counter) *refusals {
@@ -55,7 +56,7 @@ func (r *refusals) logged(key refusal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts[key] == 0 && len(r.counts) >= maxRefusalCounts {
-		key = refusal{good: key.good, reason: key.reason}
+		key.account, key.client = "", netip.Prefix{}
 	}
 	r.counts[key]++
 	if r.timer == nil {
@@ -85,6 +86,10 @@ func (r *refusals) flush() {
 		who, event := slog.String("client_address", key.address()), "unauthenticated_suppressed"
 		if key.good {
 			who, event = slog.String("account", cmp.Or(key.account, "others")), "refused_suppressed"
+		}
+		if key.document {
+			r.logger.Info("requests for documents that have no record of their own", who, "endpoint", key.reason, "suppressed", n-r.most)
+			continue
 		}
 		r.logger.Info("what was refused and has no record of its own", who,
 			slog.Group("security", slog.String("event", event), slog.String("reason", key.reason), slog.Int("suppressed", n-r.most)))

@@ -135,8 +135,28 @@ func (x *exchange) serve() (cut bool) {
 		cut = x.cut
 	}()
 	x.identify()
-	x.answer(x.endpoint.find(x))
+	if x.fast == nil && headSize(x.request) > maxHeadSize { // the fast path reads less
+		x.answer(errHeadTooLarge)
+	} else {
+		x.answer(x.endpoint.find(x))
+	}
 	return false
+}
+
+// maxHeadSize bounds the request line and header fields of a request that is served, in bytes.
+const maxHeadSize = 16 << 10
+
+var errHeadTooLarge = errors.New("the request line and header fields are too large")
+
+// headSize is about as many bytes as the request line and the header fields have over HTTP/1.
+func headSize(r *http.Request) int {
+	size := len(r.Method) + len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(": \r\n") + len(value)
+		}
+	}
+	return size
 }
 
 // answer answers with what the endpoint has found: a list, a page, or an error.
@@ -248,7 +268,7 @@ func (x *exchange) identify() {
 func (x *exchange) end() {
 	g := x.gateway
 	x.duration = time.Since(x.begin)
-	if !x.admitted { // whoever sends such requests chooses how many there are
+	if !x.admitted && x.status < http.StatusInternalServerError { // clients without a key choose how many there are
 		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.label))
 	}
 	x.endpoint.series.observe(x)
@@ -310,7 +330,7 @@ func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.Requ
 // request too. A second reason changes nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {
-		who := refusal{good: x.principal.Account != "", account: x.principal.Account, reason: reason}
+		who := refusal{good: x.principal.Account != "", account: x.principal.Account, reason: reason, document: x.page != nil && x.problem == ""}
 		if !who.good {
 			who.client = auth.Network(x.clientAddress())
 		}

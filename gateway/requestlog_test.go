@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -104,6 +106,25 @@ func (g *gone) Header() http.Header       { return g.header }
 func (g *gone) WriteHeader(int)           {}
 func (g *gone) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
+// A proxy that speaks the PROXY protocol gets errors for all its requests: the log says what to do.
+func TestPROXYProtocolIsNamedInTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []setting{{}, {tls: secureConfig(t)}} {
+			s := newStand(t, c)
+			for i, first := range []string{"PROXY TCP4 192.0.2.7 192.0.2.8 4711 80\r\n", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + strings.Repeat("\x01", 12)} {
+				conn := s.network.connect(peers[i])
+				_, _ = io.WriteString(conn, first+"GET "+buyersList+" HTTP/1.1\r\nHost: gateway\r\n\r\n")
+				synctest.Wait()
+				_ = conn.Close()
+				text := s.logs.Take()
+				if strings.Count(text, "\n") != 1 || !strings.Contains(text, "PROXY protocol") || !strings.Contains(text, "gateway.trusted_proxies") {
+					t.Errorf("%q is logged as %s", first, text)
+				}
+			}
+		}
+	})
+}
+
 // Strangers choose how many connections fail, too.
 func TestRecordsOfFailedConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +171,7 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 			{"GET", "/nowhere", "192.0.2.1:1", "", 100, 3},
 			{"GET", "/docs/nowhere", "192.0.2.1:2", "", 2, 0}, // for the same reason
 			{"POST", buyersList, "192.0.2.1:3", "", 4, 3},
-			{"GET", "/docs/", "192.0.2.1:4", "", 3, 3},
+			{"GET", "/docs/", "192.0.2.1:4", "", 15, 3},
 			{"GET", buyersList, "192.0.2.1:5", "Bearer nobody", 1, 1},
 			{"GET", buyersList, "192.0.2.1:6", "Bearer key-of-acme", 20, 20},
 			{"GET", buyersList, "192.0.2.1:7", "Bearer key-of-tight", 5 + 3, 5 + 3}, // a burst, then over its rate
@@ -183,6 +204,7 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 			`"account":"unpaid","security":{"event":"refused_suppressed","reason":"api_access_required","suppressed":47}`,
 			`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"not_found","suppressed":99}`,
 			`"client_address":"192.0.2.1","security":{"event":"unauthenticated_suppressed","reason":"method_not_allowed","suppressed":1}`,
+			`"client_address":"192.0.2.1","endpoint":"docs","suppressed":12}`,
 			`"client_address":"2001:db8::/64","security":{"event":"unauthenticated_suppressed","reason":"not_found","suppressed":5}`)
 		if got := recorded(4, "GET", "/nowhere", "192.0.2.1:1", ""); got != 3 {
 			t.Errorf("%d records in the next window, want 3", got)
@@ -190,10 +212,29 @@ func TestRecordsWithoutAKeyAreBounded(t *testing.T) {
 		s.gateway.Close()
 		summaries(`"suppressed":1}`)
 		time.Sleep(2 * refusalWindow)
-		if n := s.counted(t, "log_suppressed_total", ""); n != 203 || s.logs.Take() != "" {
-			t.Errorf("counted %v, want 203 and no more records", n)
+		if n := s.counted(t, "log_suppressed_total", ""); n != 215 || s.logs.Take() != "" {
+			t.Errorf("counted %v, want 215 and no more records", n)
 		}
 	})
+}
+
+// unavailable authenticates nobody: its key store cannot be reached.
+type unavailable struct{}
+
+func (unavailable) AuthenticateFrom(context.Context, []string, auth.Caller) (*auth.Grant, error) {
+	return nil, auth.ErrUnavailable
+}
+
+// However many requests fail with 5xx, each has its record: callers quote its id to support.
+func TestEveryServerErrorHasARecord(t *testing.T) {
+	s := newStand(t, setting{options: func(o *Options) { o.LogRefusals, o.Auth = 3, unavailable{} }})
+	for range 20 {
+		s.ask("GET", buyersList)
+	}
+	s.gateway.Close()
+	if text := s.logs.Take(); strings.Count(text, `"status":503`) != 20 || strings.Count(text, "\n") != 20 {
+		t.Errorf("want 20 records and no summary:\n%s", text)
+	}
 }
 
 // The clients and accounts that are counted are bounded too. Those beyond are counted together, an

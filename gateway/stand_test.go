@@ -128,7 +128,7 @@ func (s *stand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newServer(h http.Handler, errorLog *log.Logger) *http.Server {
 	s := &http.Server{
 		Handler: h, ConnContext: connlimit.ConnContext, ErrorLog: errorLog,
-		MaxHeaderBytes: 16 << 10, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
+		MaxHeaderBytes: 64 << 10, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute, ReadHeaderTimeout: 30 * time.Second,
 		Protocols: new(http.Protocols),
 	}
 	s.Protocols.SetHTTP1(true)

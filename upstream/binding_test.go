@@ -35,23 +35,25 @@ func (b binding) section() string {
 		request += fmt.Sprintf(", path: %q", path)
 	}
 	switch b.other {
-	case "page", "offset":
-		request += ", paging: {style: " + b.other + "}"
 	case "cursor":
-		request += ", paging: {style: cursor, cursor: next}"
+		request += ", paging: {style: cursor, next: next}"
+	case "page", "offset":
+		request += ", paging: {style: " + b.other + ", until_empty: true}"
+	default:
+		request += ", paging: {style: none}"
 	}
 	list, fetch := request, ""
 	if b.second {
-		list = `path: /list, query: {customer: "{account}"}`
+		list = `path: /list, query: {customer: "{account}"}, paging: {style: none}`
 		fetch = ", fetch: {" + request + map[string]string{
 			"id": ", id: id", "ids": ", id: id, batch: 2, key: id, join: ','", "project": ", ids: {project: project}", "account": ", id: id",
 		}[b.name] + "}"
 	}
 	return `
 base_url: http://legacy
-buyer: {` + list + `, items: rows, owner: owner,
-  fields: {title: t, content: {const: c}, status: s, inquiry_type: {path: k, default: null}, created_at: at,
-    responses: {items: rows` + fetch + `, fields: {content: t, responder_type: {const: null}, created_at: at}}}}
+buyer: {` + list + `, items: rows, id: t, owner: owner,
+  fields: {title: t, content: {default: c}, status: s, inquiry_type: {path: k, default: null}, created_at: at,
+    responses: {items: rows, id: t` + fetch + `, fields: {content: t, responder_type: {default: null}, created_at: at}}}}
 `
 }
 

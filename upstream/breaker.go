@@ -30,11 +30,11 @@ var errIgnored = errors.New("not evidence about the legacy system")
 // breaker rejects fetches of one kind on this node while the legacy system fails. A fetch passes two
 // circuits of gobreaker: its account's own, and the one that all accounts share.
 //
-// In the shared circuit a failure counts once: an account that failed before adds nothing until one of its
-// lists succeeds. So fewer failing accounts than min_requests never stop the others. Repeated failures count
-// as well once no list of any account has succeeded for [BreakerWindow]: that is an outage. The shared circuit
-// is half-open after a [probeShare]th of open_for, first for accounts and lists that have not failed, and after
-// open_for for all.
+// In the shared circuit a failure counts once: an account that failed adds nothing until one of its lists
+// succeeds, so fewer failing accounts than min_requests never stop the others. Repeated failures count as
+// well once no list of any account has succeeded for [BreakerWindow]: that is an outage, whatever the ratio.
+// The shared circuit is half-open after a [probeShare]th of open_for, first for accounts and lists that have
+// not failed, and after open_for for all.
 //
 // It is safe for concurrent use. gobreaker can be told neither another configuration nor to start again,
 // so a reload of upstream.breaker or another base_url makes a new one.
@@ -59,8 +59,11 @@ func (c *circuit) fails() bool {
 	return c.State() != gobreaker.StateClosed || c.Counts().ConsecutiveFailures > 0
 }
 
-// currentBreaker is the breaker of a kind, which the gauge shows.
-type currentBreaker struct{ atomic.Pointer[breaker] }
+// currentBreaker is the breaker of a kind, and how its fetches end, for the gauges.
+type currentBreaker struct {
+	atomic.Pointer[breaker]
+	outcomes atomic.Pointer[outcomes]
+}
 
 // breakerWindow is over how long outcomes are counted. gobreaker counts an outcome in the bucket where its
 // fetch began, and drops it with the bucket. So the window is at least twice the longest fetch, or lists

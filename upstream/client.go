@@ -172,22 +172,25 @@ func New(cfg Config, opts Options) (*Client, error) {
 		if c.breakers[kind] == nil {
 			c.breakers[kind] = &currentBreaker{}
 		}
-		old, window := before.endpoints[kind], breakerWindow(cmp.Or(opts.LongestFetch, cfg.Timeout))
-		sameSystem := old != nil && old.cfg.BaseURL == cfg.BaseURL
-		if !sameSystem {
+		if old := before.endpoints[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
+			if s.guard = old.guard; old.fingerprint != s.fingerprint {
+				s.guard.outcomes.remapped(opts.Now())
+			}
+		} else {
 			s.guard = newGuard(c.breakers[kind])
-		} else if s.guard = old.guard; old.fingerprint != s.fingerprint {
-			s.guard.outcomes.remapped(opts.Now())
+			s.guard.breaker.Store(nil)
 		}
-		if b := s.guard.breaker.Load(); !sameSystem || b.cfg != cfg.Breaker || b.window != window {
+		window := breakerWindow(cmp.Or(opts.LongestFetch, cfg.Timeout))
+		if b := s.guard.breaker.Load(); b == nil || b.cfg != cfg.Breaker || b.window != window {
 			s.guard.breaker.Store(newBreaker(cfg.Breaker, window, changed))
 		}
+		s.guard.breaker.outcomes.Store(s.guard.outcomes)
 		gauges(opts, kind, c.bulkhead, s.guard.breaker)
 		c.endpoints[kind] = s
 	}
 	for kind, b := range c.breakers {
 		if c.endpoints[kind] == nil {
-			b.Store(newBreaker(cfg.Breaker, BreakerWindow, func(_, _ gobreaker.State) {})) // its gauge is 0
+			b.Store(newBreaker(cfg.Breaker, BreakerWindow, func(_, _ gobreaker.State) {}))
 		}
 	}
 	return c, nil
@@ -377,6 +380,13 @@ func gauges(opts Options, kind string, b *bulkhead, breaker *currentBreaker) {
 	all := telemetry.Series(opts.Registerer, subsystem)
 	all.GaugeFunc("in_flight", "Requests of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
 		func() float64 { return float64(b.count()) })
-	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker of all accounts: 0 closed, 1 half-open, 2 open. It stays closed while a few accounts fail, which are stopped one by one.",
+	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open. A few failing lists do not open it.",
 		func() float64 { return float64(breaker.Load().stateFor("")) })
+	const help = "Accounts whose lists were fetched within two minutes (asked), and those of them that the legacy system failed last (failing)."
+	for i, state := range []string{"asked", "failing"} {
+		all.With(prometheus.Labels{"kind": kind, "state": state}).GaugeFunc("accounts", help, func() float64 {
+			asked, failing := breaker.outcomes.Load().recent(opts.Now())
+			return float64([]int{asked, failing}[i])
+		})
+	}
 }

@@ -97,25 +97,22 @@ func (c Config) endpoints() map[string]mapping.EndpointConfig {
 	return all
 }
 
-// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken, and the
-// time without any list after which repeated failures count as well. Where a fetch may take longer than
-// half of it, the failures of twice that time count.
+// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken.
 const BreakerWindow = 10 * time.Second
 
-// BreakerConfig is when to stop asking a legacy system that fails.
+// BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is the number of failures in 10 s below which the breaker stays closed. While lists come, an account counts once. Each account is stopped by itself after three failures in a row, of different lists.
+	// MinRequests is how many fetches must have failed within 10 s; while lists come, an account that goes on failing counts once. Lower it for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio is the share of these failures among them and all lists that came in 10 s, from which on the breaker opens.
+	// FailureRatio is the share of fetches that must have failed, too, to open the breaker while lists come.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long what has failed is not fetched, so that the legacy system can recover; then one list at a time is, as a probe. Lists that have not failed probe after a fifth of it.
+	// OpenFor is how long accounts and lists that have failed are not fetched; others probe after a fifth of it, one at a time.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 
 // defaultEndpoint is a list of which nothing is written.
 func defaultEndpoint() mapping.EndpointConfig {
 	return mapping.EndpointConfig{
-		RepliesConfig:   mapping.RepliesConfig{Paging: mapping.PagingConfig{Style: mapping.PageNone}},
 		OnInvalidRecord: "fail",
 		OnForeignRecord: "fail",
 	}

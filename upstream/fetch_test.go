@@ -198,7 +198,7 @@ func TestRepliesAreBoundedTogether(t *testing.T) {
 			_, _ = w.Write(make([]byte, limit/2-1)) // each below the limit, and no reply ends
 			_ = http.NewResponseController(w).Flush()
 			hang(w, r)
-		}, `{max_response_bytes: 65536, buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id}}}}}`, func(t *testing.T, f *fixture) {
+		}, `{max_response_bytes: 65536, buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, paging: {style: none}}}}}}`, func(t *testing.T, f *fixture) {
 			begin := time.Now()
 			if reason := buyer(t, f.Client, "acme"); reason != "too_large" || time.Since(begin) > 0 {
 				t.Errorf("announced %q: %s after %v", announced, reason, time.Since(begin))
@@ -209,16 +209,16 @@ func TestRepliesAreBoundedTogether(t *testing.T) {
 
 // A reply that is no JSON is refused for that, whatever of it is read before its records.
 func TestMalformedReplies(t *testing.T) {
-	const page = "buyer: {paging: {style: page, param: p, %s: v}}"
+	const page = "buyer: {paging: {style: page, param: p, %s}}"
 	reads := map[string]string{
-		"expect":      "buyer: {expect: [{path: v, equals: 0, missing: include}]}",
+		"expect":      "buyer: {expect: [{path: v, is: [0, null]}]}",
 		"a look-up":   "buyer: {fields: {title: {path: t, lookup: {in: table, key: v, by: s}}}}",
 		"look-ups":    "buyer: {fields: {responses: {lookup: {in: table, key: [s, v], by: [s, v]}}}}",
-		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, equals: 1}]}}`,
-		"total":       fmt.Sprintf(page, "total"),
-		"total_pages": fmt.Sprintf(page, "total_pages"),
-		"more":        fmt.Sprintf(page, "more"),
-		"cursor":      "buyer: {paging: {style: cursor, param: p, cursor: v}}",
+		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, is: 1}]}}`,
+		"total":       fmt.Sprintf(page, "total: v"),
+		"total_pages": fmt.Sprintf(page, "total_pages: v"),
+		"last":        fmt.Sprintf(page, "last: {path: v, is: true}"),
+		"cursor":      "buyer: {paging: {style: cursor, param: p, next: v}}",
 		"next":        "buyer: {paging: {style: next_url, next: v}}",
 	}
 	for read, keys := range reads {

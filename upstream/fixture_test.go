@@ -35,7 +35,9 @@ buyer:
   path: /list
   query: {customer: "{account}", state: "{status}", type: "{inquiry_type}"}
   items: rows
+  id: t
   internal_ids: [id]
+  paging: {style: none}
   fields:
     title: t
     content: {path: c, default: ""}
@@ -46,7 +48,8 @@ buyer:
 seller:
   path: /vendors/{account}
   items: rows
-  fields: {title: t, status: {const: pending}, inquiry_type: {const: other}, company_name: {const: Acme}, created_at: at}
+  paging: {style: none}
+  fields: {title: t, status: {default: pending}, inquiry_type: {default: other}, company_name: {default: Acme}, created_at: at}
 `
 
 // good is what each record of theirs has.

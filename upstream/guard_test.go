@@ -16,15 +16,15 @@ import (
 	"inquiry-gateway/internal/quota"
 )
 
-// Of a legacy that is down a tenth of the requests is repeated, and four more.
+// Of a legacy that is down a tenth of the requests is repeated, and three more.
 func TestRetryBudget(t *testing.T) {
 	const n = 200
 	for _, code := range []int{502, 503} {
 		virtual(t, status(code), "{attempts: 4, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
 			for i := range n {
-				_ = buyer(t, f.Client, fmt.Sprint("a", i))
+				_ = buyer(t, f.Client, fmt.Sprint("account", i))
 			}
-			if repeats := f.calls.Load() - n; repeats < n/10 || repeats > n/10+budgetMost {
+			if repeats := f.calls.Load() - n; repeats < n/10 || repeats > n/10+budgetBurst {
 				t.Errorf("%d repeats of %d requests", repeats, n)
 			}
 		})
@@ -134,12 +134,12 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 	const session = "auth: {type: session, password_file: f, login: {path: /login, body: ['{password}']}, token: t}"
 	for keys, replies := range map[string][]http.HandlerFunc{
 		"attempts: 3": {status(502), status(502), list},
-		"buyer: {paging: {style: page, param: p}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
+		"buyer: {paging: {style: page, param: p, until_empty: true}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
 		session: {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
 		"auth: {type: session, username: u, password_file: f, login: {path: /login, basic: true}, token: t}": {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
-		"buyer: {method: POST, paging: {style: page, param: p}}":                                             {serveJSON(rows("", "a")), drop, list},
-		"buyer: {method: POST, body: x, paging: {style: page, param: p}}":                                    {serveJSON(rows("", "a")), drop, list},
-		"buyer: {paging: {style: page, size: 1, size_param: n, param: p}}":                                   {serveJSON(rows("", "a")), drop, list},
+		"buyer: {method: POST, paging: {style: page, param: p, until_empty: true}}":                          {serveJSON(rows("", "a")), drop, list},
+		"buyer: {method: POST, body: x, paging: {style: page, param: p, until_empty: true}}":                 {serveJSON(rows("", "a")), drop, list},
+		"buyer: {paging: {style: page, size: 1, size_param: n, param: p, until_empty: true}}":                {serveJSON(rows("", "a")), drop, list},
 	} {
 		came := 0
 		virtual(t, func(w http.ResponseWriter, r *http.Request) {
@@ -263,7 +263,7 @@ func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // and what a list asks for beside its first request leaves half of the places to others.
 func TestRequestsAtATime(t *testing.T) {
 	const (
-		details = `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, concurrency: 8}}}}`
+		details = `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, concurrency: 8, paging: {style: none}}}}}`
 		pages   = `buyer: {paging: {style: page, param: p, total: n, concurrency: 8}, max_records: 64}`
 		session = `auth: {type: session, password_file: f, login: {path: /login, body: ["{password}"]}, token: token}`
 	)

@@ -12,7 +12,7 @@ import (
 // of its record, and wherever the text stands that quotes it. Numbers are quoted with other
 // zeros before them than the ids have.
 func TestNoIDLeaves(t *testing.T) {
-	const keys = `buyer: {owner: o, on_foreign_record: drop, on_invalid_record: skip, where: [{path: hidden, absent: true}], internal_ids: [id, "x.#(a==1).id"],
+	const keys = `buyer: {owner: o, on_foreign_record: drop, on_invalid_record: skip, where: [{path: hidden, is: null}], internal_ids: [id, "x.#(a==1).id"],
 		paging: {style: page, param: p, total_pages: pages}%s,
 		fields: {title: t, content: {path: c, default: ""}, responses: {internal_ids: [id, "x.#(a==1).id"], fields: {content: c}, %s}}}`
 	ids := func(n int) string { return fmt.Sprintf(`"id":"00041%d","x":[{"a":2},{"a":1,"id":520%[1]d}]`, n) }
@@ -35,8 +35,8 @@ func TestNoIDLeaves(t *testing.T) {
 		"each element, before details": {`items: "r.#"`, `"r":[$],"no":N`, ""},
 		"details":                      {"items: details.n", `"no":N`, "details"},
 		"each element in details":      {`items: "details.n.#"`, `"no":N`, "details"},
-		"a request":                    {`items: n, fetch: {path: "/n/{id}", id: no}`, `"no":N`, "responses"},
-		"a batch":                      {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of}`, `"no":N`, "responses"},
+		"a request":                    {`items: n, fetch: {path: "/n/{id}", id: no, paging: {style: none}}`, `"no":N`, "responses"},
+		"a batch":                      {`items: n, fetch: {path: "/n/{ids}", id: no, batch: 1, key: of, paging: {style: none}}`, `"no":N`, "responses"},
 	}
 	fates := map[string]struct {
 		record, content string // of its first response
@@ -55,7 +55,7 @@ func TestNoIDLeaves(t *testing.T) {
 			t.Run(name+"/"+fate, func(t *testing.T) {
 				text, details := quotes(10), ""
 				if strings.Contains(name, "details") {
-					details = `, details: {fetch: {path: "/n/{id}", id: no}}`
+					details = `, details: {fetch: {path: "/n/{id}", id: no, paging: {style: none}}}`
 				}
 				if strings.Contains(f.asked, w.asked) {
 					text += quotes(11) + quotes(12)

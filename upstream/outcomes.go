@@ -296,6 +296,24 @@ func (o *outcomes) remapped(now time.Time) {
 	}
 }
 
+// recentlyAsked bounds how long ago an account was asked for that [outcomes.recent] counts.
+const recentlyAsked = 2 * time.Minute
+
+// recent counts the accounts that were asked for lately, and those of them whose last fetch the
+// legacy system failed.
+func (o *outcomes) recent(now time.Time) (asked, failing int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, one := range o.accounts {
+		if now.Sub(one.asked) <= recentlyAsked {
+			if asked++; one.failures[FailureSystem] != nil {
+				failing++
+			}
+		}
+	}
+	return asked, failing
+}
+
 // state is what is known now. It forgets accounts that nobody has asked for since rememberFor.
 func (o *outcomes) state(now time.Time) State {
 	o.mu.Lock()

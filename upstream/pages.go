@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,17 +28,20 @@ type pages struct {
 	mapper   mapper
 	bodies   []string // of all replies
 	end      mapping.End
-	length   int             // of the whole list, as each page tells it
+	length   int             // of the whole list, as the first page tells it
+	latest   int             // the same, as the last page read tells it
+	sizes    []int           // records of each page
 	items    map[string]bool // of the pages before, as they came
 	asked    address.Request // for the first page
 	first    reply           // to it
+	last     reply           // that was mapped
 	answered time.Time       // when that was there
 }
 
 // mapper maps the replies of a list; they come in order.
 type mapper interface {
 	Take(body string) (mapping.Page, error)
-	// CheckEnd refuses a list that goes on after its last reply, or has a record twice.
+	// CheckEnd refuses a list that goes on after its last reply.
 	CheckEnd(mapping.End) error
 }
 
@@ -117,11 +121,13 @@ func (p *pages) read(ctx context.Context) (err error) {
 		return err
 	}
 	p.answered = p.fetch.endpoint.opts.Now()
-	n, err := p.addPage(ctx, &p.first, p.asked.URL)
+	n, err := p.addPage(ctx, &p.first)
 	switch {
 	case err != nil || p.first.empty() || p.paging.Style == mapping.PageNone:
-	case p.paging.tellsLength() && p.paging.numbers():
-		err = p.allAtOnce(ctx, n)
+	case p.paging.tellsLength() && p.paging.Numbers():
+		if err = p.allAtOnce(ctx, n); err == nil {
+			err = p.grown(ctx)
+		}
 	default:
 		err = p.oneByOne(ctx, n)
 	}
@@ -131,13 +137,26 @@ func (p *pages) read(ctx context.Context) (err error) {
 	return p.checkEnd()
 }
 
-// checkEnd refuses what has been read unless it is the whole.
+// checkEnd refuses what has been read unless it is the whole. Records that were inserted meanwhile have
+// pushed others to a later page, where these came again, with the same content: the list without the doubles is whole.
+// Where a record may be lost instead, it is not.
 func (p *pages) checkEnd() error {
-	switch came := p.end.Records; {
-	case p.paging.countsRecords() && came < p.length:
-		return pagingError("%d records were announced, %d came", p.length, came)
-	case p.paging.countsRecords() && came > p.length:
-		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.length, came)
+	different := p.end.Records - p.end.Doubles
+	counts := p.paging.countsRecords()
+	switch {
+	case counts && different < p.length && (p.end.Doubles > 0 || p.latest != p.length):
+		return failure(mapping.ReasonChanged, "the list changed while it was read: %d records were announced, %d came, %d of them twice", p.length, different, p.end.Doubles)
+	case counts && different < p.length:
+		return pagingError("%d records were announced, %d came", p.length, different)
+	case counts && different > p.latest:
+		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.latest, different)
+	case !counts && p.end.Doubles > 0 && p.shrank():
+		return failure(mapping.ReasonChanged, "the list changed while it was read: records came twice, and a page before the last has fewer than the first")
+	}
+	if p.replies.TellsLast() && p.end.Pages > 0 {
+		if last, err := p.isLast(p.last); err != nil || !last {
+			return cmp.Or(err, error(pagingError("the list goes on after page %d, where paging ended it: paging.last says that it is not the last", p.end.Pages)))
+		}
 	}
 	next, err := linkNext(p.end.Header.Values("Link"))
 	if err != nil && !p.paging.IgnoresMark("Link") {
@@ -145,6 +164,16 @@ func (p *pages) checkEnd() error {
 	}
 	p.end.Next = next
 	return p.mapper.CheckEnd(p.end)
+}
+
+// shrank reports whether a page before the last one with records has fewer than the first.
+func (p *pages) shrank() bool {
+	for i := len(p.sizes) - 1; i > 0; i-- {
+		if p.sizes[i] > 0 {
+			return slices.Min(p.sizes[:i]) < p.sizes[0]
+		}
+	}
+	return false
 }
 
 // pageRequest gives the request for a page with such values.
@@ -162,7 +191,7 @@ func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Reque
 // addPage maps a page and gives the number of its records. Its items must differ from those of each
 // page before: else the legacy has sent one again. What stands around the items says nothing of
 // that, as it may have a time or the id of the request.
-func (p *pages) addPage(ctx context.Context, r *reply, address string) (records int, err error) {
+func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) {
 	if r.empty() {
 		return 0, nil
 	}
@@ -174,9 +203,11 @@ func (p *pages) addPage(ctx context.Context, r *reply, address string) (records 
 	items := page.Items
 	endStep(step, records, err)
 	r.json, r.none = page.Reply, items == ""
-	p.end.Address, p.end.Header = address, r.header
+	p.last, p.end.Header = *r, r.header
 	p.end.Records += records
+	p.end.Doubles += page.Doubles
 	p.end.Pages++
+	p.sizes = append(p.sizes, records)
 	switch {
 	case err != nil:
 		return records, err
@@ -188,15 +219,40 @@ func (p *pages) addPage(ctx context.Context, r *reply, address string) (records 
 	if p.paging.tellsLength() {
 		length, err := p.paging.lengthIn(*r)
 		if p.end.Pages == 1 {
-			p.length = length
+			p.length, p.latest = length, length
 		}
-		if err == nil && length != p.length {
+		if err == nil && (length < p.latest || length != p.latest && !p.replies.HasID()) {
 			// Records may have moved from one page to another unseen.
-			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the first", p.end.Pages)
+			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the one before", p.end.Pages)
 		}
+		p.latest = length
 		return records, err
 	}
 	return records, nil
+}
+
+// grown reads the pages that a list has more by now than its first page told.
+func (p *pages) grown(ctx context.Context) error {
+	for {
+		more := p.end.Pages < p.latest
+		if p.paging.countsRecords() {
+			more = p.end.Records-p.end.Doubles < p.length && (p.end.Doubles > 0 || p.latest > p.length)
+		}
+		if !more || p.end.Pages > p.replies.MaxRecords {
+			return nil
+		}
+		asked, err := pageRequest(p.ask, p.paging.pageValues(p.end.Pages, p.end.Records))
+		if err != nil {
+			return err
+		}
+		r, err := p.fetch.request(ctx, asked, &p.replies.Format)
+		if err != nil {
+			return err
+		}
+		if n, err := p.addPage(ctx, &r); err != nil || n == 0 {
+			return err
+		}
+	}
 }
 
 // oneByOne reads the pages after the first, which has n records, until one is the last.
@@ -208,7 +264,7 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 			return err
 		}
 		if seen[asked] {
-			return pagingError("page %d names a page that was read already; where the last page names one, too, paging.more or paging.last tells the end", page)
+			return pagingError("page %d names a page that was read already; where the last page names one, too, paging.last tells the end", page)
 		}
 		if page > p.replies.MaxRecords {
 			return pagingError("the list has more pages than max_records, %d", p.replies.MaxRecords)
@@ -220,7 +276,7 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 		if r.empty() {
 			return p.endsWith(r, page+1)
 		}
-		if n, err = p.addPage(ctx, &r, asked.URL); err != nil {
+		if n, err = p.addPage(ctx, &r); err != nil {
 			return err
 		}
 	}
@@ -230,32 +286,49 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 // ends there if the gateway has computed the page, or all records are there. A page that the legacy
 // itself has named may be lost.
 func (p *pages) endsWith(r reply, page int) error {
-	guessed := p.paging.numbers() || p.replies.OwnCursor()
-	if guessed && !p.paging.tellsMore() || p.paging.countsRecords() && p.end.Records == p.length {
+	guessed := p.paging.Numbers() || p.replies.OwnCursor()
+	if guessed && !p.replies.TellsLast() || p.paging.countsRecords() && p.end.Records == p.length {
 		return nil
 	}
 	return pagingError("page %d, which the page before names, has the status %d, one of reply.empty_statuses: is it lost? Where the last page names one, too, "+
-		"let paging.more or paging.last tell the end, or paging.total that all records are there", page, r.status)
+		"let paging.last tell the end, or paging.total that all records are there", page, r.status)
 }
 
 // nextPage gives the request for a page by its number. current is the page before, whose reply is r
 // with n records. After the last page the request has no URL.
-func (p *pages) nextPage(r reply, n, number int, current address.Request) (address.Request, error) {
-	if !p.paging.numbers() {
-		return p.paging.next(r, p.ask, current)
-	}
+func (p *pages) nextPage(r reply, n, number int, current address.Request) (next address.Request, err error) {
 	last := n == 0
-	if p.paging.tellsMore() {
-		more, err := p.paging.hasMore(r)
-		if err != nil {
+	if p.replies.TellsLast() {
+		if last, err = p.isLast(r); err != nil || last {
 			return address.Request{}, err
 		}
-		last = !more
+		if n == 0 && p.paging.Numbers() {
+			return address.Request{}, pagingError("page %d is empty, and paging.last says that another one follows", number)
+		}
+	}
+	if !p.paging.Numbers() {
+		next, err = p.paging.next(r, p.ask, current)
+		if err == nil && next.URL == "" && p.replies.TellsLast() {
+			err = pagingError("another page follows, by paging.last, and nothing names it")
+		}
+		return next, err
 	}
 	if last {
 		return address.Request{}, nil
 	}
 	return pageRequest(p.ask, p.paging.pageValues(number, p.end.Records))
+}
+
+// isLast reads what says whether another page follows. A reply that has no list, nor says it, is the end.
+func (p *pages) isLast(r reply) (bool, error) {
+	last, problem := p.replies.IsLast(r.json)
+	switch {
+	case problem == "":
+		return last, nil
+	case r.none && !r.json.At(p.paging.Last.Path).Present():
+		return true, nil
+	}
+	return false, pagingError("%s", problem)
 }
 
 // allAtOnce asks for the other pages at the same time, as the first one says how long the list is,
@@ -292,7 +365,7 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 		return err
 	}
 	for i, r := range replies {
-		n, err := p.addPage(ctx, &r, asked[i].URL)
+		n, err := p.addPage(ctx, &r)
 		switch {
 		case err != nil:
 			return err
@@ -308,9 +381,6 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 
 // paging finds out where a list goes on.
 type paging struct{ mapping.PagingConfig }
-
-// numbers tells whether the requests for pages can be computed.
-func (p paging) numbers() bool { return p.Style == mapping.PageNumber || p.Style == mapping.PageOffset }
 
 // pageValues are those of a page by its index and the records before it.
 func (p paging) pageValues(page, records int) address.Values {
@@ -363,25 +433,6 @@ func (p paging) lengthIn(r reply) (int, error) {
 	return n, nil
 }
 
-// tellsMore tells whether each page says whether another one follows.
-func (p paging) tellsMore() bool { return p.More != "" || p.Last != "" }
-
-// hasMore reads the truth value that says whether another page follows. Anything
-// else there is an error: guessed, it would cut the list short.
-func (p paging) hasMore(r reply) (bool, error) {
-	v := r.json.At(p.More + p.Last)
-	is, ok := v.Truth()
-	switch {
-	case ok:
-		return is == (p.Last == ""), nil
-	case !v.Present() && r.none:
-		return false, nil // a reply that says nothing at all is the end
-	case !v.Present():
-		return false, pagingError("the reply does not tell whether another page follows")
-	}
-	return false, pagingError("what tells whether another page follows is neither true nor false, Y nor N, 1 nor 0")
-}
-
 // next gives the request for the page after r, without a URL after the last. A URL
 // that the legacy names is asked for as the one before was, with the same body.
 func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request) (next address.Request, err error) {
@@ -392,31 +443,23 @@ func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request)
 			current.URL, err = p.nextURL(current.URL, target)
 		}
 		return current, err
-	case mapping.PageNext:
-		var v jsontree.Value
-		for _, path := range p.Next {
-			if v = r.json.At(path); v.Present() {
-				break
-			}
+	}
+	var v jsontree.Value
+	for _, path := range p.Next {
+		if v = r.json.At(path); v.Present() {
+			break
 		}
+	}
+	if p.Style == mapping.PageNext {
 		if v.Present() && v.Kind() != jsontree.Text {
 			return next, pagingError("the next page's URL is not a string")
 		}
 		current.URL, err = p.nextURL(current.URL, v.Plain())
 		return current, err
 	}
-	if p.tellsMore() {
-		more, err := p.hasMore(r)
-		if err != nil || !more {
-			return next, err
-		}
-	}
-	v := r.json.At(p.Cursor)
 	switch {
 	case v.Present() && !v.Scalar() && !ask.TakesJSON():
 		return next, pagingError("the cursor is not a single value; only in a body of JSON can it be sent as it comes")
-	case v.Plain() == "" && p.tellsMore():
-		return next, pagingError("another page follows but there is no cursor for it")
 	case v.Plain() == "" || v.Kind() == jsontree.Bool:
 		return next, nil
 	}

@@ -59,25 +59,25 @@ func TestPages(t *testing.T) {
 		"paging: {style: page, param: page, total: total}",
 		"paging: {style: page, param: page, total_pages: pages}",
 		"paging: {style: page, param: page, total_header: X-Total-Count, concurrency: 2}",
-		"paging: {style: page, param: page, more: more}",
-		"paging: {style: page, param: page}",
-		"paging: {style: page, param: page, last: end}",
+		"paging: {style: page, param: page, last: {path: more, is: false}}",
+		"paging: {style: page, param: page, until_empty: true}",
+		"paging: {style: page, param: page, last: {path: end, is: true}}",
 		"paging: {style: offset, param: offset, total: total}",
 		"paging: {style: offset, param: offset, size: 1000, size_param: limit, total_header: x-total-count}",
-		"paging: {style: offset, param: offset}",
-		"paging: {style: cursor, param: cursor, cursor: cursor}",
-		"paging: {style: cursor, param: cursor, cursor: cursor, last: end}",
-		"paging: {style: cursor, param: cursor, cursor: cursor, more: more, size: 7, size_param: limit}",
+		"paging: {style: offset, param: offset, until_empty: true}",
+		"paging: {style: cursor, param: cursor, next: cursor}",
+		"paging: {style: cursor, param: cursor, next: cursor, last: {path: end, is: true}}",
+		"paging: {style: cursor, param: cursor, next: cursor, last: {path: more, is: false}, size: 7, size_param: limit}",
 		"paging: {style: next_url, next: next}",
 		"paging: {style: link_header}",
 		// In a body.
 		`method: POST, body: {page: "{page}"}, paging: {style: page, total: total}`,
-		`method: POST, body: {page: "{page}", limit: "{size}"}, paging: {style: page, size: 7, more: more}`,
+		`method: POST, body: {page: "{page}", limit: "{size}"}, paging: {style: page, size: 7, last: {path: more, is: false}}`,
 		`method: POST, body: {x: y}, paging: {style: page, param: page, total_pages: pages}`,
 		`method: POST, body: {offset: "{offset}", limit: "{size}"}, paging: {style: offset, total: total, size: 9}`,
-		`method: POST, body: {offset: "{offset}"}, paging: {style: offset}`,
-		`method: POST, body: {cursor: "{cursor}"}, paging: {style: cursor, cursor: cursor}`,
-		`method: POST, body: {cursor: "{cursor:number}", limit: "{size}"}, paging: {style: cursor, cursor: cursor, size: 5}`,
+		`method: POST, body: {offset: "{offset}"}, paging: {style: offset, until_empty: true}`,
+		`method: POST, body: {cursor: "{cursor}"}, paging: {style: cursor, next: cursor}`,
+		`method: POST, body: {cursor: "{cursor:number}", limit: "{size}"}, paging: {style: cursor, next: cursor, size: 5}`,
 		`method: POST, body: {x: y}, paging: {style: next_url, next: next}`,
 		`method: POST, body: {limit: "{size}"}, paging: {style: link_header, size: 8}`,
 	} {
@@ -204,16 +204,16 @@ func TestWholeOrRefused(t *testing.T) {
 		"page/total":  {"total", "style: page, param: page, total: list.total"},
 		"page/header": {"header", "style: page, param: page, total_header: X-Total-Count"},
 		"page/pages":  {"pages", "style: page, param: page, total_pages: list.pages"},
-		"page/more":   {"more", "style: page, param: page, more: list.more"},
-		"page":        {"", "style: page, param: page"},
+		"page/more":   {"more", "style: page, param: page, last: {path: list.more, is: false}"},
+		"page":        {"", "style: page, param: page, until_empty: true"},
 
 		"offset/total":  {"total", "style: offset, param: offset, total: list.total"},
 		"offset/header": {"header", "style: offset, param: offset, total_header: X-Total-Count"},
-		"offset":        {"", "style: offset, param: offset"},
+		"offset":        {"", "style: offset, param: offset, until_empty: true"},
 
-		"cursor":       {"cursor", "style: cursor, param: cursor, cursor: list.cursor"},
-		"cursor/more":  {"cursor more", "style: cursor, param: cursor, cursor: list.cursor, more: list.more"},
-		"cursor/total": {"cursor total", "style: cursor, param: cursor, cursor: list.cursor, total: list.total"},
+		"cursor":       {"cursor", "style: cursor, param: cursor, next: list.cursor"},
+		"cursor/more":  {"cursor more", "style: cursor, param: cursor, next: list.cursor, last: {path: list.more, is: false}"},
+		"cursor/total": {"cursor total", "style: cursor, param: cursor, next: list.cursor, total: list.total"},
 
 		"next_url":           {"next", "style: next_url, next: list.next"},
 		"next_url/total":     {"next total", "style: next_url, next: list.next, total: list.total"},
@@ -230,7 +230,7 @@ func TestWholeOrRefused(t *testing.T) {
 		{"an empty page", "", untilEmpty + " " + named + " " + goesOn},
 		{"a page repeated", "again", ""},
 		{"the page is not looked at", "", ""},
-		{"one record twice, another lost", "came before", ""},
+		{"one record twice, another lost", "5 came, 1 of them twice", untilEmpty + " " + named + " " + goesOn + " page/pages"},
 		{"one record twice in another text", "came before", ""},
 		{"a record lost", "6 records were announced, 5 came", untilEmpty + " " + named + " " + goesOn + " page/pages"},
 		{"a total too small", "5 records were announced, 6 came", "-" + counts},
@@ -244,7 +244,7 @@ func TestWholeOrRefused(t *testing.T) {
 				if kind.xml {
 					reply = "{format: xml, empty_statuses: [404]}"
 				}
-				keys := fmt.Sprintf("buyer: {items: list.row, items_optional: true, reply: %s, paging: {%s}}", reply, style[1])
+				keys := fmt.Sprintf("buyer: {items: list.row, id: id, items_optional: true, reply: %s, paging: {%s}}", reply, style[1])
 				only, isOnly := strings.CutPrefix(c.end, "-")
 				served := c.cut == "nothing" || slices.Contains(strings.Fields(only), name) != isOnly
 				var list List

@@ -11,7 +11,7 @@ import (
 func TestPanics(t *testing.T) {
 	for in, keys := range map[string]string{
 		"/list": "", "p=1": "buyer: {paging: {style: page, param: p, total: n}}",
-		"/n/1": `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id}}}}`,
+		"/n/1": `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, paging: {style: none}}}}}`,
 	} {
 		virtual(t, serveJSON(`{"n":2,"rows":[{"id":"1","t":"a",`+good+`}]}`), keys, func(t *testing.T, f *fixture) {
 			c := f.another(t, f.cfg, func(o *Options) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/auth"
 )
@@ -107,11 +108,12 @@ func (e *editor) apply(data []byte, change func(*auth.Listing) error) ([]byte, e
 		return data, err
 	}
 	lines := bytes.SplitAfter(data, []byte("\n")) // those of decode, but for a byte order mark
-	ok := edit(lines, doc.sections[fieldAccounts], fieldAccounts, doc.Accounts, want.Accounts, accountRecord) &&
-		edit(lines, doc.sections[fieldKeys], fieldKeys, doc.Keys, want.Keys, func(k auth.KeyRecord) string { return keyRecord(k, e.hasher) })
+	ok := edit(lines, section{fieldAccounts, doc.At(fieldAccounts)}, doc.Accounts, want.Accounts, accountRecord) &&
+		edit(lines, section{fieldKeys, doc.At(fieldKeys)}, doc.Keys, want.Keys, func(k auth.KeyRecord) string { return keyRecord(k, e.hasher) })
 	after := bytes.Join(lines, nil)
 	if ok {
-		var got *document
+		doc.File = nil // its tree is as large as that of the new text
+		var got document
 		got, err = decode(e.path, after, e.hasher)
 		ok = err == nil && got.Equal(want)
 	}
@@ -121,49 +123,38 @@ func (e *editor) apply(data []byte, change func(*auth.Listing) error) ([]byte, e
 	return after, nil
 }
 
+// section is a list of records in the file. list is nil if the file does not have it.
+type section struct {
+	name string
+	list *yaml.Node
+}
+
 // edit writes the records of a section that have changed, and those that are new behind the
 // last one. A line that has grown may then hold several. False: there is no line for it.
-func edit[R any](lines [][]byte, s *section, name string, old, now []R, write func(R) string) bool {
+func edit[R any](lines [][]byte, s section, old, now []R, write func(R) string) bool {
 	eol := "\n"
 	if bytes.HasSuffix(lines[0], []byte("\r\n")) {
 		eol = "\r\n"
 	}
-	inLines := len(s.records) == len(old)
 	for i := range old {
 		text := write(now[i])
 		if text == write(old[i]) {
 			continue
 		}
-		if !inLines || s.records[i].end != s.records[i].first+1 {
+		at := s.list.Content[i].Line - 1
+		if at >= len(lines) { // the parser counts other line ends, too
 			return false
 		}
-		parts := inLine.FindSubmatch(lines[s.records[i].first])
+		parts := inLine.FindSubmatch(lines[at])
 		if parts == nil {
 			return false
 		}
-		lines[s.records[i].first] = slices.Concat(parts[1], []byte(text), parts[2])
+		lines[at] = slices.Concat(parts[1], []byte(text), parts[2])
 	}
 	if len(now) == len(old) {
 		return true
 	}
-	at, indent := -1, 2 // the new records follow this line
-	switch {
-	case len(s.records) > 0 && inLines:
-		at, indent = s.records[len(s.records)-1].end-1, s.indent
-	case s.header >= 0 && inLines:
-		at = s.header
-	case len(old) == 0:
-		empty := regexp.MustCompile(`^(\x{feff}?` + name + `:) *\[ *\]`)
-		if at = slices.IndexFunc(lines, empty.Match); at >= 0 {
-			lines[at] = empty.ReplaceAll(lines[at], []byte("$1"))
-			break
-		}
-		at = len(lines) - 1 // there is no section
-		if last := lines[at]; len(last) > 0 {
-			lines[at] = append(slices.Clip(last), eol...)
-		}
-		lines[at] = append(slices.Clip(lines[at]), name+":"+eol...)
-	}
+	at, indent := s.end(lines, eol)
 	if at < 0 {
 		return false
 	}
@@ -176,6 +167,49 @@ func edit[R any](lines [][]byte, s *section, name string, old, now []R, write fu
 	}
 	lines[at] = []byte(line)
 	return true
+}
+
+// end finds the line that new records follow, and how far they are indented. It opens an empty
+// list and adds a section that is not there. at is -1 if there is no such line.
+func (s section) end(lines [][]byte, eol string) (at, indent int) {
+	switch {
+	case s.list == nil:
+		at = len(lines) - 1
+		if last := lines[at]; len(last) > 0 {
+			lines[at] = append(slices.Clip(last), eol...)
+		}
+		lines[at] = append(slices.Clip(lines[at]), s.name+":"+eol...)
+	case s.list.Kind == yaml.SequenceNode && len(s.list.Content) > 0:
+		if s.list.Style&yaml.FlowStyle != 0 {
+			return -1, 0
+		}
+		return lastLine(lines, s.list), s.list.Column - 1
+	default:
+		header := regexp.MustCompile(`^(\x{feff}?` + s.name + `:) *(\[ *\])?( *(#.*)?\r?\n?)$`)
+		if at = slices.IndexFunc(lines, header.Match); at >= 0 {
+			lines[at] = header.ReplaceAll(lines[at], []byte("$1$3"))
+		}
+	}
+	return at, 2
+}
+
+// lastLine is the last line of a list, without blank lines and comments behind it. What belongs to
+// a record is indented more than its dash.
+func lastLine(lines [][]byte, list *yaml.Node) int {
+	last := list.Content[len(list.Content)-1].Line - 1
+	for i := last + 1; i < len(lines); i++ {
+		text := bytes.TrimSpace(lines[i])
+		if indent := len(lines[i]) - len(bytes.TrimLeft(lines[i], " ")); len(text) == 0 || text[0] == '#' {
+			continue
+		} else if indent < list.Column {
+			break
+		}
+		last = i
+	}
+	if last >= len(lines) {
+		return -1
+	}
+	return last
 }
 
 // inLine is a record in a line of its own and what follows it. No value holds a blank, so the first

@@ -52,7 +52,7 @@ func TestEditsKeepTheirSurroundings(t *testing.T) {
 			before, after, possible := strings.Cut(withDigests(c.Text), "=>\n")
 			for form, written := range map[string]func(string) string{
 				"as it stands":        func(s string) string { return s },
-				"with CRLF and a BOM": func(s string) string { return byteOrderMark + strings.ReplaceAll(s, "\n", "\r\n") },
+				"with CRLF and a BOM": func(s string) string { return "\ufeff" + strings.ReplaceAll(s, "\n", "\r\n") },
 				"without a last end":  func(s string) string { return strings.TrimSuffix(s, "\n") },
 			} {
 				got, err := (&editor{"f", auth.Hasher{}}).apply([]byte(written(before)), changes[what])

@@ -13,7 +13,6 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
-	"inquiry-gateway/internal/yamlfile"
 )
 
 // digestOf is the hexadecimal SHA-256 of a key.
@@ -105,25 +104,15 @@ func TestMistakesDoNotRepeatKeys(t *testing.T) {
 	}
 }
 
-// A large file is read in little memory, and in another form refused: as a whole it would take a
-// hundred times its size.
+// Twenty thousand keys take at most most bytes beside what the test itself has.
 func TestLargeFileTakesLittleMemory(t *testing.T) {
 	testkit.Computes(t)
-	const size, most = 1 << 20, 32 << 20
+	const most = 96 << 20
 	var text strings.Builder
 	text.WriteString("accounts: [{id: acme}]\nkeys:\n")
-	for i := 0; text.Len() < size; i++ {
+	for i := range 20_000 {
 		text.WriteString("  - " + keyRecord(testRecord(fmt.Sprint("k", i)), auth.Hasher{}) + "\n")
 	}
-	inFlow := strings.NewReplacer("keys:", "keys: [", "  - ", "", "}\n", "},\n").Replace(text.String()) + "]\n"
-	if _, err := decode("f", []byte(inFlow), auth.Hasher{}); err == nil || !strings.Contains(err.Error(), "f:1:1: is too long for this form") {
-		t.Errorf("a long list: %v", err)
-	}
-	_, err := decode("f", []byte("accounts:\n  - {id: a}\n  - {id: "+strings.Repeat("b", maxParsed)+"}\n"), auth.Hasher{})
-	if err == nil || err.Error() != "f:3:1: accounts[1]: is too long" {
-		t.Errorf("a long record: %v", err)
-	}
-
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	runtime.GC()
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -132,8 +121,8 @@ func TestLargeFileTakesLittleMemory(t *testing.T) {
 	done := make(chan bool)
 	go func() {
 		defer close(done)
-		if doc, err := decode("f", []byte(text.String()), auth.Hasher{}); err != nil || len(doc.Keys) < 5000 {
-			t.Errorf("read %+v, %v", doc, err)
+		if doc, err := decode("f", []byte(text.String()), auth.Hasher{}); err != nil || len(doc.Keys) != 20_000 {
+			t.Errorf("read %d keys, %v", len(doc.Keys), err)
 		}
 	}()
 	for tick := time.NewTicker(time.Millisecond); ; {
@@ -150,13 +139,7 @@ func TestLargeFileTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// decodeWhole is decode without the division into parts.
-func decodeWhole(text string) (auth.Listing, error) {
-	doc := yamlfile.Parse("f", text, nil)
-	return check(doc, auth.Hasher{}), doc.Err()
-}
-
-// What is read holds only good records of accounts that are there, and is what the file says as a whole.
+// What is read holds only good records of accounts that are there.
 func FuzzRead(f *testing.F) {
 	f.Add(oneKey(goodKey + `, scopes: ["inquiries:read"]`))
 	f.Add("accounts:\n- id: a\n  api_access: paid\nkeys:\n- id: k\n  revoked: true\n")
@@ -171,9 +154,6 @@ func FuzzRead(f *testing.F) {
 		doc, err := decode("f", []byte(text), auth.Hasher{})
 		if err != nil {
 			return
-		}
-		if want, err := decodeWhole(text); err != nil || !doc.Listing.Equal(want) {
-			t.Fatalf("in parts %+v, as a whole %+v, %v", doc.Listing, want, err)
 		}
 		for _, a := range doc.Accounts {
 			if a.Validate() != nil {

@@ -27,8 +27,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
-	"inquiry-gateway/internal/yamlfile"
 )
 
 // MaxSize is the largest keys file that is read, in bytes: some 20,000 keys. Who has more keys
@@ -168,14 +168,14 @@ func read(path string, h auth.Hasher) (auth.Listing, error) {
 
 // readBounded reads a keys file of at most MaxSize bytes.
 func readBounded(path string) ([]byte, error) {
-	info, err := yamlfile.StatRegular(path)
+	info, err := setting.StatRegular(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("keys file %s does not exist (`inquiry-gateway keys new` makes one): %w", path, fs.ErrNotExist)
 	case err == nil && info.Size() > MaxSize:
 		return nil, fmt.Errorf("keys file %s is larger than %d bytes: keep this many keys in Redis", path, MaxSize)
 	}
-	data, _, err := yamlfile.ReadRegular(path, MaxSize)
+	data, _, err := setting.ReadRegular(path, MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("keys file %s %w", path, err)
 	}

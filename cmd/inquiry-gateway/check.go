@@ -282,7 +282,11 @@ func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) ([]con
 	if err != nil {
 		return nil, err
 	}
-	changes := append([]config.Change{}, config.Diff(string(running), cfg.Redacted())...)
+	changes, err := config.Diff(string(running), cfg.Redacted())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	changes = append([]config.Change{}, changes...)
 	if len(changes) > 0 {
 		err = fmt.Errorf("%s runs something else: %s, hidden values not compared", address, plural(len(changes), "difference"))
 	}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -108,8 +110,8 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 	p.eventually("a reload changes the limit", func() bool { return p.connections("_limit") == 10 })
 }
 
-// Where a request is under way on each connection a new one is refused, and is
-// welcome again when one of them is over.
+// While all connections are of authenticated clients a new one is refused; it is accepted again once
+// one of them has ended.
 func TestBusyConnectionsAreKept(t *testing.T) {
 	t.Parallel()
 	answers := make(chan struct{})
@@ -117,8 +119,10 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-answers; system.ServeHTTP(w, r) })
 	}})
 	busy := make(chan int)
+	var conns []*rawConn
 	for _, id := range []string{"buyer", "other-buyer"} {
 		c := p.dial()
+		conns = append(conns, c)
 		go func() { busy <- c.ask(buyerList, "Authorization: Bearer "+p.keys[id]) }()
 	}
 	p.eventually("both wait for the legacy", func() bool { return p.metric("inquiry_gateway_http_requests_in_flight") == 2 })
@@ -134,7 +138,8 @@ func TestBusyConnectionsAreKept(t *testing.T) {
 			t.Errorf("a request that was under way: %d", got)
 		}
 	}
-	p.eventually("an idle connection gives way", func() bool { return p.dial().ask("/nowhere") == http.StatusNotFound })
+	must(t, conns[0].Close())
+	p.eventually("there is room again", func() bool { return p.dial().ask("/nowhere") == http.StatusNotFound })
 }
 
 // A header that is larger than net/http reads is answered, not only reset.
@@ -142,10 +147,44 @@ func TestTooLargeHeaderIsAnswered(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]setup{"clear": {}, "TLS": overTLS(setup{})} {
 		c := start(t, s).dial()
-		must(t, c.send("/", "X-Large: "+strings.Repeat("x", 64<<10)))
+		must(t, c.send("/", "X-Large: "+strings.Repeat("x", 80<<10)))
 		answer, err := io.ReadAll(c.in)
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 431 ") {
 			t.Errorf("%s: %.40q, then %v", name, answer, err)
+		}
+	}
+}
+
+// Over HTTP/2 a header that is too large is refused on its stream: a proxy may share the connection
+// between callers.
+func TestTooLargeHeaderLeavesTheConnection(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]setup{"clear": {}, "TLS": overTLS(setup{})} {
+		p := start(t, s)
+		var dialed atomic.Int32
+		protocols := new(http.Protocols)
+		protocols.SetHTTP2(true)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{
+			Protocols: protocols, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				dialed.Add(1)
+				return new(net.Dialer).DialContext(ctx, network, address)
+			},
+		}
+		p.client.CloseIdleConnections()
+		p.client.Transport = transport
+		p.gets(http.StatusOK, buyerList, "buyer") // and the client knows what the server takes
+		for _, size := range []int{14, 16, 20, 40, 60} {
+			want := http.StatusRequestHeaderFieldsTooLarge
+			if size < 16 {
+				want = http.StatusOK
+			}
+			p.gets(want, buyerList, "buyer", "X-Large", strings.Repeat("x", size<<10))
+		}
+		p.gets(http.StatusOK, buyerList, "buyer")
+		if n := dialed.Load(); n != 1 {
+			t.Errorf("%s: %d connections were needed", name, n)
 		}
 	}
 }

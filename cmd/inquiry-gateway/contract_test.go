@@ -24,6 +24,7 @@ type refusal struct {
 	method   string // empty: GET
 	target   string // empty: the buyers' list
 	key      string // by key id
+	header   string // value of a header field
 	fault    legacy.Fault
 	yaml     string   // as in setup, with a program of its own; so is the next
 	upstream []string // as in setup
@@ -49,6 +50,7 @@ func refusals() []refusal {
 		{name: "unknown parameter", key: "buyer", target: buyerList + "?page=2", status: 400, code: "invalid_parameter"},
 		{name: "path of another account", key: "buyer", target: "/api/v1/buyer/globex/inquiries", status: 404, code: "not_found"},
 		{name: "POST", method: "POST", key: "buyer", status: 405, code: "method_not_allowed"},
+		{name: "large header", header: strings.Repeat("x", 17_000), key: "buyer", status: 431, code: "header_fields_too_large"},
 		ofLegacy("legacy 500", 502, failed, legacy.Fault{Name: legacy.FaultStatus}),
 		ofLegacy("legacy 404", 502, invalid, legacy.Fault{Name: legacy.FaultStatus, Code: 404}),
 		ofLegacy("legacy redirects", 502, invalid, legacy.Fault{Name: legacy.FaultStatus, Code: 302}),
@@ -69,8 +71,8 @@ func refusals() []refusal {
 			upstream: shortTimeouts, status: 504, code: "upstream_timeout"},
 		{name: "over the rate", key: "buyer", yaml: "rate_limit: {per_second: 0.1, burst: 1}",
 			prepare: func(p *program) { p.get(buyerList, "buyer") }, status: 429, code: "rate_limited"},
-		{name: "breaker open", key: "buyer", upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 2}"}, yaml: "max_connections: 100", fault: legacy.Fault{Name: legacy.FaultStatus},
-			prepare: openBreaker, status: 503, code: "upstream_unavailable"}, // also of a list that rests
+		{name: "breaker open", key: "buyer", target: buyerList + "?" + filterQuery(15), upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 2}"}, yaml: "max_connections: 100", fault: legacy.Fault{Name: legacy.FaultStatus},
+			prepare: openBreaker, status: 503, code: "upstream_unavailable"}, // of a list that has not failed itself
 	}
 }
 
@@ -133,7 +135,7 @@ func TestEveryRefusal(t *testing.T) {
 			if row.prepare != nil {
 				row.prepare(p)
 			}
-			r := p.request(cmp.Or(row.method, http.MethodGet), cmp.Or(row.target, buyerList), row.key)
+			r := p.request(cmp.Or(row.method, http.MethodGet), cmp.Or(row.target, buyerList), row.key, "X-Large", row.header)
 			a := p.do(r)
 			checkRefusal(t, p, row, a)
 			documented(t, checker, r, a)
@@ -170,7 +172,7 @@ func checkRefusal(t *testing.T, p *program, row refusal, a answer) {
 	if envelope.Data == nil || len(envelope.Data)+len(envelope.Meta) != 0 || envelope.Errors[0].ID != a.header.Get("X-Request-Id") {
 		t.Errorf("the envelope is %s", a.body)
 	}
-	if a.header.Get("Cache-Control") != "no-store" || a.header.Get("Server")+a.header.Get("Set-Cookie")+a.header.Get("X-Powered-By") != "" {
+	if a.header.Get("Cache-Control") != "no-store" || a.header.Get("Vary") != "Authorization" || a.header.Get("Server")+a.header.Get("Set-Cookie")+a.header.Get("X-Powered-By") != "" {
 		t.Errorf("headers: %v", a.header)
 	}
 	if id := idFinder(p.system)(a); id != "" {

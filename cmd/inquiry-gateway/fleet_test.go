@@ -248,7 +248,7 @@ func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
 	var notes atomic.Int64
 	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
 		yaml:     "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 10m}}", // so that each list is fetched
-		upstream: []string{"items: replies #", "items: notes\n        fetch: {path: \"/notes/{id}\", id: uuid, version: opened} #"},
+		upstream: []string{"items: replies #", "items: notes\n        fetch: {path: \"/notes/{id}\", id: uuid, version: opened, paging: {style: none}} #"},
 		backend: func(system http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if !strings.HasPrefix(r.URL.Path, "/notes/") {
@@ -282,22 +282,5 @@ func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
 	}
 	if node := nodes[0]; node.metric(`inquiry_gateway_upstream_kept_replies_total{kind="buyer"}`) == 0 {
 		t.Error("what was not asked for is not counted")
-	}
-}
-
-// A Redis that is slow and answers within redis.timeout is there for all parts of the program.
-func TestASlowRedisWithinItsTimeout(t *testing.T) {
-	t.Parallel()
-	cable := redistest.NewProxy(t, redistest.Start(t).Addr)
-	cable.Delay(300 * time.Millisecond)
-	p := start(t, setup{
-		redis:    fmt.Sprintf("{addrs: [%q], %s}", cable.Addr, relaxedTimeout),
-		upstream: []string{"timeout: 2s", "timeout: 2s\n  max_requests_per_second: 100"},
-	})
-	for _, query := range []string{"", "?status=pending", "?status=answered"} {
-		p.gets(http.StatusOK, buyerList+query, "buyer")
-	}
-	if alone := p.metric("inquiry_gateway_ceiling_alone"); alone != 0 || p.part("redis") != "ok" {
-		t.Errorf("alone %v, Redis is %s", alone, p.part("redis"))
 	}
 }

@@ -24,7 +24,7 @@ var mayImport = map[string]string{
 	"cache":                      "cache internal",
 	"upstream":                   "upstream internal",
 	"internal":                   "internal",
-	"deploy":                     "",
+	"deploy":                     "internal",
 	"docs":                       "",
 }
 

@@ -10,13 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"pgregory.net/rapid"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	v1 "inquiry-gateway/gateway/v1"
-	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -89,110 +85,6 @@ func idFinder(system *legacy.Server) func(answer) string {
 		}
 		return ""
 	}
-}
-
-// Buyers and a seller ask in all orders, at once and one after the other, with whatever
-// filters; each gets its own list every time.
-func TestIsolation(t *testing.T) {
-	t.Parallel()
-	p := start(t, setup{legacy: legacy.Options{Seed: 3, Inquiries: 600}, yaml: "cache: {buyer: {ttl: 1ms, stale_while_revalidate: 1ms}}"})
-	callers := p.callers[:4] // three buyers and a seller
-	rapid.Check(t, func(rt *rapid.T) {
-		type ask struct {
-			caller int
-			query  string
-		}
-		asks := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) ask {
-			return ask{
-				rapid.IntRange(0, len(callers)-1).Draw(rt, "caller"),
-				rapid.SampledFrom([]string{"", "status=pending&", "status=answered&", "status=closed&", "status=nonsense&"}).Draw(rt, "status") +
-					rapid.SampledFrom([]string{"", "inquiry_type=delivery", "inquiry_type=product", "inquiry_type=nonsense"}).Draw(rt, "type"),
-			}
-		}), 1, 12).Draw(rt, "asks")
-		var group sync.WaitGroup
-		answers := make([]answer, len(asks))
-		for i, a := range asks {
-			c := callers[a.caller]
-			group.Go(func() { answers[i] = p.get(listOf(c.Kind)+"?"+a.query, c.Record.ID) })
-		}
-		group.Wait()
-		for i, a := range asks {
-			if c := callers[a.caller]; !p.isTruth(answers[i], c.Kind, c.Account.ID, a.query) {
-				rt.Fatalf("%s %s: status %d, body %.500s", c.Record.ID, a.query, answers[i].status, answers[i].body)
-			}
-		}
-	})
-}
-
-// One account's failing list holds that account, also where no other is asked for meanwhile:
-// lists of others are fetched, and not served stale.
-func TestOneAccountsFailingListIsNobodyElses(t *testing.T) {
-	t.Parallel()
-	clock := testkit.NewClock(time.Now())
-	p := start(t, setup{
-		yaml: "cache: {buyer: {ttl: 1s, stale_while_revalidate: 0s, stale_if_error: 10m}, seller: {ttl: 1s}}",
-		now:  clock.Now,
-		// fewer than there are lists of an account, each of which rests when it has failed
-		upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 10}"},
-	})
-	p.gets(http.StatusOK, buyerList, "other-buyer")
-	for _, f := range []legacy.Fault{
-		{Name: legacy.FaultStatus}, {Name: legacy.FaultStatus, Code: 503}, {Name: legacy.FaultTruncate},
-	} {
-		clock.Add(time.Minute) // past what worked lately, and the ttl of the lists that there are
-		f.Kind, f.Account = legacy.KindBuyer, legacy.BuyerTypical
-		p.fault(f)
-		asked := 0
-		p.eventually("the account is held", func() bool {
-			p.get(buyerList+"?"+filterQuery(asked), "buyer")
-			asked++
-			return p.explained("--account", legacy.BuyerTypical, "--kind", "buyer").Upstream.Breaker == "open"
-		})
-		for id, account := range map[string]string{"other-buyer": legacy.BuyerOther, "empty-buyer": legacy.BuyerEmpty} {
-			a := p.get(buyerList, id)
-			if status := a.header.Get("Cache-Status"); a.status != http.StatusOK || strings.Contains(status, "detail=stale-error") || !p.isTruth(a, "buyer", account, "") {
-				t.Errorf("%s: %s: %d %s", f.Name, id, a.status, status)
-			}
-		}
-		p.system.ClearFaults("")
-	}
-}
-
-// A list that cannot be had is asked for three times in ten seconds at most, however often it is
-// wanted: all get the same error, and the list within 5 s of its being good.
-func TestAListThatCannotBeHadRests(t *testing.T) {
-	t.Parallel()
-	clock := testkit.NewClock(time.Now())
-	p := start(t, setup{now: clock.Now, upstream: []string{"max_records: 10000", "max_records: 10"}, onlyWhenTold: true})
-	for range 25 {
-		var callers sync.WaitGroup
-		for range 4 {
-			callers.Go(func() {
-				a := p.get(buyerList, "buyer")
-				if a.status != http.StatusBadGateway || !strings.Contains(string(a.body), "upstream_invalid_response") || a.header.Get("Retry-After") != "5" {
-					t.Errorf("%d, Retry-After %q: %.300s", a.status, a.header.Get("Retry-After"), a.body)
-				}
-			})
-		}
-		callers.Wait()
-		clock.Add(10 * time.Second / 25)
-	}
-	if n := p.system.Requests().Buyer; n > 3 {
-		t.Errorf("the legacy system was asked %d times", n)
-	}
-	p.gets(http.StatusOK, buyerList, "empty-buyer") // says nothing of this list
-	p.gets(http.StatusBadGateway, buyerList, "buyer")
-	p.edit("max_records: 10", "max_records: 10000") // a reload lets nobody wait
-	p.reload()
-	p.gets(http.StatusOK, buyerList, "buyer")
-
-	other := legacy.Fault{Name: legacy.FaultWrongOwner, Kind: legacy.KindBuyer, Account: legacy.BuyerOther}
-	p.fault(other)
-	p.gets(http.StatusBadGateway, buyerList, "other-buyer")
-	p.system.ClearFaults("")
-	p.gets(http.StatusBadGateway, buyerList, "other-buyer")
-	clock.Add(5 * time.Second)
-	p.gets(http.StatusOK, buyerList, "other-buyer")
 }
 
 // panickyLog is a log that panics at one record, which the goroutine of a fetch writes.

@@ -46,7 +46,7 @@ func writeProbe(out io.Writer, p *probe.Probe) {
 		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")
 	}
 	if len(p.Beside) > 0 {
-		fmt.Fprintf(out, "\nnote: larger than the number of records, and read by nothing: %s; does one count them? then the list has pages, and paging is missing\n", printable(strings.Join(p.Beside, ", ")))
+		fmt.Fprintf(out, "\nnote: beside the list, and read by no key: %s; does one of these say that the list goes on, or count it?\n", printable(strings.Join(p.Beside, ", ")))
 	}
 	reason := p.Reason
 	if p.Verdict == probe.Doubtful {

@@ -135,14 +135,14 @@ func TestScripts(t *testing.T) {
 		"check": {yaml: "cache: {buyer: {ttl: 1h, stale_if_error: 7m}}"},
 		"keys":  {},
 		"ops": {ops: "{listen: 127.0.0.1:0, token_file: ops-token}", prepare: func(p *program) {
-			p.write("ops-token", "s3cret\n")
-			p.token = "s3cret"
+			p.write("ops-token", "s3cret-ops-token\n")
+			p.token = "s3cret-ops-token"
 		}},
 		"probe":  {},
 		"reload": {onlyWhenTold: true, yaml: "cache: {jitter: 0, buyer: {ttl: 1h}}", redis: "{prefix: first}"},
 		"reload-tokens": {onlyWhenTold: true, ops: `{listen: "0.0.0.0:0", token_file: token}`, prepare: func(p *program) {
-			p.write("token", "first\n")
-			p.write("read-token", "r3ad\n")
+			p.write("token", "first-ops-token-\n")
+			p.write("read-token", "r3ad-metrics-token\n")
 		}},
 		"reload-timeout": {onlyWhenTold: true, yaml: "request_timeout: 300ms", upstream: shortTimeouts, legacy: legacy.Options{Latency: 600 * time.Millisecond}},
 		"order": {prepare: func(p *program) {

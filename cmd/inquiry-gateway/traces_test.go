@@ -1,9 +1,8 @@
 package main
 
 import (
-	"compress/gzip"
-	"encoding/binary"
-	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -20,19 +19,35 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// span is what tests look at.
+// span is what tests look at. Ids are hexadecimal.
 type span struct {
-	name, trace, id, parent string // ids in hexadecimal
-	attributes              map[string]string
-	linked                  []string // ids of traces
+	Name         string
+	TraceID      string
+	SpanID       string
+	ParentSpanID string
+	Attributes   []struct {
+		Key   string
+		Value struct{ StringValue string }
+	}
+	Links []struct{ TraceID string }
 }
 
-// collector is a receiver of traces. Its spans are whole when the program that sends them has stopped.
+// attribute is the text of an attribute; empty if there is none.
+func (s span) attribute(key string) string {
+	for _, a := range s.Attributes {
+		if a.Key == key {
+			return a.Value.StringValue
+		}
+	}
+	return ""
+}
+
+// collector receives traces. Its spans are complete when the program that sends them has stopped.
 type collector struct {
 	t *testing.T
 
 	mu    sync.Mutex
-	raw   []byte // all that has come
+	raw   []byte // all bodies
 	spans []span
 }
 
@@ -44,88 +59,41 @@ func collect(t *testing.T) *collector {
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json")
 	return c
 }
 
 func (c *collector) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	body := io.Reader(r.Body)
-	if r.Header.Get("Content-Encoding") == "gzip" {
-		zip, err := gzip.NewReader(r.Body)
-		if err != nil {
-			c.t.Error(err)
-			return
+	raw, err := io.ReadAll(r.Body)
+	var body struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct{ Spans []span }
 		}
-		body = zip
 	}
-	raw, err := io.ReadAll(body)
-	if err != nil || r.URL.Path != "/v1/traces" || r.Method != http.MethodPost {
+	if err = errors.Join(err, json.Unmarshal(raw, &body)); err != nil || r.URL.Path != "/v1/traces" || r.Method != http.MethodPost {
 		c.t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raw = append(c.raw, raw...)
-	for _, resource := range message(raw)[1] { // ExportTraceServiceRequest, opentelemetry-proto
-		for _, scope := range message(resource)[2] {
-			for _, one := range message(scope)[2] {
-				c.spans = append(c.spans, readSpan(message(one)))
+	for _, resource := range body.ResourceSpans {
+		for _, scope := range resource.ScopeSpans {
+			for _, s := range scope.Spans {
+				for _, id := range []*string{&s.TraceID, &s.SpanID, &s.ParentSpanID} {
+					*id = strings.ToLower(*id)
+				}
+				c.spans = append(c.spans, s)
 			}
 		}
 	}
-}
-
-// fields are those of a message of Protocol Buffers, by their numbers.
-type fields map[uint64][][]byte
-
-// message reads one message; the tests would not build the libraries for it otherwise.
-func message(b []byte) fields {
-	f := fields{}
-	for len(b) > 0 {
-		tag, n := binary.Uvarint(b)
-		b = b[n:]
-		switch tag & 7 { // the wire type
-		case 0: // a number
-			_, n = binary.Uvarint(b)
-		case 1:
-			n = 8
-		case 2: // a length, and so many bytes
-			size, head := binary.Uvarint(b)
-			b, n = b[head:], int(size)
-		case 5:
-			n = 4
-		}
-		f[tag>>3] = append(f[tag>>3], b[:n])
-		b = b[n:]
-	}
-	return f
-}
-
-// text is the last value of a field.
-func (f fields) text(number uint64) string {
-	if all := f[number]; len(all) > 0 {
-		return string(all[len(all)-1])
-	}
-	return ""
-}
-
-func readSpan(f fields) span {
-	id := func(f fields, number uint64) string { return hex.EncodeToString([]byte(f.text(number))) }
-	const traceID, spanID, parentID, name, attributes, links = 1, 2, 4, 5, 9, 13
-	s := span{name: f.text(name), trace: id(f, traceID), id: id(f, spanID), parent: id(f, parentID), attributes: map[string]string{}}
-	for _, a := range f[attributes] { // a key, and a value, which may be a text
-		s.attributes[message(a).text(1)] = message([]byte(message(a).text(2))).text(1)
-	}
-	for _, l := range f[links] {
-		s.linked = append(s.linked, id(message(l), 1))
-	}
-	return s
 }
 
 // named are the spans of that name.
 func (c *collector) named(name string) []span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(c.spans), func(s span) bool { return s.name != name })
+	return slices.DeleteFunc(slices.Clone(c.spans), func(s span) bool { return s.Name != name })
 }
 
 // one is the only span of that name.
@@ -144,12 +112,12 @@ func (c *collector) below(root string) (paths []string) {
 	defer c.mu.Unlock()
 	byID := map[string]span{}
 	for _, s := range c.spans {
-		byID[s.id] = s
+		byID[s.SpanID] = s
 	}
 	for _, s := range c.spans {
-		path := s.name
-		for up, found := byID[s.parent]; found; up, found = byID[up.parent] {
-			path = up.name + " > " + path
+		path := s.Name
+		for up, found := byID[s.ParentSpanID]; found; up, found = byID[up.ParentSpanID] {
+			path = up.Name + " > " + path
 		}
 		if rest, found := strings.CutPrefix(path, root); found && rest != "" {
 			paths = append(paths, strings.TrimPrefix(rest, " > "))
@@ -216,19 +184,19 @@ func TestTraceOfAMiss(t *testing.T) {
 			t.Errorf("the spans\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 		}
 		root, client := c.one(buyerSpan), c.one("GET")
-		if goesOn := root.trace == foreignTrace && root.parent == foreignSpan; goesOn != tt.trusted {
-			t.Errorf("%+v: the parent is %s in %s", tt, root.parent, root.trace)
+		if goesOn := root.TraceID == foreignTrace && root.ParentSpanID == foreignSpan; goesOn != tt.trusted {
+			t.Errorf("%+v: the parent is %s in %s", tt, root.ParentSpanID, root.TraceID)
 		}
-		if linked := slices.Equal(root.linked, []string{foreignTrace}); linked == tt.trusted {
-			t.Errorf("%+v: links %v", tt, root.linked)
+		if linked := len(root.Links) == 1 && strings.EqualFold(root.Links[0].TraceID, foreignTrace); linked == tt.trusted {
+			t.Errorf("%+v: links %v", tt, root.Links)
 		}
-		if got := sent.Get("Traceparent"); got != "00-"+client.trace+"-"+client.id+"-01" {
+		if got := sent.Get("Traceparent"); got != "00-"+client.TraceID+"-"+client.SpanID+"-01" {
 			t.Errorf("the legacy was told %s, the client's span is %+v", got, client)
 		}
-		if root.attributes["inquiry.key_id"] != "buyer" || root.attributes["cache.outcome"] != "miss" {
-			t.Errorf("%v", root.attributes)
+		if root.attribute("inquiry.key_id") != "buyer" || root.attribute("cache.outcome") != "miss" {
+			t.Errorf("%v", root.Attributes)
 		}
-		if want := `"trace_id":"` + root.trace + `","span_id":"` + root.id + `"`; !strings.Contains(p.logs.String(), want) {
+		if want := `"trace_id":"` + root.TraceID + `","span_id":"` + root.SpanID + `"`; !strings.Contains(p.logs.String(), want) {
 			t.Errorf("no record has %s", want)
 		}
 	}
@@ -273,19 +241,19 @@ func TestNothingSecretInAnySpan(t *testing.T) {
 		t.Errorf("%s is in a span", id)
 	}
 	if fill := c.named("cache.fill"); !slices.ContainsFunc(fill, func(s span) bool {
-		return s.attributes["error.type"] == "fill" && s.attributes["upstream.reason"] == "status_5xx"
+		return s.attribute("error.type") == "fill" && s.attribute("upstream.reason") == "status_5xx"
 	}) {
 		t.Errorf("no failed fill among %+v", fill)
 	}
 	accounts := 0
 	for _, s := range c.spans {
-		for name, value := range s.attributes {
+		for _, a := range s.Attributes {
 			names := []string{legacy.BuyerTypical, legacy.BuyerOther, legacy.SellerTypical}
-			if !slices.ContainsFunc(names, func(account string) bool { return strings.Contains(value, account) }) {
+			if !slices.ContainsFunc(names, func(account string) bool { return strings.Contains(a.Value.StringValue, account) }) {
 				continue
 			}
-			if accounts++; name != "inquiry.account" || s.parent != "" {
-				t.Errorf("%s of %s is %s", name, s.name, value)
+			if accounts++; a.Key != "inquiry.account" || s.ParentSpanID != "" {
+				t.Errorf("%s of %s is %s", a.Key, s.Name, a.Value.StringValue)
 			}
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -32,7 +32,7 @@ const (
 )
 
 func TestChart(t *testing.T) {
-	h := buildHelm(t)
+	h := helm(buildTool(t, helmModule))
 	t.Run("lint", func(t *testing.T) {
 		for _, values := range []string{"minimal", "full"} {
 			if out, err := h.run("lint", "--strict", chart, "--kube-version", kubernetes, "-f", "testdata/"+values+".yaml"); err != nil {
@@ -52,14 +52,11 @@ func TestChart(t *testing.T) {
 	})
 	t.Run("schemas", func(t *testing.T) { checkSchemas(t, rendered["minimal"]+"\n---\n"+rendered["full"]) })
 	t.Run("refusals", func(t *testing.T) { checkRefusals(t, h) })
-	t.Run("rollback", func(t *testing.T) { checkRollback(t, h) })
 }
 
-// helm is the path of its binary.
-type helm string
-
-// buildHelm keeps the binary where .ci/packages keeps promtool, so that a machine builds it once.
-func buildHelm(t *testing.T) helm {
+// buildTool builds a program of a module, and keeps it where .ci/packages keeps promtool, so that a
+// machine builds it once.
+func buildTool(t *testing.T, module string) (path string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), buildLimit)
 	defer cancel()
@@ -67,18 +64,22 @@ func buildHelm(t *testing.T) helm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "inquiry-gateway", "tools", strings.ReplaceAll(helmModule, "/", "-"))
-	built := helm(filepath.Join(dir, "helm"))
-	if _, err := os.Stat(string(built)); err == nil {
-		return built
+	dir := filepath.Join(cache, "inquiry-gateway", "tools", strings.ReplaceAll(module, "/", "-"))
+	name, _, _ := strings.Cut(filepath.Base(module), "@")
+	path = filepath.Join(dir, name)
+	if _, err := os.Stat(path); err == nil {
+		return path
 	}
-	cmd := exec.CommandContext(ctx, "go", "install", "-gcflags=all=-l -dwarf=false", helmModule) // half the time of a build
+	cmd := exec.CommandContext(ctx, "go", "install", "-gcflags=all=-l -dwarf=false", module) // half the time of a build
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", helmModule, err, out)
+		t.Fatalf("build %s: %v\n%s", module, err, out)
 	}
-	return built
+	return path
 }
+
+// helm is the path of its binary.
+type helm string
 
 func (h helm) run(args ...string) (string, error) {
 	out, err := exec.Command(string(h), args...).CombinedOutput()
@@ -146,7 +147,7 @@ func configMap(t *testing.T, m manifests) object {
 // where they are mounted.
 func checkConfiguration(t *testing.T, m manifests) {
 	files := map[string]string{
-		"ops/token": "token\n", "ops/read-token": "read\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
+		"ops/token": "0123456789abcdef\n", "ops/read-token": "fedcba9876543210\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
 		"keys/keys.yaml": "accounts: []\nkeys: []\n",
 	}
 	config := configMap(t, m).Data["gateway.yaml"]
@@ -171,7 +172,7 @@ func checkConfiguration(t *testing.T, m manifests) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program.Build(t), "check", "-c", file)
+	cmd := exec.Command(testkit.BuildGateway(t), "check", "-c", file)
 	cmd.Env = append(os.Environ(), "REDIS_ADDR=redis:6379")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s\n%s", err, out, config)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
@@ -129,7 +129,7 @@ func checkMinimal(t *testing.T, m manifests) {
 }
 
 func checkFull(t *testing.T, m manifests) {
-	want := "ConfigMap Deployment HTTPRoute HorizontalPodAutoscaler Ingress NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
+	want := "ConfigMap CronJob Deployment HTTPRoute HorizontalPodAutoscaler Ingress NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
 	if got := m.kinds(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -13,9 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
-	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
 )
+
+const kubeconformModule = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0"
 
 // The modules that hold the published schemas: of Kubernetes itself, and of the
 // custom resources that the chart makes.
@@ -25,42 +26,64 @@ const (
 	operatorModule   = "github.com/prometheus-operator/prometheus-operator@v0.83.0"
 )
 
-// schemas gives the schema of each apiVersion and kind.
-type schemas map[string]*jsonschema.Schema
-
-func publishedSchemas(t *testing.T) schemas {
-	t.Helper()
-	dirs := download(t, kubernetesModule, gatewayModule, operatorModule)
-	compiler, all := jsonschema.NewCompiler(), schemas{}
-	add := func(id string, document map[string]any) {
-		if err := compiler.AddResource(id, document); err != nil {
-			t.Fatal(err)
+// checkSchemas has kubeconform validate each manifest, and each again with a mistake.
+func checkSchemas(t *testing.T, rendered string) {
+	kubeconform, dir := buildTool(t, kubeconformModule), t.TempDir()
+	writeSchemas(t, dir)
+	validate := func(manifests []string) (valid int, report string) {
+		cmd := exec.CommandContext(t.Context(), kubeconform, "-schema-location", dir+"/{{.ResourceKind}}.json", "-output", "json", "-summary")
+		cmd.Stdin = strings.NewReader(strings.Join(manifests, "\n---\n"))
+		out, err := cmd.Output() // exit code 1 if any is invalid
+		var result struct {
+			Summary struct{ Valid, Invalid, Errors int }
+		}
+		if json.Unmarshal(out, &result) != nil || result.Summary.Valid+result.Summary.Invalid+result.Summary.Errors != len(manifests) {
+			t.Fatalf("kubeconform of %d manifests: %v\n%s", len(manifests), err, out)
+		}
+		return result.Summary.Valid, string(out)
+	}
+	manifests := split(rendered)
+	if n, report := validate(manifests); n != len(manifests) {
+		t.Error(report)
+	}
+	var mistakes []string
+	for _, m := range manifests {
+		for _, mistake := range []string{strings.Replace(m, "\nmetadata:", "\nmetadatum:", 1), strings.Replace(m, "\nspec:", "\nspec:\n  unheardOf: 1", 1)} {
+			if mistake != m {
+				mistakes = append(mistakes, mistake)
+			}
 		}
 	}
-	compile := func(name, id string) {
-		schema, err := compiler.Compile(id)
+	if n, report := validate(mistakes); n > 0 {
+		t.Errorf("%d of %d mistakes are not found:\n%s", n, len(mistakes), report)
+	}
+}
+
+// writeSchemas writes a file for each kind, KIND.json, from the published schemas.
+func writeSchemas(t *testing.T, dir string) {
+	t.Helper()
+	dirs := download(t, kubernetesModule, gatewayModule, operatorModule)
+	write := func(name string, schema any) {
+		text, err := json.Marshal(strict(schema))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, strings.ToLower(name)+".json"), text, 0o600)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[name] = schema
 	}
-
 	swagger := readDocument(t, filepath.Join(dirs[0], "api/openapi-spec/swagger.json"))
 	definitions := swagger["definitions"].(map[string]any)
-	// The API server takes numbers for these, too.
-	for _, name := range []string{"util.intstr.IntOrString", "api.resource.Quantity"} {
+	for _, name := range []string{"util.intstr.IntOrString", "api.resource.Quantity"} { // the API server takes numbers, too
 		definitions["io.k8s.apimachinery.pkg."+name].(map[string]any)["type"] = []any{"string", "number"}
 	}
-	strict(definitions)
-	add("swagger.json", map[string]any{"definitions": definitions})
-	for _, of := range []string{
+	write("definitions", map[string]any{"definitions": definitions})
+	for _, name := range []string{
 		"core.v1.ConfigMap", "core.v1.Pod", "core.v1.Service", "core.v1.ServiceAccount", "apps.v1.Deployment", "policy.v1.PodDisruptionBudget",
-		"autoscaling.v2.HorizontalPodAutoscaler", "networking.v1.Ingress", "networking.v1.NetworkPolicy",
+		"autoscaling.v2.HorizontalPodAutoscaler", "batch.v1.CronJob", "networking.v1.Ingress", "networking.v1.NetworkPolicy",
 	} {
-		part := strings.Split(of, ".")
-		compile(part[1]+" "+part[2], "swagger.json#/definitions/io.k8s.api."+of)
+		write(name[strings.LastIndex(name, ".")+1:], map[string]any{"$ref": "definitions.json#/definitions/io.k8s.api." + name})
 	}
-
 	for kind, file := range map[string]string{
 		"HTTPRoute":      filepath.Join(dirs[1], "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
 		"ServiceMonitor": filepath.Join(dirs[2], "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"),
@@ -68,17 +91,13 @@ func publishedSchemas(t *testing.T) schemas {
 	} {
 		for _, v := range readDocument(t, file)["spec"].(map[string]any)["versions"].([]any) {
 			if version := v.(map[string]any); version["name"] == "v1" {
-				schema := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
-				strict(schema)
-				add(kind, schema)
-				compile("v1 "+kind, kind)
+				write(kind, version["schema"].(map[string]any)["openAPIV3Schema"])
 			}
 		}
 	}
-	return all
 }
 
-// download gives the folders of modules.
+// download returns the folders of modules.
 func download(t *testing.T, modules ...string) (dirs []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"mod", "download", "-json"}, modules...)...)
@@ -98,25 +117,23 @@ func download(t *testing.T, modules ...string) (dirs []string) {
 	}
 }
 
-func readDocument(t *testing.T, file string) map[string]any {
+func readDocument(t *testing.T, file string) (document map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err == nil && strings.HasSuffix(file, ".yaml") {
-		text, err = yaml.YAMLToJSON(text)
+	if err == nil && strings.HasSuffix(file, ".json") {
+		err = json.Unmarshal(text, &document)
+	} else if err == nil {
+		err = yaml.Unmarshal(text, &document)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return document.(map[string]any)
+	return document
 }
 
-// strict has objects refuse what their schema does not name, as the API server
-// does with --validate=strict.
-func strict(schema any) {
+// strict makes objects refuse what their schema does not name, as the API server
+// does with --validate=strict. It returns the schema.
+func strict(schema any) any {
 	switch s := schema.(type) {
 	case map[string]any:
 		_, named := s["properties"]
@@ -131,40 +148,5 @@ func strict(schema any) {
 			strict(inner)
 		}
 	}
-}
-
-// check tells what a manifest has that its schema refuses.
-func (s schemas) check(manifest string) error {
-	text, err := yaml.YAMLToJSON([]byte(manifest))
-	if err != nil {
-		return err
-	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	object, _ := value.(map[string]any)
-	version, _ := object["apiVersion"].(string)
-	kind, _ := object["kind"].(string)
-	schema := s[version[strings.LastIndex(version, "/")+1:]+" "+kind]
-	if schema == nil {
-		return errors.New("no schema of " + version + " " + kind)
-	}
-	return schema.Validate(value)
-}
-
-// checkSchemas holds each manifest against the published schemas, and each again
-// with a mistake.
-func checkSchemas(t *testing.T, rendered string) {
-	all := publishedSchemas(t)
-	for _, manifest := range split(rendered) {
-		if err := all.check(manifest); err != nil {
-			t.Errorf("%v\n%s", err, manifest)
-		}
-		for _, mistake := range []string{strings.Replace(manifest, "\nmetadata:", "\nmetadatum:", 1), strings.Replace(manifest, "\nspec:", "\nspec:\n  unheardOf: 1", 1)} {
-			if mistake != manifest && all.check(mistake) == nil {
-				t.Errorf("a mistake is not found in\n%s", mistake)
-			}
-		}
-	}
+	return schema
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/testkit"
 )
@@ -89,37 +89,6 @@ func TestRules(t *testing.T) {
 			t.Parallel() // promtool uses one processor for seconds
 			promtool(t, "test", "rules", file)
 		})
-	}
-}
-
-// TestGroupsAreEvaluatedInOrder asks each file of tests to name all groups in the
-// order of the rule files: promtool evaluates what is not named in random order, so
-// that an alert sees the recorded ratios a minute late in some runs.
-func TestGroupsAreEvaluatedInOrder(t *testing.T) {
-	read := func(file string, into any) {
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = yaml.Unmarshal(text, into)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-	}
-	var groups []string
-	for _, file := range ruleFiles() {
-		var rules struct{ Groups []struct{ Name string } }
-		read(file, &rules)
-		for _, g := range rules.Groups {
-			groups = append(groups, g.Name)
-		}
-	}
-	for _, file := range testFiles(t) {
-		var tests struct {
-			Order []string `yaml:"group_eval_order"`
-		}
-		if read(file, &tests); !slices.Equal(tests.Order, groups) {
-			t.Errorf("%s: group_eval_order is %v, the groups are %v", file, tests.Order, groups)
-		}
 	}
 }
 

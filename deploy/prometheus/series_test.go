@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write the table of metrics into the doc
 // TestSeries holds rules, dashboard, runbook and documentation against what the running
 // program exposes.
 func TestSeries(t *testing.T) {
-	binary := program.Build(t)
+	binary := testkit.BuildGateway(t)
 	exposed := exposedFamilies(t, binary)
 	t.Run("are named as they are", func(t *testing.T) { checkNames(t, exposed) })
 	t.Run("are in the docs", func(t *testing.T) { checkTable(t, exposed) })

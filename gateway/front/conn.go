@@ -83,6 +83,9 @@ func (c *conn) serve() {
 			break // http.Server would take the connection for a new one, and start HTTP/2
 		}
 		if !c.request.parse(in[:n]) || l.opts.Serves == nil || !l.opts.Serves(c.request.url.Path) {
+			if i == 0 && isPROXY(in[:n]) { // net/http answers 400 and logs nothing
+				l.log.Printf("http: PROXY protocol from %s: %s", c.RemoteAddr(), noPROXY)
+			}
 			c.handOver(in[:n])
 			return
 		}
@@ -108,6 +111,15 @@ func (c *conn) serve() {
 		}
 	}
 	_ = c.stream.Close()
+}
+
+// noPROXY says what to do instead.
+const noPROXY = "it is not supported; turn it off, let the proxy set X-Forwarded-For, and name the proxy in gateway.trusted_proxies"
+
+// isPROXY says whether a connection begins as in version 1 or 2 of the PROXY protocol. Five bytes tell:
+// as many as begin a record of TLS.
+func isPROXY(first []byte) bool {
+	return bytes.HasPrefix(first, []byte("PROXY")) || bytes.HasPrefix(first, []byte("\r\n\r\n\x00"))
 }
 
 // prepare makes what all requests of the connection share.

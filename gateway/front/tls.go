@@ -44,6 +44,9 @@ func answerClearText(err error) error {
 	if !ok || e.Conn == nil {
 		return err
 	}
+	if isPROXY(e.RecordHeader[:]) {
+		return errors.New("PROXY protocol: " + noPROXY)
+	}
 	switch string(e.RecordHeader[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
 		_, _ = io.WriteString(e.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")

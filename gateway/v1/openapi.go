@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 )
 
 //go:embed openapi.yaml
@@ -20,6 +20,9 @@ func OpenAPIYAML() []byte { return []byte(openAPIYAML) }
 
 // Words are the values that the two filters of a list take; none where any may be asked for.
 type Words struct{ Status, InquiryType []string }
+
+// anyFilterValue is the schema of a filter in the document, where its words are not known.
+const anyFilterValue = `{type: string, minLength: 1, maxLength: 64, pattern: "^[A-Za-z0-9._-]{1,64}$"}`
 
 // openAPI is the document of these lists, by kind: what belongs to another list is left
 // out, and words that are known are named.
@@ -34,7 +37,7 @@ func openAPI(lists map[string]Words) string {
 		for filter, known := range map[string][]string{"status": words.Status, "inquiry_type": words.InquiryType} {
 			if len(known) > 0 {
 				list, _ := json.Marshal(known) // texts; JSON is YAML, too
-				text = strings.Replace(text, `{$ref: "#/components/schemas/FilterValue"} # words of `+kind+" "+filter, fmt.Sprintf("{type: string, enum: %s}", list), 1)
+				text = strings.Replace(text, anyFilterValue+" # words of "+kind+" "+filter, fmt.Sprintf("{type: string, enum: %s}", list), 1)
 			}
 		}
 	}
@@ -65,10 +68,50 @@ func without(text, mark string) string {
 // from every build. What it is made of is embedded and tested, so that it converts is
 // known before the binary is built.
 func openAPIJSON(document string) []byte {
-	var compact bytes.Buffer
-	doc, err := yaml.YAMLToJSON([]byte(document))
-	if err = errors.Join(err, json.Compact(&compact, doc)); err != nil {
+	var root yaml.Node
+	var out bytes.Buffer
+	err := yaml.Load([]byte(document), &root)
+	if err == nil {
+		err = writeJSON(&out, root.Content[0])
+	}
+	if err != nil {
 		panic(fmt.Sprintf("v1: embedded openapi.yaml: %v", err))
 	}
-	return compact.Bytes()
+	return out.Bytes()
+}
+
+// writeJSON writes a value as compact JSON.
+func writeJSON(out *bytes.Buffer, n *yaml.Node) (err error) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	isMap := n.Kind == yaml.MappingNode
+	if !isMap && n.Kind != yaml.SequenceNode {
+		var v any
+		err = n.Load(&v)
+		return errors.Join(err, writeScalar(out, v))
+	}
+	out.WriteString(map[bool]string{true: "{", false: "["}[isMap])
+	for i, inner := range n.Content {
+		isKey := isMap && i%2 == 0
+		if i > 0 && (isKey || !isMap) {
+			out.WriteByte(',')
+		}
+		if isKey {
+			err = errors.Join(err, writeScalar(out, inner.Value))
+			out.WriteByte(':')
+		} else {
+			err = errors.Join(err, writeJSON(out, inner))
+		}
+	}
+	out.WriteString(map[bool]string{true: "}", false: "]"}[isMap])
+	return err
+}
+
+func writeScalar(out *bytes.Buffer, v any) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	out.Truncate(out.Len() - 1) // the end of the line
+	return err
 }

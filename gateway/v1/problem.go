@@ -55,6 +55,10 @@ var (
 	// RateLimited is for an account over its rate.
 	RateLimited = Problem{http.StatusTooManyRequests, "rate_limited", "Too many requests",
 		"Wait for the seconds given in Retry-After, then go on more slowly.", nil}
+	// HeaderFieldsTooLarge is for a request line and header fields that are too large together (RFC
+	// 6585, section 5).
+	HeaderFieldsTooLarge = Problem{http.StatusRequestHeaderFieldsTooLarge, "header_fields_too_large", "Header fields too large",
+		"Send at most 16 KiB of header fields. The API needs no cookies.", nil}
 	// InternalError is for a bug of the gateway.
 	InternalError = Problem{http.StatusInternalServerError, "internal_error", "Internal error",
 		"Try again later. If it stays, report the id of this error.", nil}
@@ -90,7 +94,7 @@ func Problems() []Problem {
 	return []Problem{
 		InvalidRequest, InvalidParameter, MissingAPIKey, InvalidAPIKey,
 		WrongKeyKind, InsufficientScope, APIAccessRequired, NotFound,
-		MethodNotAllowed, RateLimited, InternalError, AccountUnsupported, UpstreamError,
+		MethodNotAllowed, RateLimited, HeaderFieldsTooLarge, InternalError, AccountUnsupported, UpstreamError,
 		UpstreamSignInFailed, UpstreamInvalidResponse, UpstreamUnavailable, AuthUnavailable, UpstreamTimeout,
 	}
 }

@@ -139,8 +139,8 @@ func checkError(a answer) error {
 
 var errTooFew = errors.New("fewer answers than were expected")
 
-// probe ends a conversation: it is answered where the connection still takes requests.
-const probe = "GET /nowhere HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n"
+// lastRequest ends a conversation: it is answered where the connection still takes requests.
+const lastRequest = "GET /nowhere HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n"
 
 // hold holds one conversation, and finds out what becomes of the connection.
 func hold(s server, c testCase, m mode) (answers []answer, closed bool, err error) {
@@ -187,14 +187,14 @@ func hold(s server, c testCase, m mode) (answers []answer, closed bool, err erro
 		}
 	}
 	if len(answers) == 0 || !answers[len(answers)-1].Close {
-		_, _ = io.WriteString(conn, probe) // fails where the connection is closed already
+		_, _ = io.WriteString(conn, lastRequest) // fails where the connection is closed already
 	}
 	for {
 		a, err := receive(in, false)
 		switch {
 		case err != nil:
 			return answers, true, nil
-		case a.Close && a.StatusCode == http.StatusNotFound: // to the probe
+		case a.Close && a.StatusCode == http.StatusNotFound: // to the last request
 			return answers, false, nil
 		}
 		answers = append(answers, a)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"crypto/tls"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -22,7 +23,13 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if flag.Parse(); flag.NArg() == 0 {
+		goleak.VerifyTestMain(m)
+	}
+	m.Run()
+	os.Exit(2) // else TestCompare has ended the process
+}
 
 // tightAccounts is how many times a case may ask as an account that has used nothing of
 // its rate yet.

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 )
 
 // timeout is how long the gateway may take to see that the system has changed, failed or recovered.
@@ -33,7 +33,7 @@ type gateway struct {
 	seeds  []*inquiry
 	config string // its file
 
-	process  *program.Process
+	process  *testkit.Process
 	url, ops string
 	keys     map[[2]string]string // by kind and account
 }
@@ -79,7 +79,7 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	s.file(filepath.Join(dir, "keys.yaml"), "accounts: []\nkeys: []\n")
 	g.secret(password)
 
-	binary := program.Build(t)
+	binary := testkit.BuildGateway(t)
 	for _, kind := range []string{"buyer", "seller"} {
 		for _, account := range accounts {
 			out := s.run("", fmt.Sprintf(`%s keys -c %s new --kind %s --account "%s" --api-access paid`, binary, g.config, kind, account))
@@ -89,7 +89,7 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	out := s.run("", fmt.Sprintf("%s check -c %s --live --all --buyer %s --seller %s 2>&1 || echo failed", binary, g.config, accounts[0], accounts[0]))
 	g.compare(!strings.HasSuffix(out, "failed\n"), "check --live --all: %s", out)
 
-	g.process = program.Run(t, program.Command{Name: "gateway", Path: binary, Args: []string{"serve", "-c", g.config}, Dir: dir})
+	g.process = testkit.RunProgram(t, testkit.Command{Name: "gateway", Path: binary, Args: []string{"serve", "-c", g.config}, Dir: dir})
 	m, err := g.process.Await(t.Context(), regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","ops":"(http://[^"]+)"`))
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 )
 
 // result is a line of the table: one way to ask one system.
@@ -59,7 +59,7 @@ type system struct {
 	denied   string // what the console calls it that the password is good no more, where the system does not say 401
 	unsorted bool   // it cannot list the newest first
 	judged   bool   // the gateway was put in front of it
-	process  *program.Process
+	process  *testkit.Process
 	began    time.Time
 
 	// Each in the system's own way: a new title for a title, and another password for the gateway's user.
@@ -69,7 +69,7 @@ type system struct {
 
 func newSystem(t *testing.T) *system {
 	t.Helper()
-	addr, err := program.FreeAddr()
+	addr, err := testkit.FreeAddr()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func (s *system) file(name, text string) {
 // start runs the system, and waits until it answers.
 func (s *system) start() {
 	s.t.Helper()
-	s.process = program.Run(s.t, program.Command{Name: "system", Path: "/bin/sh", Args: []string{"-c", "cd " + s.dir + " && exec " + s.command}, Addr: s.addr, Dir: s.dir})
+	s.process = testkit.RunProgram(s.t, testkit.Command{Name: "system", Path: "/bin/sh", Args: []string{"-c", "cd " + s.dir + " && exec " + s.command}, Addr: s.addr, Dir: s.dir})
 	s.t.Cleanup(s.stop) // with its children, before testkit stops it alone
 	client := &http.Client{Timeout: 5 * time.Second}
 	if err := s.process.Until(s.t.Context(), func() bool {
@@ -244,7 +244,7 @@ func (s *system) mariadb(name string) (socket string) {
 	s.t.Helper()
 	socket = filepath.Join(s.dir, "mariadb.sock")
 	s.run("", "mariadb-install-db --no-defaults --user=root --auth-root-authentication-method=normal --skip-test-db --datadir="+s.dir+"/mariadb")
-	p := program.Run(s.t, program.Command{Name: "mariadb", Path: "mariadbd", Dir: s.dir, Args: []string{
+	p := testkit.RunProgram(s.t, testkit.Command{Name: "mariadb", Path: "mariadbd", Dir: s.dir, Args: []string{
 		"--no-defaults", "--user=root", "--skip-grant-tables", "--skip-networking", "--socket=" + socket, "--datadir=" + s.dir + "/mariadb", "--innodb-flush-log-at-trx-commit=0", "--innodb-log-file-size=16M",
 	}})
 	if err := p.Until(s.t.Context(), func() bool { // it takes connections a moment after it was started

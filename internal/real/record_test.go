@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -16,25 +17,22 @@ import (
 	"testing"
 )
 
-// exchange is a request of the gateway and the system's reply. .ci/compare replays it: see internal/compare.
+// exchange is a system's reply. .ci/compare replays it: see internal/conformance.
 type exchange struct {
-	Request string      `json:"request"` // method and URL
-	Body    string      `json:"body,omitempty"`
-	Status  int         `json:"status"`
-	Header  http.Header `json:"header"`
-	Reply   string      `json:"reply"`
+	Status int         `json:"status"`
+	Header http.Header `json:"header"`
+	Reply  string      `json:"reply"`
 }
 
-// recorder is a proxy in front of a system that keeps each request's first successful reply, or its first.
+// recorder is a proxy in front of a system that keeps each request's first successful reply, or its last.
 type recorder struct {
 	*httptest.Server
-	mu        sync.Mutex
-	exchanges []*exchange
-	known     map[string]*exchange // by request and body
+	mu  sync.Mutex
+	all map[string]exchange // by method, path and query, and body
 }
 
 func newRecorder(t *testing.T, s *system) *recorder {
-	r := &recorder{known: map[string]*exchange{}}
+	r := &recorder{all: map[string]exchange{}}
 	_, port := s.hostPort()
 	// In recordings the system's address is {legacy}, and the cookie that is named by its port is called as in the example.
 	neutral := strings.NewReplacer("http://"+s.addr, "{legacy}", "_support."+port, "_support.443")
@@ -55,7 +53,7 @@ func newRecorder(t *testing.T, s *system) *recorder {
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
-		e := &exchange{Request: req.Method + " " + req.URL.RequestURI(), Body: string(asked), Status: res.StatusCode, Header: http.Header{}, Reply: neutral.Replace(string(text))}
+		e := exchange{Status: res.StatusCode, Header: http.Header{}, Reply: neutral.Replace(string(text))}
 		for name, values := range res.Header {
 			for _, v := range values {
 				if name != "Date" && name != "Content-Length" {
@@ -64,7 +62,12 @@ func newRecorder(t *testing.T, s *system) *recorder {
 				}
 			}
 		}
-		r.add(e)
+		key := req.Method + " " + req.URL.Path + "?" + req.URL.Query().Encode() + "\n" + string(asked)
+		r.mu.Lock()
+		if r.all[key].Status/100 != 2 {
+			r.all[key] = e
+		}
+		r.mu.Unlock()
 		w.WriteHeader(res.StatusCode)
 		_, _ = io.WriteString(w, strings.ReplaceAll(string(text), "http://"+s.addr, r.URL)) // an error: the gateway has gone
 	}))
@@ -72,38 +75,18 @@ func newRecorder(t *testing.T, s *system) *recorder {
 	return r
 }
 
-func (r *recorder) add(e *exchange) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := e.Request + "\n" + e.Body
-	switch old := r.known[key]; {
-	case old == nil:
-		r.known[key], r.exchanges = e, append(r.exchanges, e)
-	case old.Status/100 != 2 && e.Status/100 == 2:
-		*old = *e
-	}
-}
-
 // save writes what was recorded, for an example.
 func (r *recorder) save(t *testing.T, folder, example string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var buf bytes.Buffer
-	z, err := gzip.NewWriterLevel(&buf, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range r.exchanges {
-		if err := json.NewEncoder(z).Encode(e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
+	z := gzip.NewWriter(&buf)
+	if err := errors.Join(json.NewEncoder(z).Encode(r.all), z.Close()); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(folder, strings.TrimSuffix(example, ".yaml")+".json.gz")
 	if err := os.WriteFile(file, buf.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s: %d exchanges in %d bytes", file, len(r.exchanges), buf.Len())
+	t.Logf("%s: %d replies in %d bytes", file, len(r.all), buf.Len())
 }

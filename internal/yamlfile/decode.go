@@ -2,12 +2,15 @@ package yamlfile
 
 import (
 	"encoding"
-	"math"
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/setting"
 )
@@ -18,58 +21,9 @@ type (
 	Defaulter interface{ SetDefaults() }
 	// Nullable is a single value for which null means something.
 	Nullable interface{ SetNull() }
-	// Hinter is a section that says what to write for keys that it does not have: those that
-	// are gone, and those of a section that is much like it.
+	// Hinter is a section that says what to write for keys that it does not have.
 	Hinter interface{ Hints() map[string]string }
 )
-
-// decode puts the value v into a variable that can be set, by its Go type and by the rules of
-// its field. path is the key, for errors. What cannot be taken is reported, and into keeps
-// what it had. What is not in the tree keeps its default; maps and lists are replaced whole.
-//
-// The YAML library's own decoder stops at the first mistake, names Go types, and is
-// lenient where a slip must not pass: it takes 5.5 and "5" for the number 5, 010 for 8,
-// and 1.10 for the text 1.1.
-func (doc *File) decode(v *Value, into reflect.Value, path string, r Rules) {
-	if v == nil {
-		return // reported already
-	}
-	target := into.Addr().Interface()
-	if v.Kind == Null {
-		doc.decodeNull(v, into, path)
-		return
-	}
-	switch target := target.(type) {
-	case *time.Duration:
-		doc.decodeDuration(v, into, path, r)
-		return
-	case encoding.TextUnmarshaler:
-		form := "a text"
-		if _, ok := target.(*time.Time); ok {
-			form = "a time such as 2027-01-01T00:00:00Z"
-		}
-		if v.Kind != Scalar || target.UnmarshalText([]byte(v.Text)) != nil {
-			doc.wants(v, path, form)
-		}
-		return
-	}
-	switch into.Kind() {
-	case reflect.Pointer:
-		pointed := Fresh(into.Type().Elem())
-		doc.decode(v, pointed, path, r)
-		into.Set(pointed.Addr())
-	case reflect.Struct:
-		doc.decodeSection(v, into, path, r)
-	case reflect.Map:
-		doc.decodeMap(v, into, path)
-	case reflect.Slice:
-		doc.decodeList(v, into, path, r)
-	case reflect.Interface:
-		into.Set(reflect.ValueOf(v.Plain()))
-	default:
-		doc.decodeScalar(v, into, path, r)
-	}
-}
 
 // IsNullable tells whether null means something for a type.
 func IsNullable(t reflect.Type) bool {
@@ -78,17 +32,68 @@ func IsNullable(t reflect.Type) bool {
 
 // Fresh makes a variable of a type, with its defaults.
 func Fresh(t reflect.Type) reflect.Value {
-	v := reflect.New(t)
-	if d, ok := v.Interface().(Defaulter); ok {
-		d.SetDefaults()
-	}
-	return v.Elem()
+	v := reflect.New(t).Elem()
+	setDefaults(v)
+	return v
 }
 
-// decodeNull handles a key without a value. For a section it is the same as
-// leaving the key out, because all its keys may be commented out; for a single
-// value it is more likely a mistake.
-func (doc *File) decodeNull(v *Value, into reflect.Value, path string) {
+func setDefaults(v reflect.Value) {
+	if d, ok := v.Addr().Interface().(Defaulter); ok {
+		d.SetDefaults()
+	}
+}
+
+// decode puts the value n into a variable that can be set, by its Go type and by the rules of its
+// field. path is the key, for errors. It reports what it cannot take, and the variable keeps what
+// it had. What is not in the file keeps its default; maps and lists are replaced whole.
+//
+// The library's own decoder names Go types in its errors, and knows neither durations, sizes,
+// variables nor rules.
+func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) {
+	if n == nil || n.Kind == 0 {
+		return // reported already
+	}
+	if IsNull(n) {
+		doc.decodeNull(n, into, path)
+		return
+	}
+	switch target := into.Addr().Interface().(type) {
+	case *time.Duration:
+		doc.decodeDuration(n, into, path, r)
+		return
+	case encoding.TextUnmarshaler:
+		form := "a text"
+		if _, ok := target.(*time.Time); ok {
+			form = "a time such as 2027-01-01T00:00:00Z"
+		}
+		if n.Kind != yaml.ScalarNode || target.UnmarshalText([]byte(n.Value)) != nil {
+			doc.wants(n, path, form)
+		}
+		return
+	}
+	switch into.Kind() {
+	case reflect.Pointer:
+		pointed := Fresh(into.Type().Elem())
+		doc.decode(n, pointed, path, r)
+		into.Set(pointed.Addr())
+	case reflect.Struct:
+		doc.decodeSection(n, into, path, r)
+	case reflect.Map:
+		doc.decodeMap(n, into, path)
+	case reflect.Slice:
+		doc.decodeList(n, into, path, r)
+	case reflect.Interface:
+		var plain any
+		_ = n.Load(&plain) // what cannot be loaded is reported already
+		into.Set(reflect.ValueOf(&plain).Elem())
+	default:
+		doc.decodeScalar(n, into, path, r)
+	}
+}
+
+// decodeNull handles a key without a value. For a section it is the same as leaving the key out,
+// because all its keys may be commented out; for a single value it is more likely a mistake.
+func (doc *File) decodeNull(n *yaml.Node, into reflect.Value, path string) {
 	if target, ok := into.Addr().Interface().(Nullable); ok {
 		target.SetNull()
 		return
@@ -98,42 +103,72 @@ func (doc *File) decodeNull(v *Value, into reflect.Value, path string) {
 		into.SetZero()
 	case reflect.Struct, reflect.Map, reflect.Slice:
 	default:
-		doc.add(v.at, path, "has no value; write one, or remove the key")
+		doc.add(placeOf(n), path, "has no value; write one, or remove the key")
 	}
 }
 
 // wants reports a value of the wrong form.
-func (doc *File) wants(v *Value, path, what string) {
-	doc.add(v.at, path, "wants %s, got %s", what, v)
+func (doc *File) wants(n *yaml.Node, path, what string) {
+	doc.add(placeOf(n), path, "wants %s, got %s", what, doc.describe(n))
+}
+
+// describe names a value in an error: what it is, shortened, and never the content of a variable,
+// which may be a secret.
+func (doc *File) describe(n *yaml.Node) string {
+	written, variable := doc.Written(n)
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case variable:
+		return "the value of " + shorten(written)
+	case Quoted(n):
+		return fmt.Sprintf("the quoted text %q", shorten(n.Value))
+	case n.Value == "true" || n.Value == "false":
+		return n.Value
+	case isNumber(n.Value) && len(n.Value) > 1 && n.Value[0] == '0' && n.Value[1] != '.':
+		return "the number " + shorten(n.Value) + ", which begins with a zero"
+	case isNumber(n.Value):
+		return "the number " + shorten(n.Value)
+	}
+	return fmt.Sprintf("the text %q", shorten(n.Value))
+}
+
+// Quoted tells a text in quotes or a block from a plain scalar.
+func Quoted(n *yaml.Node) bool {
+	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+}
+
+func isNumber(text string) bool {
+	_, err := strconv.ParseFloat(text, 64)
+	return err == nil
 }
 
 // decodeSection decodes the keys that the struct has, and reports all others.
-func (doc *File) decodeSection(v *Value, into reflect.Value, path string, r Rules) {
+func (doc *File) decodeSection(n *yaml.Node, into reflect.Value, path string, r Rules) {
 	fields := FieldsOf(into.Type())
-	if v.Kind != Section {
+	if n.Kind != yaml.MappingNode {
 		for _, f := range fields {
 			if f.Key == r.Short() {
-				doc.decode(v, into.FieldByIndex(f.Index), path, f.Rules)
+				doc.decode(n, into.FieldByIndex(f.Index), path, f.Rules)
 				return
 			}
 		}
-		doc.wants(v, path, "a mapping with keys of its own below it")
+		doc.wants(n, path, "a mapping with keys of its own below it")
 		return
 	}
-	for _, e := range v.Keys {
-		known := slices.IndexFunc(fields, func(f Field) bool { return f.Key == e.Key })
+	for i := 0; i < len(n.Content); i += 2 {
+		key := n.Content[i]
+		known := slices.IndexFunc(fields, func(f Field) bool { return f.Key == key.Value })
 		if known < 0 {
-			hints, _ := into.Interface().(Hinter)
-			if hints != nil && hints.Hints()[e.Key] != "" {
-				doc.add(e.at, Join(path, e.Key), "%s", hints.Hints()[e.Key])
-			} else {
-				doc.unknown(e, fields, path)
-			}
+			doc.unknown(key, into, fields, path)
 			continue
 		}
-		doc.decode(e.Value, into.FieldByIndex(fields[known].Index), Join(path, e.Key), fields[known].Rules)
+		doc.decode(n.Content[i+1], into.FieldByIndex(fields[known].Index), Join(path, key.Value), fields[known].Rules)
 	}
-	if len(v.Keys) == 0 || !setting.Says(into.Interface()) {
+	ruled := slices.ContainsFunc(fields, func(f Field) bool { return f.Required() != "" || f.Tags.Get("with") != "" })
+	if len(n.Content) == 0 || !ruled || !setting.Says(into.Interface()) {
 		return // nothing is set
 	}
 	for _, f := range fields {
@@ -147,118 +182,95 @@ func (doc *File) decodeSection(v *Value, into reflect.Value, path string, r Rule
 	}
 }
 
-// unknown reports a key that the struct does not have, with the one that was probably
-// meant.
-func (doc *File) unknown(e Entry, fields []Field, path string) {
-	key := Join(path, e.Key)
+// unknown reports a key that the section does not have, with the one that was probably meant. A
+// complaint that that one is missing would say the same again.
+func (doc *File) unknown(key *yaml.Node, section reflect.Value, fields []Field, path string) {
 	keys := make([]string, len(fields))
 	for i, f := range fields {
 		keys[i] = f.Key
 	}
-	if name, _, joined := strings.Cut(e.Key, ":"); joined && slices.Contains(keys, name) {
-		doc.add(e.at, key, "unknown key; write a blank after the colon: %s: ...", name)
-		doc.touched = append(doc.touched, Join(path, name))
-		return
+	full, at := Join(path, key.Value), placeOf(key)
+	name, _, joined := strings.Cut(key.Value, ":")
+	near := setting.Nearest(key.Value, keys)
+	hints, _ := section.Interface().(Hinter)
+	switch {
+	case hints != nil && hints.Hints()[key.Value] != "":
+		doc.add(at, full, "%s", hints.Hints()[key.Value])
+	case joined && slices.Contains(keys, name):
+		doc.add(at, full, "unknown key; write a blank after the colon: %s: ...", name)
+		doc.Touch(Join(path, name))
+	case near != "":
+		doc.add(at, full, "unknown key; did you mean %q?", near)
+		doc.Touch(Join(path, near))
+	default:
+		doc.add(at, Join(path, shorten(key.Value)), "unknown key; known here: %s", strings.Join(keys, ", "))
 	}
-	if near := Nearest(e.Key, keys); near != "" {
-		doc.add(e.at, key, "unknown key; did you mean %q?", near)
-		// A complaint that the right key is missing would say the same again.
-		doc.touched = append(doc.touched, Join(path, near))
-		return
-	}
-	doc.add(e.at, Join(path, shorten(e.Key)), "unknown key; known here: %s", strings.Join(keys, ", "))
 }
 
-// decodeList replaces the whole list: elements of the default do not stay. The rules are
-// about each element.
-func (doc *File) decodeList(v *Value, into reflect.Value, path string, r Rules) {
+// decodeList replaces the whole list: elements of the default do not stay. The rules are about each
+// element.
+func (doc *File) decodeList(n *yaml.Node, into reflect.Value, path string, r Rules) {
+	items := n.Content
 	switch {
-	case v.Kind == List:
-	case r.Short() == ShortList && v.Kind == Scalar:
-		out := reflect.MakeSlice(into.Type(), 1, 1)
-		doc.decode(v, out.Index(0), path, r)
-		into.Set(out)
-		return
+	case n.Kind == yaml.SequenceNode:
+	case r.Short() == ShortList && n.Kind == yaml.ScalarNode:
+		items = []*yaml.Node{n}
 	case into.Type().Elem() == reflect.TypeFor[setting.File]():
-		doc.add(v.at, path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
+		doc.add(placeOf(n), path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
 		return
 	default:
-		doc.wants(v, path, "a list such as [a, b]")
+		doc.wants(n, path, "a list such as [a, b]")
 		return
 	}
-	out := reflect.MakeSlice(into.Type(), len(v.Items), len(v.Items))
-	for i, one := range v.Items {
-		out.Index(i).Set(Fresh(into.Type().Elem()))
-		doc.decode(one, out.Index(i), Item(path, i), r)
+	out := reflect.MakeSlice(into.Type(), len(items), len(items))
+	for i, item := range items {
+		at := Item(path, i)
+		if item == n {
+			at = path
+		}
+		setDefaults(out.Index(i))
+		doc.decode(item, out.Index(i), at, r)
 	}
 	into.Set(out)
 }
 
 // decodeMap replaces the whole map. Its keys are texts as they are written.
-func (doc *File) decodeMap(v *Value, into reflect.Value, path string) {
-	if v.Kind != Section {
-		doc.wants(v, path, "a mapping such as {key: value}")
+func (doc *File) decodeMap(n *yaml.Node, into reflect.Value, path string) {
+	if n.Kind != yaml.MappingNode {
+		doc.wants(n, path, "a mapping such as {key: value}")
 		return
 	}
-	out := reflect.MakeMapWithSize(into.Type(), len(v.Keys))
-	for _, e := range v.Keys {
+	out := reflect.MakeMapWithSize(into.Type(), len(n.Content)/2)
+	for i := 0; i < len(n.Content); i += 2 {
 		element := Fresh(into.Type().Elem())
-		doc.decode(e.Value, element, Join(path, e.Key), Rules{})
-		out.SetMapIndex(reflect.ValueOf(e.Key).Convert(into.Type().Key()), element)
+		doc.decode(n.Content[i+1], element, Join(path, n.Content[i].Value), Rules{})
+		out.SetMapIndex(reflect.ValueOf(n.Content[i].Value).Convert(into.Type().Key()), element)
 	}
 	into.Set(out)
 }
 
-// decodeScalar takes any scalar for a text, as it is written. An int64 is a size in
-// bytes. A number or bool in quotes is refused: it was meant as a text.
-func (doc *File) decodeScalar(v *Value, into reflect.Value, path string, r Rules) {
-	taken := reflect.New(into.Type()).Elem()
+// decodeScalar takes any scalar for a text, as it is written. An int64 is a size in bytes. Numbers
+// and bools are those of JSON, which has no 010, .nan or yes. In quotes they were meant as texts.
+func (doc *File) decodeScalar(n *yaml.Node, into reflect.Value, path string, r Rules) {
+	taken, ok := reflect.New(into.Type()).Elem(), n.Kind == yaml.ScalarNode
 	switch kind := into.Kind(); {
-	case kind == reflect.String && v.Kind == Scalar:
-		taken.SetString(v.Text)
-	case kind == reflect.Int64 && v.Kind == Scalar:
-		size, err := parseBytes(v.Text)
+	case kind == reflect.String:
+		taken.SetString(n.Value)
+	case kind == reflect.Int64 && ok:
+		size, err := setting.ParseBytes(n.Value)
 		if err != nil {
-			doc.add(v.at, path, "%v, got %s", err, v)
+			doc.add(placeOf(n), path, "%v, got %s", err, doc.describe(n))
 			return
 		}
 		taken.SetInt(size)
-	case v.Kind != Scalar || v.quoted || !setPlain(v.Text, taken):
-		doc.wants(v, path, wanted(kind))
+	default:
+		ok = ok && !Quoted(n) && n.Value != "null" && json.Unmarshal([]byte(n.Value), taken.Addr().Interface()) == nil
+	}
+	if !ok {
+		doc.wants(n, path, wanted(into.Kind()))
 		return
 	}
-	doc.take(v, taken, into, path, r)
-}
-
-// take sets a value that keeps the rules, and reports one that does not.
-func (doc *File) take(v *Value, taken, into reflect.Value, path string, r Rules) {
-	if what := r.Refuses(taken); what != "" {
-		doc.wants(v, path, what)
-		return
-	}
-	into.Set(taken)
-}
-
-// setPlain takes a text for what a number or bool wants, and tells whether it can.
-func setPlain(text string, into reflect.Value) bool {
-	switch {
-	case into.Kind() == reflect.Bool:
-		into.SetBool(text == "true")
-		return text == "true" || text == "false"
-	case into.CanInt():
-		v, err := strconv.ParseInt(text, 10, into.Type().Bits())
-		into.SetInt(v)
-		return err == nil
-	case into.CanUint():
-		v, err := strconv.ParseUint(text, 10, into.Type().Bits())
-		into.SetUint(v)
-		return err == nil
-	case into.CanFloat():
-		v, err := strconv.ParseFloat(text, into.Type().Bits())
-		into.SetFloat(v)
-		return err == nil && !math.IsNaN(v) && !math.IsInf(v, 0)
-	}
-	return false
+	doc.take(n, taken, into, path, r)
 }
 
 // wanted names the form of a value in the words of the file's writer.
@@ -270,25 +282,34 @@ func wanted(kind reflect.Kind) string {
 		return "true or false (without quotes)"
 	case reflect.Int64:
 		return "a size such as 16MiB or a number of bytes"
-	case reflect.Float64, reflect.Float32:
+	case reflect.Float64:
 		return "a number such as 0.5"
 	}
 	return "a whole number that is not too large"
 }
 
+// take sets a value that keeps the rules, and reports one that does not.
+func (doc *File) take(n *yaml.Node, taken, into reflect.Value, path string, r Rules) {
+	if what := r.Refuses(taken); what != "" {
+		doc.wants(n, path, what)
+		return
+	}
+	into.Set(taken)
+}
+
 // decodeDuration wants a unit: 30 alone could be seconds or milliseconds.
-func (doc *File) decodeDuration(v *Value, into reflect.Value, path string, r Rules) {
-	d, err := time.ParseDuration(v.Text)
+func (doc *File) decodeDuration(n *yaml.Node, into reflect.Value, path string, r Rules) {
+	d, err := time.ParseDuration(n.Value)
 	switch {
-	case v.Kind != Scalar:
-		doc.wants(v, path, "a duration such as 30s")
-	case err != nil && v.number():
-		doc.add(v.at, path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", v)
+	case n.Kind != yaml.ScalarNode:
+		doc.wants(n, path, "a duration such as 30s")
+	case err != nil && isNumber(n.Value):
+		doc.add(placeOf(n), path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", doc.describe(n))
 	case err != nil:
-		doc.wants(v, path, "a duration such as 30s or 1h30m (units ms, s, m, h)")
+		doc.wants(n, path, "a duration such as 30s or 1h30m (units ms, s, m, h)")
 	case d < 0:
-		doc.wants(v, path, "a duration of 0s or more")
+		doc.wants(n, path, "a duration of 0s or more")
 	default:
-		doc.take(v, reflect.ValueOf(d), into, path, r)
+		doc.take(n, reflect.ValueOf(d), into, path, r)
 	}
 }

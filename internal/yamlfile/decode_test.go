@@ -1,17 +1,11 @@
 package yamlfile
 
 import (
-	"errors"
 	"fmt"
-	"math"
-	"math/big"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 func TestEveryFormIsTaken(t *testing.T) {
@@ -24,11 +18,12 @@ size: 16MiB
 ttl: "1h30m"
 until: 2027-01-01T00:00:00Z
 list: []
-map: {1: 2, true: no, "q": 'r'}
-any: {n: 1, m: -1, f: 0.5, t: true, s: x, q: "1", l: [1, ~]}
+map: {1: 2, true: no, "q": 'r', urn:state:open: pending, v: 1.10, ? tab : a	b}
+any: {n: 1, m: -1, f: 0.5, t: true, s: x, q: "1", o: 010, d: 2027-01-01, l: [1, ~]}
 pointer: 5s
 either: just.a.path
-inner: {fields: x}
+inner: {fields: a b
+  c, filter: 7}
 many: [{fields: "1"}, {filter: 2}]
 door: {name: a, type: key, file: f, digit: [], rate: 0, wait: 1m, zone: UTC}
 shared: s
@@ -40,10 +35,10 @@ shared: s
 	want := sample{
 		Name: "a: b # c", On: true, Count: -5, Ratio: 0.1, Size: 16 << 20, TTL: 90 * time.Minute,
 		Until: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC),
-		List:  []string{}, Map: map[string]string{"1": "2", "true": "no", "q": "r"},
-		Any:     map[string]any{"n": uint64(1), "m": int64(-1), "f": 0.5, "t": true, "s": "x", "q": "1", "l": []any{uint64(1), nil}},
+		List:  []string{}, Map: map[string]string{"1": "2", "true": "no", "q": "r", "urn:state:open": "pending", "v": "1.10", "tab": "a\tb"},
+		Any:     map[string]any{"n": 1, "m": -1, "f": 0.5, "t": true, "s": "x", "q": "1", "o": "010", "d": "2027-01-01", "l": []any{1, nil}},
 		Pointer: &five, Either: eitherForm{Path: "just.a.path"},
-		Inner: inner{Fields: "x", Filter: 7, private: "kept"},
+		Inner: inner{Fields: "a b c", Filter: 7, private: "kept"},
 		Many:  []inner{{Fields: "1"}, {Filter: 2}}, shared: shared{"s"},
 		Door: door{Name: []string{"a"}, Type: "key", Lock: lock{"f"}, Digit: []int{}, Wait: &minute, Zone: "UTC"},
 	}
@@ -90,56 +85,4 @@ list:
 	if got.Inner.Fields != "" || !slices.Equal(got.List, []string{"9000", "block 9000\n"}) {
 		t.Errorf("got %q and %q", got.Inner.Fields, got.List)
 	}
-}
-
-// A list that is read in parts is the same as one that is read whole, with its mistakes in their places.
-func TestExtend(t *testing.T) {
-	const head, first, second = "many:\n", "- fields: a\n- {filter: x}\n", "- [b]\n- fields: c\n"
-	var whole, parts sample
-	want := Parse("f", head+first+second, nil)
-	want.Decode(&whole)
-	doc := Parse("f", head, nil)
-	if n, m := doc.Extend("many", first, 1), doc.Extend("many", second, 3); n != 2 || m != 2 {
-		t.Errorf("%d and %d items", n, m)
-	}
-	doc.Decode(&parts)
-	if !reflect.DeepEqual(parts, whole) || fmt.Sprint(doc.Err()) != fmt.Sprint(want.Err()) || doc.Line("many[3]") != 5 {
-		t.Errorf("in parts %+v, %v; whole %+v, %v", parts.Many, doc.Err(), whole.Many, want.Err())
-	}
-	for text, items := range map[string]string{"many: [a]": "- b", "many: x": "- b", "on: true": "- b", "many:": "b: c"} {
-		if doc := Parse("f", text, nil); doc.Extend("many", items, 1) != 0 {
-			t.Errorf("%q takes %q", text, items)
-		}
-	}
-	doc = Parse("f", head, nil)
-	if n := doc.Extend("many", "- {a\n", 7); n != 0 || !strings.HasPrefix(doc.Err().Error(), "f:8:4: is not YAML") {
-		t.Errorf("%d items, %v", n, doc.Err())
-	}
-}
-
-func TestSizes(t *testing.T) {
-	for text, want := range map[string]struct {
-		size int64
-		err  error
-	}{
-		" 4KiB ": {4096, nil}, "16 MiB": {16 << 20, nil}, "1GiB": {1 << 30, nil}, "1kB": {1000, nil}, "2MB": {2e6, nil}, "3GB": {3e9, nil},
-		"-1KiB": {0, errNegative}, "": {0, errNoSize}, "KiB": {0, errNoSize}, "1.5MiB": {0, errNoSize}, "16M": {0, errNoSize},
-		"16mib": {0, errNoSize}, "1 KiB B": {0, errNoSize}, "+1": {0, errNoSize}, "1_000": {0, errNoSize}, "0x10": {0, errNoSize},
-	} {
-		if got, err := parseBytes(text); got != want.size || !errors.Is(err, want.err) {
-			t.Errorf("%q is read as %d, %v; want %d, %v", text, got, err, want.size, want.err)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		count, u := rapid.Uint64().Draw(t, "count"), rapid.SampledFrom(units).Draw(t, "unit")
-		exact := new(big.Int).Mul(new(big.Int).SetUint64(count), new(big.Int).SetUint64(u.size))
-		got, err := parseBytes(fmt.Sprint(count, u.name))
-		if exact.IsInt64() != (err == nil) || err == nil && got != exact.Int64() || err != nil && !errors.Is(err, errSizeRange) {
-			t.Fatalf("%d%s is read as %d, %v; want %s", count, u.name, got, err, exact)
-		}
-		size := int64(count>>1) &^ (1<<rapid.IntRange(0, 40).Draw(t, "zero bits") - 1)
-		if got, err := parseBytes(fmt.Sprint(formatBytes(size))); err != nil || got != size || formatBytes(math.MaxInt64) != any(int64(math.MaxInt64)) {
-			t.Fatalf("%d is written as %s and read as %d, %v", size, formatBytes(size), got, err)
-		}
-	})
 }

@@ -1,139 +1,100 @@
-// Package yamlfile reads a YAML file strictly into structs: by the tags of their fields,
-// with each mistake at its line, and all of them in one run.
+// Package yamlfile reads a YAML 1.2 file strictly into structs, by the tags of their fields. It
+// reports every mistake of the file in one run, each with its line and key.
 package yamlfile
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
-	"unicode/utf8"
+	"regexp"
+	"strconv"
+	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/internal/setting"
 )
 
-// File is one file on its way into Go values. Everything it finds wrong goes into its
-// report, and callers go on, so that all problems are told at once.
+// File is one file on its way into Go values. It collects what is wrong with the file and goes on,
+// so that one run shows all of it.
 type File struct {
-	*builder
-	Path string      // absolute
-	Info fs.FileInfo // as it was just before it was read; nil: it could not be
-	Root *Value      // nil if the file could not be read at all
+	report
+	Path    string      // absolute
+	Info    fs.FileInfo // from just before it was read; nil: it could not be read
+	Root    *yaml.Node  // the tree, without what was reported; nil: it could not be read
+	env     func(string) (string, bool)
+	written map[*yaml.Node]string // scalars that name variables, as the file has them
 }
 
-func newFile(name string) *File {
-	return &File{builder: &builder{report: &report{file: name}}, Path: name}
-}
+// maxFileBytes bounds a file. A large one with two mapped endpoints has about 10 KiB.
+const maxFileBytes = 256 << 10
 
-// Open reads the file at path. Variables such as ${NAME} are looked up in env; without it
-// they stay as they are written.
+// Open reads the file at path. Variables such as ${NAME} are looked up in env; if env is nil, they
+// stay as they are written.
 func Open(path string, env func(string) (string, bool)) *File {
-	doc := newFile(path)
+	doc := newFile(path, env)
 	if abs, err := filepath.Abs(path); err == nil {
 		doc.Path = abs
 	}
-	data, info, err := ReadRegular(path, maxFileBytes)
-	doc.Info = info
-	doc.read(data, err, env)
+	data, info, err := setting.ReadRegular(path, maxFileBytes)
+	if doc.Info = info; err != nil {
+		doc.add(position{}, "", "%v", err)
+		return doc
+	}
+	doc.load(data)
 	return doc
 }
 
-// Parse reads a text as the file of that name.
-func Parse(name, text string, env func(string) (string, bool)) *File {
-	doc := newFile(name)
-	doc.read([]byte(text), nil, env)
+// Parse reads data as the file of that name.
+func Parse(name string, data []byte, env func(string) (string, bool)) *File {
+	doc := newFile(name, env)
+	doc.load(data)
 	return doc
 }
 
-// Decode reads a text into a variable, whose pointer it gets, over the defaults that it
-// already holds. The error is a setting.Problems.
+func newFile(name string, env func(string) (string, bool)) *File {
+	return &File{report: report{file: name, touched: map[string]bool{}, above: map[string]bool{}}, Path: name, env: env, written: map[*yaml.Node]string{}}
+}
+
+// Decode reads a text into the variable that into points to, over the defaults that it already
+// holds. The error is a setting.Problems.
 func Decode(text string, into any) error {
-	doc := Parse("yaml", text, nil)
+	doc := Parse("yaml", []byte(text), nil)
 	doc.Decode(into)
 	return doc.Err()
 }
 
-// read makes the tree of data, or reports err, which came with it.
-func (doc *File) read(data []byte, err error, env func(string) (string, bool)) {
-	if err == nil {
-		data, err = cleanSource(data)
-	}
-	if err != nil {
-		doc.add(position{}, "", "%v", err)
-		return
-	}
-	doc.env = env
-	if body := doc.parse(data, 0); body != nil {
-		doc.Root = doc.build(body, "")
-	}
+// Decode decodes the file over the defaults that the variable already holds.
+func (doc *File) Decode(into any) {
+	doc.decode(doc.Root, reflect.ValueOf(into).Elem(), "", Rules{})
 }
 
-// Extend reads more items of the list at a key of the document: those of a list that stands in
-// the file after so many lines, where the document itself has nothing. It returns how many they
-// are. So a large file can be read in parts: the parser takes a hundred times the size of its text.
-func (doc *File) Extend(key, text string, before int) (items int) {
-	data, err := cleanSource([]byte(text))
-	if err != nil {
-		doc.add(position{before + 1, 1}, key, "%v", err)
-		return 0
-	}
-	body, ok := doc.parse(data, before).(*ast.SequenceNode)
-	list := doc.Root.Child(key)
-	if !ok || list == nil || list.Kind == Scalar || list.Kind == Section || list.Kind == List && before <= list.at.line {
-		return 0
-	}
-	if list.Kind == Null {
-		*list = Value{Kind: List, at: placeOf(body.Start)}
-	}
-	for _, one := range body.Values {
-		list.Items = append(list.Items, doc.build(one, Item(key, len(list.Items))))
-	}
-	return len(body.Values)
-}
-
-// Decode decodes the whole document over the defaults that a variable, whose pointer it
-// gets, already holds.
-func (doc *File) Decode(variable any) {
-	doc.decode(doc.Root, reflect.ValueOf(variable).Elem(), "", Rules{})
-}
-
-// Wrong reports what is wrong with a value after decoding. Where the key is
-// not in the file, its nearest parent is the place.
+// Wrong reports what is wrong with a value after decoding. If the key is not in the file, the
+// place is that of its nearest parent.
 func (doc *File) Wrong(key, format string, args ...any) {
-	if doc.Follows(key) {
-		return
+	if !doc.Follows(key) {
+		at, _ := doc.locate(key)
+		doc.note(at, key, doc.hidden(fmt.Sprintf(format, args...)))
 	}
-	at, _ := doc.Root.locate(key)
-	doc.note(at, key, doc.hidden(fmt.Sprintf(format, args...)))
 }
 
-// WrongAt reports what is wrong with what stands in a line, from 1, or with the file as a whole, 0.
+// WrongAt reports what is wrong in a line, from 1, or with the file as a whole, 0.
 func (doc *File) WrongAt(line int, key, format string, args ...any) {
 	if !doc.Follows(key) {
 		doc.add(position{line, 1}, key, format, args...)
 	}
 }
 
-// Line is where a key stands in the file, or its nearest parent, from 1.
-func (doc *File) Line(key string) int {
-	at, _ := doc.Root.locate(key)
-	return at.line
-}
-
 // Warn reports what is doubtful.
 func (doc *File) Warn(key, format string, args ...any) {
-	at, _ := doc.Root.locate(key)
+	at, _ := doc.locate(key)
 	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
-// Invalid reports what a section's own Validate found, a setting.Problems with keys relative to
-// the section, or says of the section what else went wrong.
+// Invalid reports the error of a section's own Validate: a setting.Problems with keys relative to
+// the section, or any other error, which is reported at the section.
 func (doc *File) Invalid(section string, err error) {
 	problems, ok := errors.AsType[setting.Problems](err)
 	if !ok && err != nil {
@@ -144,80 +105,122 @@ func (doc *File) Invalid(section string, err error) {
 	}
 }
 
-// Has tells whether the file itself has the key.
-func (doc *File) Has(key string) bool {
-	_, found := doc.Root.locate(key)
-	return found != nil
+// At is the value of a key such as a.b[2].c, or nil if the file does not have it.
+func (doc *File) At(key string) *yaml.Node {
+	_, n := doc.locate(key)
+	return n
 }
 
-// maxFileBytes bounds a file. A large one with two mapped
-// endpoints has about 10 KiB.
-const maxFileBytes = 256 << 10
-
-// StatRegular refuses what is no regular file: a reload reads it again.
-func StatRegular(path string) (fs.FileInfo, error) {
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, fileError{err}
-	case info.IsDir():
-		return nil, errors.New("is a folder; name a file")
-	case !info.Mode().IsRegular():
-		return nil, errors.New("is not a regular file; it must be one, because it is read again at a reload")
-	}
-	return info, nil
+// Line is the line, from 1, of a key or of its nearest parent in the file.
+func (doc *File) Line(key string) int {
+	at, _ := doc.locate(key)
+	return at.line
 }
 
-// ReadRegular reads a regular file of at most that many bytes.
-func ReadRegular(path string, most int64) ([]byte, fs.FileInfo, error) {
-	// Stat before open: opening a named pipe would wait for its writer.
-	info, err := StatRegular(path)
-	if err != nil {
-		return nil, nil, err
+// Child is the value of a key of a mapping, or nil. n may be nil.
+func Child(n *yaml.Node, key string) *yaml.Node {
+	if n != nil && n.Kind == yaml.MappingNode {
+		for i := 0; i < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fileError{err}
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err != nil {
-		return nil, nil, fileError{err}
-	}
-	if int64(len(data)) > most {
-		return nil, nil, fmt.Errorf("is larger than %d KiB; is this the right file?", most>>10)
-	}
-	return data, info, nil
+	return nil
 }
 
-// cleanSource takes off a byte order mark and refuses what is no text.
-func cleanSource(data []byte) ([]byte, error) {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	if !utf8.Valid(data) {
-		return nil, errors.New("is not UTF-8 text; save it as UTF-8")
+// IsNull tells whether a value is left out, ~ or null.
+func IsNull(n *yaml.Node) bool { return n != nil && n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// locate finds a path such as a.b[2].c and its place: the value's own, or its key's if the value is
+// a mapping or a list. If the file does not have the path, n is nil and the place is that of its
+// nearest parent. Keys may hold dots themselves, so the longest one that fits is taken.
+func (doc *File) locate(path string) (at position, n *yaml.Node) {
+	at, n = position{1, 1}, doc.Root
+	for path != "" && n != nil {
+		path = strings.TrimPrefix(path, ".")
+		if n.Kind == yaml.SequenceNode {
+			number, rest, _ := strings.Cut(strings.TrimPrefix(path, "["), "]")
+			i, err := strconv.Atoi(number)
+			if err != nil || i < 0 || i >= len(n.Content) {
+				return at, nil
+			}
+			n, path = n.Content[i], rest
+			at = placeOf(n)
+			continue
+		}
+		best := -1
+		for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+			key := n.Content[i].Value
+			if (path == key || Under(path, key)) && (best < 0 || len(key) > len(n.Content[best].Value)) {
+				best = i
+			}
+		}
+		if best < 0 {
+			return at, nil
+		}
+		key, value := n.Content[best], n.Content[best+1]
+		if at = placeOf(key); value.Kind == yaml.ScalarNode {
+			at = placeOf(value)
+		}
+		n, path = value, path[len(key.Value):]
 	}
-	if bytes.IndexByte(data, 0) >= 0 {
-		return nil, errors.New("holds a NUL byte; is this the right file?")
-	}
-	return data, nil
+	return at, n
 }
 
-// fileError is an error of the file system in plain words, without the path.
-type fileError struct{ error }
+func placeOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-// Unwrap gives the error itself, with the path.
-func (e fileError) Unwrap() error { return e.error }
+// Join puts a key, or a path of keys, under a path. Either may be empty, and a key may begin with an index.
+func Join(path, key string) string {
+	if path == "" || key == "" || key[0] == '[' {
+		return path + key
+	}
+	return path + "." + key
+}
 
-// Error says what to do.
-func (e fileError) Error() string {
-	switch {
-	case errors.Is(e.error, fs.ErrNotExist):
-		return "no such file; check the path"
-	case errors.Is(e.error, fs.ErrPermission):
-		return "may not be read by this user; check its mode and owner"
+// Item puts an index under a path.
+func Item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// Under tells whether the path a lies below the path b.
+func Under(a, b string) bool {
+	rest, ok := strings.CutPrefix(a, b)
+	return ok && (b == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
+}
+
+// Written is a scalar as the file has it, if that names variables.
+func (doc *File) Written(n *yaml.Node) (text string, ok bool) {
+	text, ok = doc.written[n]
+	return text, ok
+}
+
+var variable = regexp.MustCompile(`\$?\$\{([^}]*\}?)`)
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\}$`)
+
+// expand puts environment variables into a scalar: ${NAME} is the value of NAME, $${ a literal ${.
+// It works on the parsed value, so no value of a variable can add keys, and it does not expand what
+// it has put in.
+func (doc *File) expand(n *yaml.Node, path string) {
+	var wrong string
+	text := variable.ReplaceAllStringFunc(n.Value, func(written string) string {
+		if strings.HasPrefix(written, "$$") {
+			return written[1:]
+		}
+		name := strings.TrimSuffix(written[2:], "}")
+		content, set := doc.env(name)
+		switch {
+		case wrong != "":
+		case !variableName.MatchString(written[2:]):
+			wrong = fmt.Sprintf("%q is no variable; write ${NAME}, or $${ for a literal ${", shorten(written))
+		case !set:
+			wrong = fmt.Sprintf("the environment variable %s is not set; set it, or write $${%s} for the literal text", name, name)
+		}
+		doc.hide(content, written)
+		return content
+	})
+	if wrong != "" {
+		doc.refuse(n, path, "%s", wrong)
+		return
 	}
-	if pathErr, ok := errors.AsType[*fs.PathError](e.error); ok {
-		return "cannot be read: " + pathErr.Err.Error()
-	}
-	return "cannot be read: " + e.error.Error()
+	doc.hide(text, n.Value)
+	doc.written[n], n.Value = n.Value, text
 }

@@ -72,7 +72,7 @@ type lock struct {
 // decodeSection decodes the text of a file gateway.yaml into the tests' own section.
 func decodeSection(text string) (sample, error) {
 	s := sample{Name: "default", List: []string{"a", "b"}, Inner: inner{Filter: 7, private: "kept"}}
-	doc := Parse("gateway.yaml", text, fakeEnv)
+	doc := Parse("gateway.yaml", []byte(text), fakeEnv)
 	doc.Decode(&s)
 	return s, doc.Err()
 }

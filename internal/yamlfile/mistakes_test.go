@@ -2,6 +2,8 @@ package yamlfile
 
 import (
 	"errors"
+	"regexp"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"testing"
@@ -26,10 +28,13 @@ func TestMistakesAreTold(t *testing.T) {
 // A file that would take the parser minutes, or blow up in memory, is refused at once.
 func TestWhatIsTooMuchIsRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"any: " + strings.Repeat("[", 5000):           "1:106: is nested too deeply; is this the right file?",
-		strings.Repeat("- ", 5000):                    "1:1001: is nested too deeply; is this the right file?",
-		strings.Repeat("a:\n", 50_000):                "10001:2: holds more than 10000 keys; is this the right file?",
-		"map: {" + strings.Repeat("x,", 50_000) + "}": "1:20006: holds more than 10000 keys; is this the right file?",
+		"any: " + strings.Repeat("[", 5000):           "1:106: is not YAML here: nested too deeply; is this the right file?",
+		strings.Repeat("- ", 5000):                    "1:201: is not YAML here: nested too deeply; is this the right file?",
+		strings.Repeat("a:\n", 50_000):                "5001:1: holds more than 5000 keys; is this the right file?",
+		"map: {" + strings.Repeat("x,", 50_000) + "}": "1:10007: map: holds more than 5000 keys; is this the right file?",
+		strings.Repeat("[],", maxMarks/2+1):           "1:1: holds too many values; is this the right file?",
+		"name: a\nlist: [b\x01c]":                     "2:9: holds the control character U+0001; is this the right file?",
+		"name: a\n\nlist: [\xff]":                     "3:8: is not UTF-8 text; save it as UTF-8",
 		"count: " + strings.Repeat("y", 200): `1:8: count: wants a whole number that is not too large, got the text "` +
 			strings.Repeat("y", 16) + `..."`,
 	} {
@@ -50,7 +55,7 @@ func TestAProblemStaysOnOneLine(t *testing.T) {
 }
 
 func TestErrorsOfSectionsGetTheirPlace(t *testing.T) {
-	doc := Parse("f", `
+	doc := Parse("f", []byte(`
 up:
   base: x
   keys:
@@ -58,7 +63,7 @@ up:
     - sha: 1
   headers: {X.Y: 1, X.Y.Z: 2}
   empty: {}
-`, nil)
+`), nil)
 	bad := func(keys ...string) error {
 		var p setting.Problems
 		for _, key := range keys {
@@ -81,28 +86,29 @@ up:
 	}
 }
 
-func TestNearestKey(t *testing.T) {
-	known := []string{"listen", "ops", "tls", "request_timeout", "shutdown_grace", "trusted_proxies"}
-	for key, want := range map[string]string{
-		"lisen": "listen", "listne": "listen", "LISTEN": "listen", "op": "ops", "osp": "ops", "ssl": "tls",
-		"requesttimeout": "request_timeout", "request-timeout": "request_timeout", "RequestTimeout": "request_timeout",
-		"zzz": "", "": "", "a": "", "proxies": "", strings.Repeat("x", 10_000): "",
-	} {
-		if got := Nearest(key, known); got != want {
-			t.Errorf("Nearest(%.20q) = %q, want %q", key, got, want)
-		}
-	}
-}
-
-func FuzzParse(f *testing.F) {
+// Whatever a file holds, it is read in memory that its size bounds, and each mistake has its line.
+func FuzzLoad(f *testing.F) {
 	f.Add("name: ${PORT}\ninner: {fields: [a, *b]}\n")
 	f.Add("many: [&a {filter: 1}, {<<: *a}]\nsize: 16MiB\nttl: -3s\n")
 	f.Add("either: |\n  x\n---\n? y\n: !!str z\nsize: -1 B\n")
+	f.Add("any: {urn:a:b: c, d: 010, e: .nan, 1: 2027-01-01}\r\nname: \"\\q\"\u2028\n%X\n")
+	for _, c := range cases.Read(f, "testdata/mistakes.txt") {
+		text, _, _ := strings.Cut(c.Text, "\n= ")
+		f.Add(text)
+	}
+	line := regexp.MustCompile(`^gateway\.yaml:[1-9][0-9]*:[1-9][0-9]*: |^gateway\.yaml: [0-9]+ more problems$`)
+	allocated := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	f.Fuzz(func(t *testing.T, text string) {
+		metrics.Read(allocated)
+		before := allocated[0].Value.Uint64()
 		got, err := decodeSection(text)
-		for _, line := range lines(err) {
-			if !strings.HasPrefix(line, "gateway.yaml:") {
-				t.Errorf("line %q of %q names no file", line, err)
+		metrics.Read(allocated)
+		if used, most := allocated[0].Value.Uint64()-before, uint64(2<<20+4096*len(text)); used > most {
+			t.Errorf("%d bytes for %d of %q", used, len(text), text)
+		}
+		for _, one := range lines(err) {
+			if !line.MatchString(one) {
+				t.Errorf("%q of %q names no line", one, text)
 			}
 		}
 		if got.Size < 0 || got.TTL < 0 {

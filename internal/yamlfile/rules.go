@@ -148,7 +148,7 @@ func (r Rules) Bound(tag string, t reflect.Type) float64 {
 	if d, err := time.ParseDuration(text); err == nil && t == reflect.TypeFor[time.Duration]() {
 		return float64(d)
 	}
-	if size, err := parseBytes(text); err == nil && t.Kind() == reflect.Int64 {
+	if size, err := setting.ParseBytes(text); err == nil && t.Kind() == reflect.Int64 {
 		return float64(size)
 	}
 	if n, err := strconv.ParseFloat(text, 64); err == nil {

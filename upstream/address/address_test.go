@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/internal/setting"

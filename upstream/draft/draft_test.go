@@ -180,7 +180,7 @@ func TestExamples(t *testing.T) {
 				Choice
 				want mapping.Paths
 			}{
-				"items": {p.Items, mapping.Paths{want.Items}}, "owner": {p.Owner, want.Owner}, "created_at": {p.Created, want.Fields.CreatedAt.Path},
+				"items": {p.Items, mapping.Paths{want.Items}}, "owner": {p.Owner, want.Owner.Path}, "created_at": {p.Created, want.Fields.CreatedAt.Path},
 				"format": {Choice{Path: p.Created.Format, Doubts: p.Created.Doubts}, mapping.Paths{want.Fields.CreatedAt.Format}},
 			} {
 				good := slices.ContainsFunc(line.want, func(path string) bool {

@@ -101,13 +101,13 @@ func paging(trees []jsontree.Value, header http.Header, list *list, records int)
 	case cursor.path != "":
 		p.Style = "cursor"
 		p.add("param", ToComplete)
-		p.add("cursor", quote(cursor.path))
+		p.add("next", quote(cursor.path))
 		p.doubt("the name of the parameter that takes the cursor")
 		if next.path != "" {
 			p.doubt("or style next_url by %s?", next.path)
 		}
 		if more.path != "" {
-			p.add("more", quote(more.path))
+			p.add("last", fmt.Sprintf("{path: %s, is: false}", quote(more.path)))
 			p.doubt("is it %s that tells the end, or a cursor that is missing?", more.path)
 		}
 	case inHeader != "" || pages.path != "" || total.path != "" || more.path != "" || last.path != "":
@@ -135,9 +135,9 @@ func paging(trees []jsontree.Value, header http.Header, list *list, records int)
 		case pages.path != "" && p.Style == "page":
 			p.add("total_pages", quote(pages.path))
 		case more.path != "":
-			p.add("more", quote(more.path))
+			p.add("last", fmt.Sprintf("{path: %s, is: false}", quote(more.path)))
 		case last.path != "":
-			p.add("last", quote(last.path))
+			p.add("last", fmt.Sprintf("{path: %s, is: true}", quote(last.path)))
 		}
 	default:
 		p.Style = "none"

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -74,7 +75,7 @@ func (p *Proposal) request(w *writer) {
 		w.line("method: POST")
 		w.line("# TODO: the query, with the account as a variable")
 		w.line(`body: {query: %s, variables: {account: "{account}"}}`, ToComplete)
-		w.line("expect: [{path: errors, absent: true}]")
+		w.line("expect: [{path: errors, is: null}]")
 	default:
 		w.line(`query: {%s: "{account}"}`, ToComplete)
 		w.line("# DOUBT: if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
@@ -96,6 +97,7 @@ func (p *Proposal) endpoint(w *writer) {
 	if p.Owner.Path != "" {
 		w.line("owner: %s", quote(p.Owner.Path))
 	}
+	p.identity(w, p.Paging.Style == "page" || p.Paging.Style == "offset")
 	p.common(w)
 	w.doubts(p.Paging.Doubts)
 	w.line("paging: {%s}", strings.Join(append([]string{"style: " + p.Paging.Style}, p.Paging.Keys...), ", "))
@@ -117,6 +119,20 @@ func (p *Proposal) endpoint(w *writer) {
 	})
 }
 
+// identity writes what no two records share.
+func (f *fields) identity(w *writer, needed bool) {
+	for _, c := range f.table.columns {
+		if slices.Contains(f.IDs, c.path) && len(c.texts) == f.table.rows && len(c.distinct()) == len(c.texts) {
+			w.line("id: %s", quote(c.path))
+			return
+		}
+	}
+	if needed {
+		w.line("# TODO: the path of what no two records share")
+		w.line("id: %s", ToComplete)
+	}
+}
+
 // common writes internal ids and conditions.
 func (f *fields) common(w *writer) {
 	w.doubts(f.doubts)
@@ -126,13 +142,13 @@ func (f *fields) common(w *writer) {
 		w.line("where:")
 	}
 	for _, one := range f.Hidden {
-		w.line("  - {path: %s, in: %s}", quote(one.Path), yamlList(one.In))
+		w.line("  - {path: %s, is: %s}", quote(one.Path), yamlList(one.In))
 	}
 }
 
 // choose writes a field that a person has to choose, with what it may be.
 func (f *fields) choose(w *writer, field, more string) {
-	w.line("# TODO: one of these, or a const:")
+	w.line("# TODO: one of these, or a default alone:")
 	if f.table != nil {
 		for _, line := range f.table.candidates(field) {
 			w.line("#   %s", oneLine(line))

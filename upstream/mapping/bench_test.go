@@ -47,7 +47,7 @@ func BenchmarkCheckEnd(b *testing.B) {
 	if _, err := r.Take(testkit.SampleTickets(1000)); err != nil {
 		b.Fatal(err)
 	}
-	end := End{Records: 1000, Pages: 1, Address: "https://l.test/t", Header: http.Header{"Content-Type": {"application/json"}, "Date": {"x"}, "X-Request-Id": {"7"}}}
+	end := End{Records: 1000, Pages: 1, Header: http.Header{"Content-Type": {"application/json"}, "Date": {"x"}, "X-Request-Id": {"7"}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := r.CheckEnd(end); err != nil {

@@ -47,7 +47,7 @@ func (b *Builder) Take(body string) (Page, error) { return b.readPage(body) }
 
 // addListed takes a record as it stands in the list.
 func (b *Builder) addListed(e *element) *Error {
-	if err := b.countElement(e); err != nil {
+	if double, err := b.countElement(e); err != nil || double {
 		return err
 	}
 	b.recordNumber = b.Seen

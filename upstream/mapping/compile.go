@@ -36,13 +36,15 @@ type scope struct {
 // of the section that kind names. The plan is usable if nothing was.
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *setting.Problems) *Plan {
 	p := &Plan{Kind: kind, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
-	p.MaxRecords = maxRecords
+	p.MaxRecords, p.skipsInvalid = maxRecords, p.skipInvalid
 	c := &compiler{Problems: problems, base: baseURL, plan: p}
 	p.Format = c.format(kind+".reply", cfg.Reply)
 	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.Paging, []string{address.Account}, []string{address.Account, address.Status, address.Type})
 	c.AddIf(cfg.Items == "", kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
 	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, inRecord)
+	record.identify(kind+".id", cfg.ID)
+	p.idPath = cfg.ID
 	record = record.details(kind+".details", cfg.Details) // before the others, whose paths may lead into it
 	c.record = &record
 	record.group(cfg)
@@ -53,12 +55,8 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	if p.grouped {                                                          // a row that becomes no response may have their ids, too
 		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
 	}
-	if !p.grouped { // the ids of rows are those of their record
-		record.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path, p.Details, p.Responses)
-	}
 	p.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
 	c.filters(cfg.Fields)
-	record.findWrapper() // last: all fields are known
 	return p
 }
 
@@ -149,45 +147,20 @@ func (s scope) internalIDs(field string, paths []string) (all compiledPaths) {
 	return all
 }
 
-// identifyItems compiles what tells the items of a list in pages apart: their internal ids, those
-// that second requests are made with, and their times. Ids in an array are not the item's own.
-func (s scope) identifyItems(internalIDs, created Paths, further ...*SecondRequest) {
-	r := s.replies
-	if r.Paging.Style == PageNone {
-		return
-	}
-	for _, path := range internalIDs {
-		if path == keyPath {
-			r.itemIDs = append(r.itemIDs, compiledPath{key: true})
-		} else if at, err := jsontree.CompilePath(path); err == nil && !at.Several() {
-			r.itemIDs = append(r.itemIDs, s.locate(at))
-		}
-	}
-	for _, f := range further {
-		for i := 0; f != nil && i < len(f.id); i++ {
-			r.itemIDs = append(r.itemIDs, f.id[i].at)
-		}
-	}
-	for _, path := range created {
-		if at, err := jsontree.CompilePath(path); err == nil {
-			r.itemTimes = append(r.itemTimes, s.locate(at))
-		}
-	}
-}
-
 // owner compiles the ownership check, and refuses a request that asks for everybody's
 // records without one: the list of one account would be that of all.
 func (s scope) owner(cfg EndpointConfig) {
-	p, key, looked := s.plan, s.plan.Kind+".owner", setting.Says(cfg.OwnerLookup)
-	s.AddIf(cfg.OnForeignRecord == "drop" && len(cfg.Owner) == 0, p.Kind+".on_foreign_record",
+	p, key, paths, looked := s.plan, s.plan.Kind+".owner", cfg.Owner.Path, setting.Says(cfg.Owner.Lookup)
+	s.AddIf(cfg.OnForeignRecord == "drop" && len(paths) == 0, p.Kind+".on_foreign_record",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
-	s.AddIf(len(cfg.Owner) == 0 && !p.request.Binds(address.Account), key,
+	s.AddIf(len(paths) == 0 && !p.request.Binds(address.Account), key,
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
-	paths := cfg.Owner
+	p.ownerIs = cmp.Or(cfg.Owner.Is, accountPlaceholder)
+	s.AddIf(!strings.Contains(p.ownerIs, accountPlaceholder), key+".is", "holds no {account}: it would be the same for every account")
 	if p.ownerKey = strings.Join(paths, ", "); looked {
-		s.AddIf(len(cfg.Owner) == 0, key, "missing: the path, within the entry of owner_lookup, of the account")
-		p.ownerKey, paths = cfg.OwnerLookup.to(paths), cfg.OwnerLookup.By
-		p.owner = s.locateByLookup(key, cfg.Owner, key+"_lookup", cfg.OwnerLookup)
+		s.AddIf(len(paths) == 0, key+".path", "missing: the path, within the entry of lookup, of the account")
+		p.owner = s.locateByLookup(key+".path", paths, key+".lookup", cfg.Owner.Lookup)
+		p.ownerKey, paths = cfg.Owner.Lookup.to(paths), cfg.Owner.Lookup.By
 	} else {
 		p.owner = s.locateAll(key, key, paths)
 	}
@@ -206,10 +179,13 @@ func (s scope) group(cfg EndpointConfig) {
 	}
 }
 
+// detailMember is the member of a record that has its detail.
+const detailMember = "details"
+
 // inDetail tells whether a path may lead into the detail of a record.
 func (c *compiler) inDetail(path string) bool {
 	first, _, _ := strings.Cut(path, ".")
-	return c.plan.detailMember != "" && (first == c.plan.detailMember || strings.ContainsAny(first, "@#({[|*?"))
+	return c.plan.Details != nil && (first == detailMember || strings.ContainsAny(first, "@#"))
 }
 
 // fields compiles what each kind's records consist of, and refuses the rest,
@@ -248,13 +224,20 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
 	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items}
+	total, ok := s.compilePath(at+"total", cfg.Total, cfg.Total != "")
+	if ok {
+		r.total = &compiledPath{Path: total, xml: s.xml}
+		s.notePaths(at+"total", "", true, cfg.Total)
+	}
+	if setting.Says(cfg.Last) {
+		r.last = s.condition(at+"last", cfg.Last, "")
+	}
+	s.AddIf(fetched && (ok || r.last != nil), at+"fetch.paging", "total and last of responses that come by fetch are keys of its paging")
 	p.responseItems, p.responses = &items{}, r
 	var element scope
 	if fetched {
 		p.Responses, element = s.secondRequest(stageResponses, at+"fetch", cfg.Fetch, at, cfg.ItemsConfig)
 		p.stages = append(p.stages, p.Responses.stage(fetchedMember, false))
-		element.identifyItems(cfg.InternalIDs, cfg.Fields.CreatedAt.Path)
-		p.Responses.itemTimes = append(p.Responses.itemTimes, p.Responses.key...)
 		within = ItemsConfig{Items: fetchedMember}
 	} else {
 		s.notePaths(at+"items", hidesResponses, false, cfg.Items)
@@ -288,14 +271,11 @@ func (s scope) details(field string, cfg DetailsConfig) scope {
 	if !setting.Says(cfg) {
 		return s
 	}
-	cfg.As, cfg.Items = cmp.Or(cfg.As, "details"), cmp.Or(cfg.Items, "@this")
-	as, err := jsontree.CompilePath(cfg.As)
-	keys, simple := as.Names(false)
-	s.AddIf(err != nil || !simple || len(keys) != 1, field+".as", "must be a single name of letters, digits and _, which paths of the record begin with")
-	d, detail := s.secondRequest(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items})
-	s.plan.Details, s.plan.detailMember = d, cfg.As
-	s.plan.stages = append(s.plan.stages, d.stage(cfg.As, d.batch > 0 || d.items.single))
-	s.outline.Put(cfg.As, detail.outline)
+	cfg.Items = cmp.Or(cfg.Items, "@this")
+	d, detail := s.secondRequest(stageDetails, field+".fetch", cfg.Fetch, field+".", ItemsConfig{Items: cfg.Items, ID: cfg.ID})
+	s.plan.Details = d
+	s.plan.stages = append(s.plan.stages, d.stage(detailMember, d.batch > 0 || d.items.single))
+	s.outline.Put(detailMember, detail.outline)
 	s.xml = s.xml || d.Format.XML
 	return s
 }
@@ -315,6 +295,9 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 	id := address.ID
 	if f.Batch > 0 {
 		id = address.IDs
+	}
+	if f.ID == "" && len(f.IDs) == 0 && s.plan.idPath != noID && s.plan.idPath != keyPath {
+		f.ID = s.plan.idPath
 	}
 	paths := map[string]string{id: f.ID}
 	if len(f.IDs) > 0 {
@@ -352,6 +335,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 	// A detail that comes in pages is the array of the items on them.
 	r.items.single = name == stageDetails && f.Batch == 0 && r.Paging.Style == PageNone
 	element := reply.items(&r.items, at, cfg, inRecord)
+	element.identify(at+"id", cfg.ID)
 	if key, ok := s.compilePath(field+".key", f.Key, f.Key != ""); ok {
 		r.key = compiledPaths{element.locate(key)}
 	}
@@ -379,69 +363,4 @@ func (c *compiler) join(t *address.Template, field string, f FetchConfig) string
 		return address.Repeat
 	}
 	return cmp.Or(f.Join, ",")
-}
-
-const defaultPagesConcurrency = 4
-
-// Variable is the placeholder that is another one on each page; empty: the style has
-// none.
-func (c PagingConfig) Variable() string {
-	return map[string]string{PageNumber: address.Page, PageOffset: address.Offset, PageCursor: address.Cursor}[c.Style]
-}
-
-// placeholders are those that query and body may hold besides.
-func (c PagingConfig) placeholders() []string {
-	switch {
-	case c.Variable() != "":
-		return []string{address.Size, c.Variable()}
-	case c.Style == PageNext || c.Style == PageLink:
-		return []string{address.Size}
-	}
-	return nil
-}
-
-// paging adds contradictions to the problems, completes the request by the parameters of
-// pages, and returns the section with its defaults. Keys that the style needs and lacks, or
-// would ignore, are found by their tags.
-func (s scope) paging(field string, p PagingConfig) PagingConfig {
-	request := &s.replies.request
-	p.Style = cmp.Or(p.Style, PageNone)
-	variable, sized := p.Variable(), request.Has(address.Size)
-	named := variable != "" && request.Has(variable)
-	s.AddIf(named && p.Param != "", field+".param", "the request holds {%s} already; remove one of the two", variable)
-	s.AddIf(sized && p.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
-	s.AddIf(variable != "" && !named && p.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", p.Style, variable)
-	for _, key := range []struct{ name, path string }{
-		{"cursor", p.Cursor}, {"total", p.Total}, {"total_pages", p.TotalPages}, {"more", p.More}, {"last", p.Last},
-	} {
-		if path, ok := s.compilePath(field+"."+key.name, key.path, key.path != ""); ok {
-			// No next page and a wrong path look the same; the marks of more tell them apart.
-			s.notePaths(field+"."+key.name, "", false, key.path)
-			markLists(s.outline, path)
-		}
-	}
-	for _, at := range s.locateAll(field+".next", field+".next", p.Next) {
-		s.notePaths(field+".next", "", false, at.String())
-	}
-	for i, mark := range p.IgnoreMarks {
-		s.AddIf(mark == "", index(field+".ignore_marks", i), "empty: name a path as the log and probe do, such as meta.total, or a header, such as Link")
-	}
-	s.AddIf(p.More != "" && p.Last != "", field+".last", "more tells the end already; remove the one or the other")
-	s.AddIf(p.Size > 0 && p.SizeParam == "" && !sized, field+".size_param",
-		"missing: size has to be sent in some parameter, or as {size} in query or body")
-	s.AddIf((p.SizeParam != "" || sized) && p.Size == 0, field+".size", "missing: the value of parameter size_param, or of {size}")
-	if p.SizeParam != "" {
-		request.AddParam(p.SizeParam, address.Size)
-	}
-	if p.Param != "" && variable != "" {
-		request.AddParam(p.Param, variable)
-	}
-	p.Concurrency = cmp.Or(p.Concurrency, defaultPagesConcurrency)
-	return p
-}
-
-// OwnCursor tells whether the cursor is taken out of the last record, so that it names no
-// page: the legacy has not said that there is one.
-func (r *Replies) OwnCursor() bool {
-	return r.Paging.Style == PageCursor && (r.items.at.String() == "@this" || below(r.Paging.Cursor, r.items.at.String()))
 }

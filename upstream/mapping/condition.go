@@ -21,41 +21,38 @@ type condition struct {
 	ofDetail bool // it is about the detail of a record
 	values   []string
 	negated  bool // holds for all others
-	absent   bool // holds where nothing is
+	null     bool // one of the values is null
 }
 
 // conditions compiles what an element must have. A condition that is wrong
 // is left out, after its mistake was noted.
 func (s scope) conditions(field string, list []Condition, hides string) (all Conditions) {
 	for i, cfg := range list {
-		at, kinds := index(field, i), 0
-		one := condition{key: at, path: cfg.Path, values: cfg.In, negated: cfg.NotEquals.Set, absent: cfg.Absent || cfg.Missing == "include", ofDetail: s.inDetail(cfg.Path)}
-		for _, set := range []bool{cfg.Equals.Set, cfg.NotEquals.Set, len(cfg.In) > 0, cfg.Absent} {
-			if set {
-				kinds++
-			}
-		}
-		if cfg.Equals.Set || cfg.NotEquals.Set {
-			one.values = []string{cfg.Equals.Value + cfg.NotEquals.Value}
-		}
-		s.AddIf(kinds != 1, at, "set one of equals, not_equals, in and absent")
-		s.AddIf(cfg.Equals.Null || cfg.NotEquals.Null, at, "null is no value to compare with; write absent: true, or missing: include")
-		s.AddIf(cfg.Absent && cfg.Missing != "", at+".missing", "absent says it already; remove the key")
-		path, ok := s.compilePath(at+".path", cfg.Path, true)
-		if !ok {
-			continue
-		}
-		one.at = s.locate(path)
-		hidden := hides
-		if one.absent {
-			hidden = "" // that nothing is there is what it wants
-		}
-		if s.in != inReply {
-			s.notePaths(at, hidden, false, cfg.Path)
-		}
-		all = append(all, one)
+		all = append(all, s.condition(index(field, i), cfg, hides)...)
 	}
 	return all
+}
+
+// condition compiles one; none where its section is not there.
+func (s scope) condition(at string, cfg Condition, hides string) Conditions {
+	one := condition{key: at, path: cfg.Path, negated: len(cfg.Not) > 0, ofDetail: s.inDetail(cfg.Path)}
+	for _, value := range slices.Concat(cfg.Is, cfg.Not) {
+		if one.null = one.null || value.Null; !value.Null {
+			one.values = append(one.values, value.Value)
+		}
+	}
+	s.AddIf((len(cfg.Is) > 0) == (len(cfg.Not) > 0), at, "set one of is and not")
+	path, ok := s.compilePath(at+".path", cfg.Path, true)
+	if !ok {
+		return nil
+	}
+	if one.at = s.locate(path); one.null && !one.negated {
+		hides = "" // that nothing is there is what it wants
+	}
+	if s.in != inReply {
+		s.notePaths(at, hides, false, cfg.Path)
+	}
+	return Conditions{one}
 }
 
 // firstUnmet gives the first condition that an element does not meet; nil: it meets all.
@@ -74,8 +71,10 @@ func (all Conditions) firstUnmet(e *element, beforeDetail bool) *condition {
 func (c *condition) holds(e *element) bool {
 	switch v := c.at.find(e); {
 	case !v.Present():
-		return c.absent
-	case !v.Scalar() || c.values == nil:
+		return c.null && !c.negated
+	case len(c.values) == 0:
+		return c.negated
+	case !v.Scalar():
 		return false
 	default:
 		text := v.String()
@@ -114,13 +113,18 @@ func (all Conditions) Unmet(reply jsontree.Value) (key string) {
 
 // describe says for a person what the condition is.
 func (c *condition) describe() string {
+	values := strings.Join(c.values, " or ")
 	switch {
-	case c.values == nil:
+	case len(c.values) == 0 && c.negated:
+		return "must be there"
+	case len(c.values) == 0:
 		return "must be absent"
 	case c.negated:
-		return "must be there and not " + c.values[0]
+		return "must be there and not " + values
+	case c.null:
+		return "must be " + values + " or absent"
 	}
-	return "must be " + strings.Join(c.values, " or ")
+	return "must be " + values
 }
 
 // checkReply is the error of a reply that does not meet a condition; nil: it meets all. The value

@@ -33,6 +33,9 @@ type RepliesConfig struct {
 type ItemsConfig struct {
 	// Items is the GJSON path of the array of records, "@this" where the reply is the array; of responses the path within the record, or within the reply to fetch.
 	Items string `yaml:"items" form:"gjson"`
+	// ID is the GJSON path, within a record or response, of what no two of them share; "@key": their names. Pages that are asked for by number or offset need it, so that a list that
+	// changes meanwhile is noticed; none: records have none.
+	ID string `yaml:"id"`
 	// ItemsOptional takes a reply with nothing at items for an empty list, or for the end of one in pages.
 	ItemsOptional bool `yaml:"items_optional"`
 	// InternalIDs are GJSON paths, within a record or a response, of what is removed from all texts.
@@ -50,10 +53,8 @@ type EndpointConfig struct {
 	// InternalIDPatterns are regular expressions (RE2), such as TCK-\d+: what they match is
 	// removed from all texts, as internal ids are, whatever record it is of; at most 20, of at most 200 bytes each.
 	InternalIDPatterns []string `yaml:"internal_id_patterns" form:"re2"`
-	// Owner is the GJSON path, within a record, of the account it belongs to; of several the first present one. An array is of several owners. A record of another account is never served.
-	Owner Paths `yaml:"owner" short:"list" form:"gjson"`
-	// OwnerLookup finds the entry of a table of the reply that owner leads into.
-	OwnerLookup LookupConfig `yaml:"owner_lookup"`
+	// Owner is where a record says which account it belongs to. A record of another account is never served.
+	Owner OwnerConfig `yaml:"owner" short:"path"`
 	// Group is the GJSON path, within an item, of what tells which record it is of, where a record comes as several rows: the first is
 	// the record, and has the others as its member rows.
 	Group string `yaml:"group" form:"gjson"`
@@ -67,9 +68,13 @@ type EndpointConfig struct {
 	Fields FieldsConfig `yaml:"fields"`
 }
 
-// Hints say what to write for a key that is gone.
-func (EndpointConfig) Hints() map[string]string {
-	return map[string]string{"filtering": "is gone: remove it; what query and body do not ask for by {status} and {inquiry_type} is filtered by the gateway"}
+// OwnerConfig is where a record says which account it belongs to. In YAML it is a GJSON path alone, or a mapping.
+type OwnerConfig struct {
+	// Path is the GJSON path, within a record, of the account; of several the first present one. An array is of several owners.
+	Path          Paths `yaml:"path" short:"list" form:"gjson"`
+	LookupSection `yaml:",inline"`
+	// Is is what stands there, where it is more than the account, such as "vendor/{account}".
+	Is string `yaml:"is"`
 }
 
 // ReplyConfig is how replies are written. The default is strict: a 200 with a JSON
@@ -118,6 +123,10 @@ type ResponsesConfig struct {
 	ItemsConfig   `yaml:",inline"`
 	FetchSection  `yaml:",inline"`
 	LookupSection `yaml:",inline"`
+	// Total is the GJSON path, within the record, of the number of responses: where it is another one than came, the record is invalid.
+	Total string `yaml:"total" form:"gjson"`
+	// Last is a condition that a record meets which has all of its responses, such as {path: replies.pageInfo.hasNextPage, is: false}.
+	Last Condition `yaml:"last"`
 	// Skip is how many elements come before the answers, such as the text of the inquiry itself.
 	Skip int `yaml:"skip" min:"0"`
 	// Fields says where the public fields of an answer come from.
@@ -148,7 +157,7 @@ type FetchConfig struct {
 	RequestConfig      `yaml:",inline"`
 	RepliesConfig      `yaml:",inline"`
 	ConcurrencySection `yaml:",inline"`
-	// ID is the GJSON path, within a record, of what {id} stands for.
+	// ID is the GJSON path, within a record, of what {id} stands for; default the id of records.
 	ID string `yaml:"id" form:"gjson"`
 	// IDs are the paths of several values of a record, in the place of id, by the names of
 	// their placeholders: {project: project_id, issue: iid} for {project} and {issue}.
@@ -174,15 +183,15 @@ type ResponseFieldsConfig struct {
 }
 
 // DetailsConfig is a second request for what the list does not tell of a record,
-// such as its content. What comes is a member of the record, so that every path
+// such as its content. What comes is a member of the record called details, so that every path
 // within the record may lead into it. Items that are bare ids become records with a
 // member id.
 type DetailsConfig struct {
-	// As is the name of that member, with which paths of the record begin; default details.
-	As string `yaml:"as"`
 	// Items is the GJSON path, within the reply, of the detail, or of the array of
 	// details with fetch.batch; default @this. With fetch.paging it is that of an array, and the detail is what all pages have of it.
-	Items        string `yaml:"items" form:"gjson"`
+	Items string `yaml:"items" form:"gjson"`
+	// ID is the GJSON path, within each item of a detail in pages, of what no two of them share; none: they have none.
+	ID           string `yaml:"id"`
 	FetchSection `yaml:",inline"`
 }
 
@@ -199,33 +208,27 @@ type LookupConfig struct {
 	By Paths `yaml:"by" short:"list" form:"gjson"`
 }
 
-// Hints say what to write for a key that is gone.
-func (LookupConfig) Hints() map[string]string {
-	return map[string]string{"take": "is gone: path, or owner, beside the look-up leads into the entry; write what stood here there"}
-}
-
 // to describes the look-up of paths for Explain.
 func (l LookupConfig) to(paths Paths) string {
 	return l.In + "[" + strings.Join(l.By, ", ") + "]." + strings.Join(paths, ", ")
 }
 
-// Condition compares what is at a path. One of equals, not_equals, in and absent is
-// set. Truth values and texts are equal if they are written the same; 0.0 is 0.
+// Condition compares what is at a path. One of is and not is set. Truth values and texts are equal if they are
+// written the same; 0.0 is 0. Where nothing or null is at the path only a condition holds whose is has null.
 type Condition struct {
 	// Path is the GJSON path, within the reply, record or response that the condition is about.
 	Path string `yaml:"path" form:"gjson"`
-	// Equals holds for this value.
-	Equals OptionalString `yaml:"equals"`
-	// NotEquals holds for every other single value.
-	NotEquals OptionalString `yaml:"not_equals"`
-	// In holds for each of these values.
-	In []string `yaml:"in"`
-	// Absent holds where nothing or null is at the path.
-	Absent bool `yaml:"absent"`
-	// Missing says what comes of an element that has nothing, or null, at the path:
-	// exclude (default) or include. With include such a reply is as expected.
-	Missing string `yaml:"missing" enum:",exclude,include"`
+	// Is holds for this value, or each of a list; null stands for nothing at the path.
+	Is Accepted `yaml:"is" short:"list"`
+	// Not holds for every other single value; null: for every value.
+	Not Accepted `yaml:"not" short:"list"`
 }
+
+// Accepted are values that a condition compares with. Its zero value is not set.
+type Accepted []OptionalString
+
+// SetNull takes null, which is a value.
+func (a *Accepted) SetNull() { *a = Accepted{{Set: true, Null: true}} }
 
 // Values of paging.style.
 const (
@@ -240,7 +243,7 @@ const (
 // PagingConfig is how a list that comes in several replies is put together. A
 // list that cannot be read whole is an error, never a part shown as the whole.
 type PagingConfig struct {
-	// Style is how the next reply is asked for: by its page's number, by an offset, by a cursor or a URL that the reply holds, or by its Link header. none (default) is a list in one reply.
+	// Style is how the next reply is asked for: by its page's number, by an offset, by a cursor or a URL that the reply holds, or by its Link header. none is a list in one reply.
 	Style string `yaml:"style" enum:",none,page,offset,cursor,next_url,link_header"`
 
 	// Size is how many records are asked for at a time, by size_param or where query or
@@ -252,26 +255,23 @@ type PagingConfig struct {
 	Param string `yaml:"param" with:"style=page,offset,cursor"`
 	// First is the number of the first page: 0 or 1.
 	First int `yaml:"first" min:"0" with:"style=page"`
-	// Cursor is the GJSON path of the next page's cursor; nothing there: the end.
-	Cursor string `yaml:"cursor" form:"gjson" with:"style=cursor!"`
-	// Next is the GJSON path of the next page's URL, or several of which the first present one counts; nothing there: the end.
-	Next Paths `yaml:"next" short:"list" form:"gjson" with:"style=next_url!"`
+	// Next is the GJSON path of the next page's cursor or URL, or several of which the first present one counts; nothing there: the end.
+	Next Paths `yaml:"next" short:"list" form:"gjson" with:"style=cursor!,next_url!"`
 
-	// Total is the GJSON path of the number of records. So many must come, and each page must tell the same number. Of the keys that tell the end, for page
-	// and offset, the first that is set counts; if none is, pages are asked for one by one until an empty one.
-	Total string `yaml:"total" form:"gjson" with:"style=page,offset,cursor,next_url,link_header"`
+	// Total is the GJSON path of the number of records. So many must come, and no page may tell fewer than one before. Of the keys that tell the end
+	// style page and offset need one; the others may have one, too.
+	Total string `yaml:"total" form:"gjson"`
 	// TotalHeader is the response header with the number of records.
-	TotalHeader string `yaml:"total_header" with:"style=page,offset,cursor,next_url,link_header"`
+	TotalHeader string `yaml:"total_header"`
 	// TotalPages is the GJSON path of the number of pages.
 	TotalPages string `yaml:"total_pages" form:"gjson" with:"style=page"`
-	// More is the GJSON path of a truth value: another page follows. 1 and 0, Y and N, yes and no are truth values, too.
-	More string `yaml:"more" form:"gjson" with:"style=page,offset,cursor"`
-	// Last is the GJSON path of a truth value: this page is the last.
-	Last string `yaml:"last" form:"gjson" with:"style=page,offset,cursor"`
+	// Last is a condition that only the last page meets, such as {path: has_more, is: false}. 1 and 0, Y and N, yes and no are truth values, too.
+	Last Condition `yaml:"last"`
+	// UntilEmpty asks for pages one by one until an empty one: nothing tells the end.
+	UntilEmpty bool `yaml:"until_empty" with:"style=page,offset"`
 
-	// IgnoreMarks are paths in a reply, names of response headers, or paths in a record
-	// beside its responses, that look as if the list went on and mean something else:
-	// without paging that reads them they refuse the list.
+	// IgnoreMarks are paths in a reply, or names of response headers, that say by their name that the list goes on, such as meta.next, and mean
+	// something else: without paging that reads them they refuse the list.
 	IgnoreMarks []string `yaml:"ignore_marks"`
 
 	// RewriteHost asks base_url's host for the next page, whatever host its URL names. It
@@ -296,18 +296,14 @@ type FieldPath struct {
 type TextField struct {
 	FieldPath `yaml:",inline"`
 	// Values has the public value for each value of the legacy system; null: it means that nothing is there, and the next path or the
-	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value.
+	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value; "*": keep serves these as they are. Without "*" they make the record invalid.
 	// Filters look up the legacy values of a public one.
 	Values Values `yaml:"values"`
-	// Default is used for a missing or null value. Not set is different from
+	// Default is used for a missing or null value; without a path it is the value of every record. Not set is different from
 	// set to null.
 	Default OptionalString `yaml:"default"`
-	// Const is the field's value in every record; instead of a path.
-	Const OptionalString `yaml:"const"`
 	// TrimHTML keeps the text of what the legacy system stores as HTML.
 	TrimHTML bool `yaml:"trim_html"`
-	// UnknownValues says what becomes of a value that has no entry in values: fail (default) makes the record invalid, keep serves it as it is.
-	UnknownValues string `yaml:"unknown_values" enum:",fail,keep"`
 	// ValuesJoin says how a filter names several legacy values of one public
 	// value: joined by this text, or each as a parameter or list element of its own
 	// if it is "repeat". Empty: "repeat" where a body has the placeholder in a list;
@@ -315,13 +311,11 @@ type TextField struct {
 	ValuesJoin string `yaml:"values_join"`
 }
 
-// Hints say what to write for a key that is gone, or of a time.
+// Hints say that a key is of a time.
 func (TextField) Hints() map[string]string {
 	const times = "is for times; remove the key"
 	return map[string]string{
 		"format": times, "zone": times,
-		"null_values": "is gone: write values: {0: null} for a legacy value 0 that means nothing",
-		"empty":       `is gone: write values: {"": null} for missing; remove keep`,
 	}
 }
 
@@ -337,7 +331,7 @@ type TimeField struct {
 // Hints say what to write for a key of a text.
 func (TimeField) Hints() map[string]string {
 	hints := map[string]string{"default": "a time has no default: nobody can know when it was; remove the key"}
-	for _, key := range []string{"values", "const", "trim_html", "unknown_values", "values_join", "null_values", "empty"} {
+	for _, key := range []string{"values", "trim_html", "values_join"} {
 		hints[key] = "is for texts; remove the key"
 	}
 	return hints
@@ -346,11 +340,14 @@ func (TimeField) Hints() map[string]string {
 // isSet tells whether the field is mapped at all. A kind whose records lack it must not
 // have it.
 func (f TextField) isSet() bool {
-	return len(f.Path) > 0 || f.Const.Set || f.Default.Set || setting.Says(f.Lookup)
+	return len(f.Path) > 0 || f.Default.Set || setting.Says(f.Lookup)
 }
 
 // otherValues stands among values for all that have no entry.
 const otherValues = "*"
+
+// keepValue is the public value of these that means what the legacy has.
+const keepValue = "keep"
 
 // bracedPath gives the path that a key of values is in braces.
 func bracedPath(key string) (path string, is bool) {

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +28,7 @@ type Explanation struct {
 	Unused     []UnusedPath      `json:"unused"`   // fields of the records that no part of the mapping looks at
 	Paths      []PathFound       `json:"paths"`    // all configured paths
 	Doubts     []Doubt           `json:"doubts"`   // why a list that would be served may not be what it seems
+	Beside     []string          `json:"beside"`   // what stands around the list, and no key reads: it may tell of further pages
 	// Refusal is what a caller's list would have ended with at the first record that cannot be in it; nil: none ends it.
 	FirstError *Error `json:"-"`
 	Unfit      int    `json:"-"` // records that break a rule, or are of another account or of none
@@ -125,7 +127,7 @@ func (p *Plan) Explainer(want Want, show int) *Explainer {
 		Builder: p.NewBuilder(Want{Account: want.Account}), showRecords: show,
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
-			Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
+			Beside: []string{}, Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
 			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}, Others: []string{}},
 		},
 	}
@@ -145,8 +147,48 @@ func (x *Explainer) Take(body string) (page Page, err error) {
 	if page, err = x.Builder.Take(body); err == nil {
 		x.Replies++
 		x.countPaths("replies", page.Reply)
+		x.noteBeside(page.Reply)
 	}
 	return page, err
+}
+
+// maxBesideShown bounds what is shown of what stands around a list.
+const maxBesideShown = 30
+
+// noteBeside notes the values around the list of the first reply that no key reads, and doubts those
+// that are named as systems name the next page, also where there is none this time.
+func (x *Explainer) noteBeside(reply jsontree.Value) {
+	if x.Replies > 1 {
+		return
+	}
+	x.eachBeside(reply, func(path, name string, v jsontree.Value) {
+		read := x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) })
+		text := v.String()
+		switch {
+		case read || name == "":
+		case saysNext(name):
+			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks", false})
+		case v.Kind() == jsontree.Object || v.Kind() == jsontree.Array || strings.ContainsAny(strings.TrimSpace(text), " \n") || len(x.Beside) == maxBesideShown:
+			return
+		}
+		if !read && name != "" && len(x.Beside) < maxBesideShown {
+			x.Beside = append(x.Beside, path+" = "+shorten(v.Raw()))
+		}
+	})
+}
+
+// pagingHeader is in the names of headers that tell of pages.
+var pagingHeader = regexp.MustCompile(`(?i)page|pagina|next|total|count|link|range|cursor|more`)
+
+// CheckEnd checks the end as a Builder does, and notes the headers that no key reads.
+func (x *Explainer) CheckEnd(end End) error {
+	for name, values := range end.Header {
+		if pagingHeader.MatchString(name) && !strings.EqualFold(name, x.Paging.TotalHeader) && (name != "Link" || x.Paging.Style != PageLink) && !x.Paging.IgnoresMark(name) {
+			x.Beside = append(x.Beside, "the header "+name+" = "+shorten(values[0]))
+		}
+	}
+	slices.Sort(x.Beside)
+	return x.Builder.CheckEnd(end)
 }
 
 // maxOthers is how many other owners are shown: they are somebody else's names.
@@ -175,7 +217,7 @@ func (x *Explainer) explainRecord(e *element, fate fate, bad Violation) {
 		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {
 			x.Owner.Others = append(x.Owner.Others, shown)
 		}
-		if strings.EqualFold(owner.String(), x.want.Account) {
+		if strings.EqualFold(owner.String(), strings.ReplaceAll(x.plan.ownerIs, accountPlaceholder, x.want.Account)) {
 			x.Owner.Case++
 		}
 	default:

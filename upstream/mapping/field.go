@@ -35,7 +35,7 @@ type textField struct {
 	others      OptionalString    // the public value of all that are not known; not set: there is none
 	keepUnknown bool              // those are served as they are
 	def         OptionalString
-	constant    OptionalString // const
+	constant    OptionalString // the value of every record
 	nullable    bool
 }
 
@@ -78,7 +78,6 @@ const (
 func (s scope) origin(key, name string, f FieldPath, fixed bool, hides string) origin {
 	o := origin{name: name, paths: f.Path, join: f.Join, viaLookup: setting.Says(f.Lookup)}
 	if o.viaLookup {
-		s.AddIf(fixed, key+".lookup", "the field has a constant, too; remove the one or the other")
 		s.AddIf(len(f.Path) == 0, key+".path", "missing: the path, within the entry, of the field")
 		o.paths, o.at = Paths{f.Lookup.to(f.Path)}, s.locateByLookup(key+".path", f.Path, key+".lookup", f.Lookup)
 		s.notePaths(key+".lookup.by", "", true, f.Lookup.By...)
@@ -93,18 +92,15 @@ func (s scope) origin(key, name string, f FieldPath, fixed bool, hides string) o
 // text compiles a field that holds a string, and null only if nullable. Keys that
 // contradict each other are mistakes.
 func (s scope) text(key, name string, f TextField, nullable bool) *textField {
-	t := &textField{
-		def: f.Default, constant: f.Const, nullable: nullable, keepUnknown: f.UnknownValues == "keep",
+	t := &textField{def: f.Default, nullable: nullable}
+	if len(f.Path) == 0 && !setting.Says(f.Lookup) {
+		t.constant = f.Default
 	}
 	nulls := t.translate(s, key+".values.", f.Values)
-	s.AddIf(t.others.Set && t.keepUnknown, key+".unknown_values", "values says by * what becomes of them; remove the one or the other")
-	s.AddIf(f.Const.Set && (len(f.Path) > 0 || f.Values != nil || f.Default.Set), key+".const",
-		"a constant needs no path, values or default; remove the one or the others")
+	s.AddIf(t.constant.Set && f.Values != nil, key+".values", "a default without a path is the value of every record; remove the one or the other")
 	s.AddIf(f.Values != nil && len(f.Values) == 0, key+".values", "empty: no value would be accepted")
-	s.AddIf(t.values == nil && f.UnknownValues != "", key+".unknown_values", "there are no values that a value could be missing from; remove the key")
 	s.AddIf(t.values == nil && f.ValuesJoin != "", key+".values_join", "there are no values to join; remove the key")
 	s.AddIf(!nullable && f.Default.Null, key+".default", "%s is never null here; give a text", name)
-	s.AddIf(!nullable && f.Const.Null, key+".const", "%s is never null here; give a text", name)
 	hides := ""
 	switch {
 	case f.Default.Set && !f.Default.Null:
@@ -112,7 +108,7 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	case nullable:
 		hides = hidesNull
 	}
-	t.origin = s.origin(key, name, f.FieldPath, f.Const.Set, hides)
+	t.origin = s.origin(key, name, f.FieldPath, t.constant.Set, hides)
 	t.html, t.nulls = f.TrimHTML, nulls
 	return t
 }
@@ -132,6 +128,8 @@ func (t *textField) translate(s scope, at string, values Values) (nulls []string
 				s.plan.compared = append(s.plan.compared, s.record.locate(to))
 				s.record.notePaths(strings.TrimSuffix(at, "."), "", true, path)
 			}
+		case legacy == otherValues && public.Value == keepValue:
+			t.keepUnknown = true
 		case legacy == otherValues:
 			t.others = public
 		case public.Null:

@@ -23,14 +23,14 @@ type Replies struct {
 	MaxRecords int          // items of all replies to one request
 
 	request       address.Template
-	itemName      string     // an item is called
-	expect        Conditions // that a reply must meet
-	tables        []table    // that fields are looked up in
-	items         items      // records, responses or details
-	responseItems *items     // the responses in a record; nil: they are not there
-	// What tells the items of a list in pages apart: their ids, and, of those that have some, their
-	// times.
-	itemIDs, itemTimes compiledPaths
+	itemName      string        // an item is called
+	expect        Conditions    // that a reply must meet
+	tables        []table       // that fields are looked up in
+	items         items         // records, responses or details
+	responseItems *items        // the responses in a record; nil: they are not there
+	itemID        *compiledPath // what tells the items of a list in pages apart; nil: nothing
+	skipsInvalid  bool          // records that break a rule are left out
+	last          Conditions    // what a reply says that is the last
 }
 
 // Plan is the compiled mapping of one endpoint: what is asked for a list, and how
@@ -48,9 +48,10 @@ type Plan struct {
 	skipInvalid      bool
 	owner            compiledPaths
 	ownerKey         string // paths of the owner, as they were written
+	ownerIs          string // what stands there, with {account} in it
 	ownerInList      bool   // the list shows the owner, and details are asked for the account's own records only
+	idPath           string // of what tells records apart, as it was written
 	grouped          bool   // several rows may be one record
-	detailMember     string // name of the detail in a record; empty: there is none
 	idPatterns       []*regexp.Regexp
 	usedPaths        []usedPath
 
@@ -62,9 +63,10 @@ type Plan struct {
 
 // responseFields is the mapping of a response, wherever it comes from.
 type responseFields struct {
-	path                   string   // of all, as it was written
-	skip                   int      // so many come before them
-	wrapper                *wrapper // of the array of responses; nil: the record itself, or what has other fields, too
+	path                   string        // of all, as it was written
+	skip                   int           // so many come before them
+	total                  *compiledPath // their number, within the record; nil: it is not told
+	last                   Conditions    // that a record meets which has all of them
 	content, responderType *textField
 	created                *timeField
 }

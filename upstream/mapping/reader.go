@@ -62,7 +62,8 @@ type element struct {
 // record, are collected before it is delivered, whatever becomes of it then. It is not
 // safe for concurrent use.
 type reader struct {
-	Seen int // elements that were read, whatever became of them
+	Seen    int // elements that were read, whatever became of them
+	Doubles int // of these, elements that came on a page before
 
 	// Allow is asked before look-ups give more bytes than came, as an entry may be named often;
 	// false ends the list. Nil: there is no bound.
@@ -73,12 +74,12 @@ type reader struct {
 	ids     redact.IDs
 	err     *Error // why the list ended
 
-	reply       jsontree.Value // the last
-	container   jsontree.Value // what has its items
-	pages       int            // replies that were read
-	bytes       int            // of these
-	lookupBytes int            // bytes that look-ups gave
-	pageItems   []pageItem     // items of a list in pages
+	reply       jsontree.Value      // the last
+	container   jsontree.Value      // what has its items
+	pages       int                 // replies that were read
+	bytes       int                 // of these
+	lookupBytes int                 // bytes that look-ups gave
+	pageItems   map[string]pageItem // items of a list in pages, by their ids
 
 	record, response element
 	responses        []element // of the record that is being read
@@ -96,6 +97,7 @@ func (r *reader) begin(replies *Replies, deliver func(*element) *Error) {
 // Page is what a reply had.
 type Page struct {
 	Records int            // or responses, or details
+	Doubles int            // of these, records that came on a page before
 	Reply   jsontree.Value // all of it
 	// Items is the array or object that has these, as it came; empty: nothing is there, which
 	// items_optional allows.
@@ -105,11 +107,11 @@ type Page struct {
 // readPage reads one reply. The strings of what is made of it share memory with body. An error is
 // an [*Error]; then the list is not to be used.
 func (r *reader) readPage(body string) (Page, error) {
-	before := r.Seen
+	before, doubles := r.Seen, r.Doubles
 	if failed := r.read(strings.TrimPrefix(body, "\ufeff")); failed != nil { // .NET writes a mark that RFC 8259 lets us ignore
 		return Page{}, failed
 	}
-	return Page{r.Seen - before, r.reply, r.container.Raw()}, nil
+	return Page{r.Seen - before, r.Doubles - doubles, r.reply, r.container.Raw()}, nil
 }
 
 // read reads one reply.
@@ -258,12 +260,11 @@ func (r *reader) keepResponse(one *element) *Error {
 	return nil
 }
 
-// countElement counts an element. Too many end the list.
-func (r *reader) countElement(e *element) *Error {
+// countElement counts an element. Too many end the list. double: it came before, and is left out.
+func (r *reader) countElement(e *element) (double bool, err *Error) {
 	r.Seen++
-	r.notePageItem(e)
 	if r.Seen > r.MaxRecords {
-		return newError("too_many", "more than %d %ss", r.MaxRecords, r.itemName)
+		return false, newError("too_many", "more than %d %ss", r.MaxRecords, r.itemName)
 	}
-	return nil
+	return r.double(e)
 }

@@ -23,7 +23,7 @@ const (
 	whyNoEntry   = "one of them has no entry in the table of lookup"
 	whyForeign   = "another owner than the account"
 	whyNoGroup   = "no value at the path of group"
-	whyOwnMember = "a member of its own of the name that what belongs to it is to have (rows, or details.as)"
+	whyOwnMember = "a member of its own of the name that what belongs to it is to have (rows or details)"
 	whyTooMuch   = "more than max_response_bytes"
 )
 
@@ -54,6 +54,9 @@ func (p *Plan) scratchMapper() *mapper {
 	return &mapper{plan: p, allow: func(int) bool { return true }}
 }
 
+// accountPlaceholder stands for the account in owner.is.
+const accountPlaceholder = "{account}"
+
 // ownerMismatch says why a record is not the account's; empty: it is. The owner, or one of several,
 // must be the account byte by byte: accounts that differ in case are two accounts. Blanks around an
 // owner are those of a column of fixed width.
@@ -61,26 +64,27 @@ func (p *Plan) ownerMismatch(e *element, account string) (why string) {
 	if p.owner == nil {
 		return ""
 	}
+	want := strings.ReplaceAll(p.ownerIs, accountPlaceholder, account)
 	v := p.owner.first(e)
 	if v.Kind() != jsontree.Array {
-		return mismatch(v, account)
+		return mismatch(v, want)
 	}
 	why = whyNoOwner
 	v.Each(func(one jsontree.Value) bool {
 		if one.Scalar() {
-			why = mismatch(one, account)
+			why = mismatch(one, want)
 		}
 		return why != ""
 	})
 	return why
 }
 
-// mismatch says why an owner is not the account.
-func mismatch(owner jsontree.Value, account string) (why string) {
+// mismatch says why an owner is not the one that is wanted.
+func mismatch(owner jsontree.Value, want string) (why string) {
 	if !owner.Scalar() {
 		return whyNoOwner
 	}
-	if text := owner.String(); text == account || strings.TrimSpace(text) == account {
+	if text := owner.String(); text == want || strings.TrimSpace(text) == want {
 		return ""
 	}
 	return whyForeign
@@ -174,10 +178,25 @@ func (m *mapper) mapResponses(e *element) (bad Violation) {
 	if bad.Problem == "" && e.problem != "" {
 		bad = Violation{Field: "responses", Problem: e.problem}
 	}
-	if holder := m.plan.responses.wrapper; bad.Problem == "" && holder != nil {
-		bad = holder.check(e, &m.plan.Paging)
+	if why := m.plan.responses.incomplete(e); bad.Problem == "" && why != "" {
+		bad = Violation{Field: "responses", Problem: "these are not all: " + why + "; get them by fetch"}
 	}
 	return bad
+}
+
+// incomplete says why a record does not have all of its responses; empty: it has, or it does not say.
+func (r *responseFields) incomplete(e *element) string {
+	if r.total != nil {
+		if text := r.total.find(e).Plain(); text != "" {
+			if n, ok := jsontree.Count(text); !ok || n != len(e.responses) {
+				return r.total.String() + " is another number than came"
+			}
+		}
+	}
+	if c := r.last.firstUnmet(e, false); c != nil {
+		return c.path + " " + c.describe()
+	}
+	return ""
 }
 
 // mapResponse maps a response, and adds it if it is shown.

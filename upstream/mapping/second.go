@@ -122,6 +122,9 @@ func (a *Attachment) CheckEnd(end End) error { return a.checkEnd(end) }
 
 // add keeps an element until it is put to its record.
 func (a *Attachment) add(e *element) *Error {
-	a.parts = append(a.parts, attachedPart{a.key.first(e).Plain(), e.Value, e.tables})
-	return a.countElement(e)
+	double, err := a.countElement(e)
+	if err == nil && !double {
+		a.parts = append(a.parts, attachedPart{a.key.first(e).Plain(), e.Value, e.tables})
+	}
+	return err
 }

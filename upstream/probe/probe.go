@@ -5,10 +5,8 @@ package probe
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -17,7 +15,6 @@ import (
 
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/address"
-	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -35,7 +32,6 @@ type Probe struct {
 	Problem   string        `json:"problem,omitempty"`    // why the list as a whole cannot be used
 	Found     string        `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
 	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot
-	Beside    []string      `json:"beside,omitempty"`     // numbers beside a list without pages that may count more records
 
 	mapping.Explanation
 	Violations []Violation        `json:"violations"`
@@ -122,10 +118,6 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 	}
 	hide := cfg.Hider()
 	p.hide(hide)
-	endpoint := *cfg.Endpoint(want.Kind)
-	if endpoint.Paging.Style == "" || endpoint.Paging.Style == mapping.PageNone {
-		p.Beside = beside(seen.Reply, want.Account, strings.TrimSuffix(endpoint.Items, ".@values"), p.Items)
-	}
 	p.Records = p.Records[:min(len(p.Records), o.Records)]
 	if seen.WouldFail != nil {
 		p.Verdict, p.Reason = Refused, hide(seen.WouldFail.Error())
@@ -204,33 +196,4 @@ func violations(seen *upstream.Explained) []Violation {
 		list = append(list, Violation{v, raw[place{v.Record, v.Field}]})
 	}
 	return list
-}
-
-// beside finds numbers beside the list that are larger than its records, such as
-// "treffer = 40": a mark of pages that has a name nobody knows.
-func beside(reply, account, items string, came int) (found []string) {
-	var visit func(path string, v any)
-	visit = func(path string, v any) {
-		switch v := v.(type) {
-		case map[string]any:
-			if path == items {
-				return // the records
-			}
-			for _, key := range slices.Sorted(maps.Keys(v)) {
-				visit(strings.TrimPrefix(path+"."+key, "."), v[key])
-			}
-		case json.Number, string: // a number in XML is a text
-			text := fmt.Sprint(v)
-			if n, ok := jsontree.Count(text); ok && n > came && n < 1_000_000 && text != account {
-				found = append(found, path+" = "+text)
-			}
-		}
-	}
-	var tree any
-	d := json.NewDecoder(strings.NewReader(reply))
-	d.UseNumber()
-	if came > 0 && d.Decode(&tree) == nil {
-		visit("", tree)
-	}
-	return found
 }

@@ -139,7 +139,7 @@ func TestCredentialsInBodies(t *testing.T) {
 // The requests for what the list does not tell of its records are shown, once for each sort,
 // as serve sends them, without credentials. No response in any of them is a doubt.
 func TestFurtherRequests(t *testing.T) {
-	const fetch = `buyer: {method: POST, fields: {responses: {items: notes, fetch: {path: /notes, method: POST, body: {of: "{id}", password: s3cret}, id: no}}}}`
+	const fetch = `buyer: {method: POST, fields: {responses: {items: notes, fetch: {path: /notes, method: POST, body: {of: "{id}", password: s3cret}, id: no, paging: {style: none}}}}}`
 	cfg := configOf(t, fetch, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		ticket := strings.Replace(testkit.SampleTicket, "{", `{"no":7,`, 1)
@@ -165,17 +165,17 @@ func TestFurtherRequests(t *testing.T) {
 	}
 }
 
-// Of a list without pages a number beside it that is larger than it is told.
-func TestNumbersBesideTheList(t *testing.T) {
+// What stands beside a list and no key reads is shown.
+func TestValuesBesideTheList(t *testing.T) {
 	cfg := configOf(t, "", nil)
-	body := `{"treffer":"40","took":1,"kunde":4711,"at":1770000000,"result":{"pages":{"of":3},"items":[` + testkit.SampleTicket + `]}}`
+	body := `{"treffer":"40","took":1,"note":"a text of words","at":null,"result":{"pages":{"of":3},"items":[` + testkit.SampleTicket + `]}}`
 	p := run(t, cfg, Options{Sample: []byte(body)})
-	if !slices.Equal(p.Beside, []string{"kunde = 4711", "result.pages.of = 3", "treffer = 40"}) {
-		t.Errorf("%q", p.Beside)
+	if want := []string{"at = null", "result.pages.of = 3", `took = 1`, `treffer = "40"`}; !slices.Equal(p.Beside, want) {
+		t.Errorf("%q, want %q", p.Beside, want)
 	}
-	cfg.Buyer.Paging = mapping.PagingConfig{Style: "next_url", Next: mapping.Paths{"next"}}
-	if p := run(t, cfg, Options{Sample: []byte(body)}); p.Beside != nil {
-		t.Errorf("%q", p.Beside)
+	cfg.Buyer.Paging = mapping.PagingConfig{Style: "none", Total: "treffer"}
+	if p := run(t, cfg, Options{Sample: []byte(body)}); slices.Contains(p.Beside, `treffer = "40"`) || p.Verdict != Refused {
+		t.Errorf("%q, %s", p.Beside, p.Verdict)
 	}
 }
 

@@ -32,13 +32,13 @@ func TestTheVerdictIsTheGateways(t *testing.T) {
 		"forbidden":       record(mine + `"id":"forbidden","replies":null`),
 		"hidden":          record(mine + `"draft":true`),
 	}
-	const fetched = `buyer: {fields: {responses: {items: replies, fetch: {path: %s, id: id%s}}}}`
+	const fetched = `buyer: {fields: {responses: {items: replies, fetch: {path: %s, id: id%s, paging: {style: none}}}}}`
 	ways := map[string]string{
 		"within the record":  ``,
 		"one by one":         fmt.Sprintf(fetched, `"/r/{id}"`, ""),
 		"in batches":         fmt.Sprintf(fetched, `/r, query: {of: "{ids}"}`, ", batch: 2, key: of"),
-		"details":            `buyer: {details: {fetch: {path: "/d/{id}", id: id, reply: {empty_statuses: [404]}}}, fields: {content: details.text}}`,
-		"details in batches": `buyer: {details: {items: rows, fetch: {path: /d, query: {of: "{ids}"}, id: id, batch: 2, key: of}}, fields: {content: details.text}}`,
+		"details":            `buyer: {details: {fetch: {path: "/d/{id}", id: id, reply: {empty_statuses: [404]}, paging: {style: none}}}, fields: {content: details.text}}`,
+		"details in batches": `buyer: {details: {items: rows, fetch: {path: /d, query: {of: "{ids}"}, id: id, batch: 2, key: of, paging: {style: none}}}, fields: {content: details.text}}`,
 	}
 	// The list has two good records around the one.
 	serve := func(odd string) http.HandlerFunc {
@@ -87,7 +87,7 @@ func TestTheVerdictIsTheGateways(t *testing.T) {
 		for way, section := range ways {
 			for _, lenient := range []string{"", "buyer: {on_invalid_record: skip}", "buyer: {on_foreign_record: drop}", "buyer: {on_invalid_record: skip, on_foreign_record: drop}"} {
 				at := fmt.Sprintf("%s, %s, %s", what, way, lenient)
-				cfg := configOf(t, "buyer: {where: [{path: draft, absent: true}]}", serve(odd), section, lenient)
+				cfg := configOf(t, "buyer: {where: [{path: draft, is: null}]}", serve(odd), section, lenient)
 				client, err := upstream.New(cfg, upstream.Options{})
 				if err != nil {
 					t.Fatal(at, err)

@@ -38,7 +38,7 @@ import (
 // maxOpsConnections is far more than probes, Prometheus and people need.
 const maxOpsConnections = 256
 
-// closeTime is what the parts may take to end where requests have used up shutdown_grace.
+// closeTime is how long the parts may take to end after shutdown_grace.
 const closeTime = time.Second
 
 // writeSlack is what writing an answer may take beyond the time to find it.
@@ -304,7 +304,7 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 }
 
 // stop ends the parts within shutdown_grace, which begins here, after shutdown_delay. Where
-// requests need all of it, closeTime is left for the parts.
+// requests or traces need all of it, closeTime is left for the parts.
 func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.running().cfg.ShutdownGrace
@@ -318,7 +318,7 @@ func (a *App) stop() error {
 	select {
 	case failed := <-closed:
 		err = errors.Join(err, failed)
-	case <-time.After(max(closeTime, time.Until(deadline))):
+	case <-time.After(closeTime + max(0, time.Until(deadline))):
 		err = errors.Join(err, errors.New("not all parts had ended at the end of shutdown_grace"))
 	}
 	return errors.Join(err, a.ops.shutdown(ctx))

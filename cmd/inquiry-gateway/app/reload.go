@@ -148,7 +148,11 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 	if r.waiting = waiting; len(waiting) > 0 {
 		a.opts.Logger.Warn("these keys take effect at the next start only", "keys", waiting)
 	}
-	a.opts.Logger.Info("configuration reloaded", "changes", config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted()))
+	changes, err := config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted())
+	if err != nil {
+		a.opts.Logger.Error("the changes of this reload cannot be listed", "error", err)
+	}
+	a.opts.Logger.Info("configuration reloaded", "changes", changes)
 }
 
 // Warn logs what is doubtful in a configuration.

@@ -29,9 +29,10 @@ const (
 	// HTTP/2, the least that RFC 9113, section 6.5.2, recommends. Each takes about 21 KiB
 	// while it waits.
 	maxStreams = 100
-	// maxHeaderBytes makes 16 KiB over HTTP/1, to which net/http adds 4 KiB, and 12 KiB
-	// over HTTP/2.
-	maxHeaderBytes = 12 << 10
+	// maxHeaderBytes is how much net/http reads of a request line and header fields. It is more
+	// than the gateway serves, and than proxies pass on: over HTTP/2 a larger field ends the whole connection,
+	// which a proxy shares between callers.
+	maxHeaderBytes = 64 << 10
 )
 
 // server is an http.Server on a listener that is already open, so that a taken

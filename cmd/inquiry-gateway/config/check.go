@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"go.yaml.in/yaml/v4"
+
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/yamlfile"
@@ -112,10 +114,10 @@ func (doc document) checkUpstream(c Config) {
 			c.Redis.Timeout, 100*part)
 	}
 	const needed = "base_url, and buyer or seller or both"
-	if v := doc.Root.Child("upstream"); v == nil {
+	if v := doc.At("upstream"); v == nil {
 		doc.Wrong("upstream", "missing; add the section with %s", needed)
 		return
-	} else if v.Kind == yamlfile.Null || v.Kind == yamlfile.Section && len(v.Keys) == 0 {
+	} else if yamlfile.IsNull(v) || v.Kind == yaml.MappingNode && len(v.Content) == 0 {
 		doc.Wrong("upstream", "is empty; add %s", needed)
 		return
 	}
@@ -129,7 +131,7 @@ func (doc document) checkUpstream(c Config) {
 		// Nothing in a reply is compared with the account then: one that the legacy system
 		// confuses with another gets the other's list.
 		list := c.Upstream.Endpoint(kind)
-		if len(list.Owner) == 0 {
+		if len(list.Owner.Path) == 0 {
 			doc.Warn(key+".owner", "missing: the gateway cannot see whether a record belongs to the account that asks; give the path of the account within a record, if there is one")
 		}
 		doc.checkZone(key+".fields.created_at", list.Fields.CreatedAt)
@@ -146,7 +148,7 @@ func (doc document) checkUpstream(c Config) {
 // checkAbsent warns that one of the two lists is not served, and finds what is written for it all
 // the same.
 func (doc document) checkAbsent(key, kind string, c Config) {
-	if doc.Has(key) {
+	if doc.At(key) != nil {
 		doc.Wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
 		return
 	}

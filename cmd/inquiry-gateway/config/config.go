@@ -58,7 +58,7 @@ type Config struct {
 
 	path     string                 // the configuration file itself, absolute; "" without one
 	files    map[string]fs.FileInfo // see Files
-	file     *yamlfile.Value        // what it says; nil without one
+	file     *yamlfile.File         // what it says; nil without one
 	warnings Problems
 }
 

@@ -108,7 +108,7 @@ func (doc document) readFiles(into any, keysMayMiss bool) {
 
 // statKeys tells whether the keys file is there.
 func (doc document) statKeys(path string, mayMiss bool) (fs.FileInfo, error) {
-	info, err := yamlfile.StatRegular(path)
+	info, err := setting.StatRegular(path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err == nil || missing && mayMiss {
 		return info, nil
@@ -116,7 +116,7 @@ func (doc document) statKeys(path string, mayMiss bool) (fs.FileInfo, error) {
 	if missing {
 		err = fmt.Errorf("%w; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid", err)
 	}
-	if !doc.Has(keysFile) {
+	if doc.At(keysFile) == nil {
 		path += " (the default)"
 	}
 	return nil, fmt.Errorf("%s: %w", path, err)
@@ -126,7 +126,7 @@ func (doc document) statKeys(path string, mayMiss bool) (fs.FileInfo, error) {
 // a secret that was not written yet would be no secret. An error does not show what may be the
 // secret itself, written in the place of the name of its file.
 func readNamed(written, path, folder string) (string, fs.FileInfo, error) {
-	data, info, err := yamlfile.ReadRegular(path, maxNamedFile)
+	data, info, err := setting.ReadRegular(path, maxNamedFile)
 	switch {
 	case err != nil && !isName(written, path):
 		place := ""

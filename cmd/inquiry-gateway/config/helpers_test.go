@@ -85,7 +85,7 @@ func parsed(text string) (Config, error) {
 
 // documentOf parses a text as the file gateway.yaml.
 func documentOf(text string) document {
-	doc := newDocument(yamlfile.Parse("gateway.yaml", text, fakeEnv))
+	doc := newDocument(yamlfile.Parse("gateway.yaml", []byte(text), fakeEnv))
 	doc.Path = "/etc/gw/gateway.yaml"
 	return doc
 }

@@ -62,11 +62,11 @@ func (o Options) env() func(string) (string, bool) {
 // load goes on after each problem, so that one run shows all.
 func load(doc document, o Options) (Config, error) {
 	c := Default()
-	c.path, c.file, c.files = doc.Path, doc.Root, doc.files
-	if doc.Root != nil && doc.Root.Kind == yamlfile.Null {
+	c.path, c.file, c.files = doc.Path, doc.File, doc.files
+	if yamlfile.IsNull(doc.Root) {
 		doc.WrongAt(0, "", "is empty; it needs at least an upstream section")
 	} else if doc.Root != nil {
-		if !doc.Has(keysFile) && (doc.Has("auth.redis") || doc.Has("auth.introspection")) {
+		if doc.At(keysFile) == nil && (doc.At("auth.redis") != nil || doc.At("auth.introspection") != nil) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
 			doc.refuseEmpty("auth.redis", "write redis: {} for keys in the Redis of redis.addrs")
 			doc.refuseEmpty("auth.introspection", "give its url at least")
@@ -75,7 +75,7 @@ func load(doc document, o Options) (Config, error) {
 		doc.readFiles(&c, o.KeysMayMiss)
 		doc.check(c)
 		if len(o.Sections) > 0 {
-			doc.Keep(func(key string) bool { return o.uses(key) || !doc.Has(o.Sections[0]) && unknown(key) })
+			doc.Keep(func(key string) bool { return o.uses(key) || doc.At(o.Sections[0]) == nil && unknown(key) })
 		}
 	}
 	if err := doc.Err(); err != nil {
@@ -98,8 +98,7 @@ func unknown(key string) bool {
 
 // refuseEmpty reports a key store without a value.
 func (doc document) refuseEmpty(key, do string) {
-	_, name, _ := strings.Cut(key, ".")
-	if v := doc.Root.Child("auth").Child(name); v != nil && v.Kind == yamlfile.Null {
+	if yamlfile.IsNull(doc.At(key)) {
 		doc.Wrong(key, "is empty; %s", do)
 		doc.Touch(keysFile) // which is missing for that reason
 	}
@@ -114,4 +113,4 @@ func Read(path string, into any) error {
 }
 
 // Nearest gives the known name that was probably meant, or "".
-func Nearest(name string, known []string) string { return yamlfile.Nearest(name, known) }
+func Nearest(name string, known []string) string { return setting.Nearest(name, known) }

@@ -3,6 +3,8 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -15,7 +17,7 @@ func TestWhatIsShownLoadsAgain(t *testing.T) {
 	shown := c.String()
 	for _, line := range []string{
 		"listen: 127.0.0.1:8080\n", "request_timeout: 5s\n", "stale_if_error: 10m\n", "max_bytes: 256MiB\n",
-		"title: subject\n", "default: null\n", `category: "{inquiry_type}"`, `"N": pending`,
+		"title: subject\n", "default: null\n", `category: "{inquiry_type}"`, "N: pending",
 	} {
 		if !strings.Contains(shown, line) {
 			t.Errorf("%q is not in\n%s", line, shown)
@@ -23,6 +25,31 @@ func TestWhatIsShownLoadsAgain(t *testing.T) {
 	}
 	if again := good(t, shown).Redacted(); again != shown {
 		t.Errorf("got\n%s\nwant\n%s", again, shown)
+	}
+}
+
+// A change of a text is seen whatever the text is, and what is shown loads as what was loaded.
+func TestDiffSeesEachText(t *testing.T) {
+	const key = "upstream.seller.fields.inquiry_type.default"
+	before, err := parsed(example(t))
+	must(t, err)
+	for _, text := range []string{
+		"? unknown", "\n", "a\n", "x\n\n  y\n", " a ", "- x", "a: b", "#x", "%x", "\t", "a\tb", "null", "~", "yes", "1", "010", "1.10", ".nan",
+		"", "|", "x\u2028y", "\u0085", "\ufeff", `"`, "'", "*a", "&a", "!t", "---", "...", "[hidden]", "2027-01-01", strings.Repeat("long words ", 30),
+	} {
+		after, err := parsed(example(t, "default: general", "default: "+strconv.QuoteToASCII(text)))
+		must(t, err)
+		changes, err := Diff(before.Redacted(), after.Redacted())
+		if err != nil || !slices.Equal(changes, []Change{{key, "general", text}}) {
+			t.Errorf("%q: %+v, %v", text, changes, err)
+		}
+		again, err := parsed(after.Redacted())
+		if got := again.Upstream.Seller.Fields.InquiryType.Default.Value; err != nil || got != text {
+			t.Errorf("%q is shown and loaded as %q, %v", text, got, err)
+		}
+	}
+	if changes, err := Diff(before.Redacted(), "a: ["); err == nil {
+		t.Errorf("what is no YAML has the changes %v", changes)
 	}
 }
 
@@ -111,7 +138,7 @@ func TestOneListOnly(t *testing.T) {
 // A body is a tree of the writer's own: variables are put in, but not shown.
 func TestABodyIsDecodedAsItIsWritten(t *testing.T) {
 	c := good(t, example(t, "    items: result.items ", "    method: POST\n    body:\n      tenant: ${SECRET}\n      size: 5\n    items: result.items "))
-	if tree, _ := c.Upstream.Buyer.Body.(map[string]any); tree["tenant"] != "hunter2" || tree["size"] != uint64(5) {
+	if tree, _ := c.Upstream.Buyer.Body.(map[string]any); tree["tenant"] != "hunter2" || tree["size"] != 5 {
 		t.Errorf("decoded as %#v", tree)
 	}
 	if shown := c.Redacted(); strings.Contains(shown, "hunter2") || !strings.Contains(shown, "tenant: ${SECRET}") {
@@ -167,15 +194,15 @@ func TestSecretsOpenToEverybodyAreAWarning(t *testing.T) {
 func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	for path, want := range map[string]string{
-		filepath.Join(dir, "none.yaml"): "no such file; check the path",
-		dir:                             "is a folder; name a file",
-		"/dev/null":                     "is not a regular file; it must be one, because it is read again at a reload",
-		write(t, filepath.Join(dir, "large"), strings.Repeat("#", 256<<10+1)): "is larger than 256 KiB; is this the right file?",
-		write(t, filepath.Join(dir, "latin"), "listen: \xe9\n"):               "is not UTF-8 text; save it as UTF-8",
-		write(t, filepath.Join(dir, "binary"), "a\x00b"):                      "holds a NUL byte; is this the right file?",
-		write(t, filepath.Join(dir, "bom"), "\ufeff"):                         "is empty; it needs at least an upstream section",
+		filepath.Join(dir, "none.yaml"): ": no such file; check the path",
+		dir:                             ": is a folder; name a file",
+		"/dev/null":                     ": is not a regular file; it must be one, because it is read again at a reload",
+		write(t, filepath.Join(dir, "large"), strings.Repeat("#", 256<<10+1)): ": is larger than 256 KiB; is this the right file?",
+		write(t, filepath.Join(dir, "latin"), "listen: \xe9\n"):               ":1:9: is not UTF-8 text; save it as UTF-8",
+		write(t, filepath.Join(dir, "binary"), "a\x00b"):                      ":1:2: holds the control character U+0000; is this the right file?",
+		write(t, filepath.Join(dir, "bom"), "\ufeff"):                         ": is empty; it needs at least an upstream section",
 	} {
-		if _, err := Load(path, Options{}); err == nil || err.Error() != path+": "+want {
+		if _, err := Load(path, Options{}); err == nil || err.Error() != path+want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}

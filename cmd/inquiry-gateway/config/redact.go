@@ -1,15 +1,19 @@
 package config
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v4"
 
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
@@ -20,7 +24,11 @@ const hidden = "[hidden]"
 // value that comes from a variable is shown as ${NAME}; maps and what has several forms
 // (queries, mappings) are shown as they stand in the file. Of files the names are shown.
 func (c Config) Redacted() string {
-	out, err := yaml.MarshalWithOptions(view(reflect.ValueOf(c), c.file, yamlfile.Field{}), yaml.IndentSequence(true))
+	var root *yaml.Node
+	if c.file != nil {
+		root = c.file.Root
+	}
+	out, err := yaml.Dump(c.view(reflect.ValueOf(c), root, yamlfile.Field{}), yaml.WithLineWidth(-1), yaml.WithQuotePreference(yaml.QuoteDouble))
 	if err != nil {
 		return "the configuration cannot be shown: " + err.Error()
 	}
@@ -28,86 +36,113 @@ func (c Config) Redacted() string {
 }
 
 // Shown gives each single value of Redacted by its full key, such as redis.addrs[0].
-func (c Config) Shown() map[string]string { return leavesOf(c.Redacted()) }
+func (c Config) Shown() map[string]string {
+	leaves, _ := leavesOf(c.Redacted()) // which is YAML
+	return leaves
+}
 
 // String is Redacted, so that no print of a configuration shows a secret.
 func (c Config) String() string { return c.Redacted() }
 
-// view turns a variable into what the YAML encoder shows of it. v is what the file
-// says there, or nil. A nil result is left out.
-func view(into reflect.Value, v *yamlfile.Value, f yamlfile.Field) any {
-	if v != nil && v.Kind == yamlfile.Scalar && v.Written != v.Text {
-		return v.Written
+// view turns a variable into what is shown of it. n is what the file says there, or nil. A nil
+// result is left out.
+func (c Config) view(into reflect.Value, n *yaml.Node, f yamlfile.Field) *yaml.Node {
+	if written, ok := c.written(n); ok {
+		return nodeOf(written)
 	}
 	kind := into.Kind()
 	switch {
 	case f.Key == "headers":
 		return hideValues(into)
-	case yamlfile.IsNullable(into.Type()) || f.Short() != "" || kind == reflect.Interface || kind == reflect.Map && v != nil:
-		return asWritten(v)
+	case yamlfile.IsNullable(into.Type()) || f.Short() != "" || kind == reflect.Interface || kind == reflect.Map && n != nil:
+		return c.asWritten(n)
 	case kind == reflect.Pointer && into.IsNil():
 		return nil
 	case kind == reflect.Pointer:
-		return view(into.Elem(), v, f)
+		return c.view(into.Elem(), n, f)
 	case yamlfile.HasKeys(into.Type()):
-		return viewSection(into, v)
-	case kind == reflect.Slice && v != nil && v.Kind == yamlfile.List && len(v.Items) == into.Len():
-		shown := make([]any, into.Len())
-		for i, one := range v.Items {
-			shown[i] = view(into.Index(i), one, yamlfile.Field{})
+		return c.viewSection(into, n)
+	case kind == reflect.Slice && n != nil && n.Kind == yaml.SequenceNode && len(n.Content) == into.Len():
+		shown := &yaml.Node{Kind: yaml.SequenceNode}
+		for i, one := range n.Content {
+			shown.Content = append(shown.Content, cmp.Or(c.view(into.Index(i), one, yamlfile.Field{}), nodeOf(nil)))
 		}
 		return shown
 	case kind == reflect.String:
-		return redactURL(into.String())
+		return nodeOf(redactURL(into.String()))
 	}
-	return yamlfile.Format(into)
+	return nodeOf(setting.Format(into))
+}
+
+// written is a scalar of the file that names variables, as it stands there.
+func (c Config) written(n *yaml.Node) (string, bool) {
+	if c.file == nil {
+		return "", false
+	}
+	return c.file.Written(n)
+}
+
+// nodeOf is a plain value as YAML.
+func nodeOf(v any) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode}
+	switch value := reflect.ValueOf(v); {
+	case value.Kind() == reflect.String:
+		n.Tag, n.Value = "!!str", value.String()
+		if strings.ContainsFunc(n.Value, unicode.IsControl) { // in one line, and escaped
+			n.Style = yaml.DoubleQuotedStyle
+		}
+	case value.Kind() == reflect.Bool || value.CanInt() || value.CanUint() || value.CanFloat():
+		n.Value = fmt.Sprint(v)
+	default:
+		if err := n.Dump(v, yaml.WithQuotePreference(yaml.QuoteDouble)); err != nil {
+			n.SetString(err.Error())
+		}
+	}
+	return n
 }
 
 // viewSection keeps the order of the fields, and leaves out what shows nothing.
-func viewSection(into reflect.Value, v *yamlfile.Value) any {
-	shown := yaml.MapSlice{}
+func (c Config) viewSection(into reflect.Value, n *yaml.Node) *yaml.Node {
+	shown := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range yamlfile.FieldsOf(into.Type()) {
-		if one := view(into.FieldByIndex(f.Index), v.Child(f.Key), f); one != nil {
-			shown = append(shown, yaml.MapItem{Key: f.Key, Value: one})
+		if one := c.view(into.FieldByIndex(f.Index), yamlfile.Child(n, f.Key), f); one != nil {
+			shown.Content = append(shown.Content, nodeOf(f.Key), one)
 		}
 	}
-	if len(shown) == 0 {
+	if len(shown.Content) == 0 {
 		return nil
 	}
 	return shown
 }
 
 // hideValues shows the names of headers only: any of them may carry a credential.
-func hideValues(headers reflect.Value) any {
-	shown := map[string]string{}
-	for _, name := range headers.MapKeys() {
-		shown[name.String()] = hidden
+func hideValues(headers reflect.Value) *yaml.Node {
+	shown := &yaml.Node{Kind: yaml.MappingNode}
+	for _, name := range slices.Sorted(maps.Keys(headers.Interface().(map[string]string))) {
+		shown.Content = append(shown.Content, nodeOf(name), nodeOf(hidden))
 	}
 	return shown
 }
 
-// asWritten shows a part of the file; nil: it says nothing.
-func asWritten(v *yamlfile.Value) any {
-	switch {
-	case v == nil || v.Kind == yamlfile.Null:
+// asWritten shows a part of the file, one value in a line; nil: it says nothing.
+func (c Config) asWritten(n *yaml.Node) *yaml.Node {
+	if n == nil || yamlfile.IsNull(n) {
 		return nil
-	case v.Kind == yamlfile.List:
-		shown := make([]any, len(v.Items))
-		for i, one := range v.Items {
-			shown[i] = asWritten(one)
-		}
-		return shown
-	case v.Kind == yamlfile.Section:
-		shown := yaml.MapSlice{}
-		for _, e := range v.Keys {
-			shown = append(shown, yaml.MapItem{Key: e.Key, Value: asWritten(e.Value)})
-		}
-		return shown
 	}
-	if v.Written != v.Text {
-		return v.Written
+	if n.Kind == yaml.ScalarNode {
+		if written, ok := c.written(n); ok {
+			return nodeOf(written)
+		}
+		if yamlfile.Quoted(n) {
+			return nodeOf(n.Value)
+		}
+		return &yaml.Node{Kind: n.Kind, Tag: n.Tag, Value: n.Value}
 	}
-	return v.Plain()
+	shown := &yaml.Node{Kind: n.Kind}
+	for _, inner := range n.Content {
+		shown.Content = append(shown.Content, cmp.Or(c.asWritten(inner), nodeOf(nil)))
+	}
+	return shown
 }
 
 // redactURL hides the user in a URL.
@@ -130,9 +165,13 @@ type Change struct {
 
 // Diff compares two configurations as Redacted shows them, key by key and
 // sorted. What is hidden there is hidden here: of two hidden values it cannot
-// be told whether they differ. A text that is no YAML counts as empty.
-func Diff(old, next string) []Change {
-	a, b := leavesOf(old), leavesOf(next)
+// be told whether they differ. The error says that one of them is no YAML.
+func Diff(old, next string) ([]Change, error) {
+	a, errOld := leavesOf(old)
+	b, errNext := leavesOf(next)
+	if err := errors.Join(errOld, errNext); err != nil {
+		return nil, fmt.Errorf("the configurations cannot be compared: %w", err)
+	}
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)
 	var changes []Change
@@ -141,31 +180,32 @@ func Diff(old, next string) []Change {
 			changes = append(changes, Change{key, a[key], b[key]})
 		}
 	}
-	return changes
+	return changes, nil
 }
 
 // leavesOf gives each value of a YAML text by its full key.
-func leavesOf(text string) map[string]string {
-	var tree any
+func leavesOf(text string) (map[string]string, error) {
+	var tree yaml.Node
 	leaves := map[string]string{}
-	if err := yaml.Unmarshal([]byte(text), &tree); err == nil {
-		addLeaves(leaves, "", tree)
+	err := yaml.Load([]byte(text), &tree)
+	if err == nil {
+		addLeaves(leaves, "", tree.Content[0])
 	}
-	return leaves
+	return leaves, err
 }
 
 // addLeaves walks down to single values. An empty mapping or list has none.
-func addLeaves(leaves map[string]string, key string, v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, value := range v {
-			addLeaves(leaves, yamlfile.Join(key, name), value)
+func addLeaves(leaves map[string]string, key string, n *yaml.Node) {
+	switch n.Kind {
+	case yaml.MappingNode:
+		for i := 0; i < len(n.Content); i += 2 {
+			addLeaves(leaves, yamlfile.Join(key, n.Content[i].Value), n.Content[i+1])
 		}
-	case []any:
-		for i, value := range v {
-			addLeaves(leaves, fmt.Sprintf("%s[%d]", key, i), value)
+	case yaml.SequenceNode:
+		for i, one := range n.Content {
+			addLeaves(leaves, yamlfile.Item(key, i), one)
 		}
 	default:
-		leaves[key] = fmt.Sprint(v)
+		leaves[key] = n.Value
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"inquiry-gateway/internal/testkit/program"
+	"inquiry-gateway/internal/testkit"
 )
 
 // Demo is a running `inquiry-gateway demo`: the gateway, the sample legacy system, and
@@ -70,7 +70,7 @@ func (d *Demo) StartNode(binary, auth string) (ops string) {
 // the pattern, whose groups it returns.
 func await(t testing.TB, ready *regexp.Regexp, env []string, path string, args ...string) []string {
 	t.Helper()
-	p := program.Run(t, program.Command{Name: filepath.Base(path), Path: path, Args: args, Env: env, Dir: t.TempDir()})
+	p := testkit.RunProgram(t, testkit.Command{Name: filepath.Base(path), Path: path, Args: args, Env: env, Dir: t.TempDir()})
 	match, err := p.Await(t.Context(), ready)
 	if err != nil {
 		t.Fatal(err)

@@ -10,16 +10,9 @@ package main
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -28,6 +21,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 func main() {
@@ -73,21 +68,13 @@ func fixture(dir string, count int) {
 		fmt.Fprintf(&redis, "HINCRBY iq:{auth.%x} version 1\n", i)
 	}
 	write(dir, "redis.keys", redis.Bytes())
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := testkit.NewAuthority("load")
+	if err == nil {
+		err = authority.WriteFiles(dir, "load")
+	}
 	if err != nil {
 		log.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		log.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		log.Fatal(err)
-	}
-	write(dir, "cert.pem", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}))
-	write(dir, "key.pem", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
 }
 
 // serve has the gateway's server settings, and logs and counts nothing.

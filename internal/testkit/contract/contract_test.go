@@ -50,7 +50,7 @@ func TestCheck(t *testing.T) {
 	}
 	list := "Age: 3\nCache-Control: private, no-cache\nCache-Status: inquiry-gateway; hit; ttl=-2; detail=stale-error\nContent-Type: application/json; charset=utf-8\n" +
 		"Etag: W/\"abc_-1\"\nVary: Authorization, Accept-Encoding\nX-Content-Type-Options: nosniff\nX-Request-Id: r\n\n" + string(body)
-	failed := "Cache-Control: no-store\nContent-Type: application/json; charset=utf-8\nX-Content-Type-Options: nosniff\nX-Request-Id: r\nRetry-After: 5\n\n" +
+	failed := "Cache-Control: no-store\nContent-Type: application/json; charset=utf-8\nVary: Authorization\nX-Content-Type-Options: nosniff\nX-Request-Id: r\nRetry-After: 5\n\n" +
 		string(v1.UpstreamUnavailable.Render("r"))
 	for _, tt := range []struct {
 		request  string

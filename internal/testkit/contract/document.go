@@ -3,13 +3,14 @@ package contract
 import (
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
 )
 
 //go:embed document.yaml
@@ -172,7 +173,11 @@ func (d *document) fail(err error) {
 }
 
 func parse(text []byte) (any, error) {
-	plain, err := yaml.YAMLToJSON(text)
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	plain, err := json.Marshal(tree)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,10 @@ type Proxy struct {
 	mu       sync.Mutex
 	cut      bool
 	delay    time.Duration
+	drop     bool      // the next answer
+	cutAfter bool      // it
+	writes   int       // of all clients
+	hook     func(int) // nil: none
 	conns    map[net.Conn]struct{}
 }
 
@@ -63,6 +67,22 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
+// BeforeWrite has hook called before the n-th write of the clients reaches the server, counted from 1
+// over all connections. It may cut the cable, drop the answer, or wait. Call it before the first client
+// connects.
+func (p *Proxy) BeforeWrite(hook func(n int)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hook = hook
+}
+
+// DropAnswer drops the server's next answer and ends the connection; cut: all connections, as Cut does.
+func (p *Proxy) DropAnswer(cut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drop, p.cutAfter = true, cut
+}
+
 // accept connects each client with the server, unless the cable is cut.
 func (p *Proxy) accept() {
 	for {
@@ -80,7 +100,7 @@ func (p *Proxy) accept() {
 			continue
 		}
 		p.wg.Go(func() { _, _ = io.Copy(late{c, p}, s); p.end(c, s) })
-		p.wg.Go(func() { _, _ = io.Copy(s, c); p.end(c, s) })
+		p.wg.Go(func() { _, _ = io.Copy(toServer{s, p}, c); p.end(c, s) })
 	}
 }
 
@@ -112,10 +132,34 @@ type late struct {
 
 func (l late) Write(b []byte) (int, error) {
 	l.p.mu.Lock()
-	d := l.p.delay
+	d, drop, cut := l.p.delay, l.p.drop, l.p.cutAfter
+	l.p.drop = false
 	l.p.mu.Unlock()
+	if drop && cut {
+		l.p.Cut()
+	}
+	if drop {
+		return 0, io.ErrClosedPipe // the copy ends, and with it both ends
+	}
 	if d > 0 {
 		<-time.After(d)
 	}
 	return l.Conn.Write(b)
+}
+
+// toServer is the server's end.
+type toServer struct {
+	net.Conn
+	p *Proxy
+}
+
+func (s toServer) Write(b []byte) (int, error) {
+	s.p.mu.Lock()
+	s.p.writes++
+	n, hook := s.p.writes, s.p.hook
+	s.p.mu.Unlock()
+	if hook != nil {
+		hook(n)
+	}
+	return s.Conn.Write(b) // fails if hook has cut the cable
 }

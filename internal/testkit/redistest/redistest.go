@@ -18,7 +18,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/internal/testkit/program"
 )
 
 const startAttempts = 5 // another process may take the free port first
@@ -33,7 +32,7 @@ type Server struct {
 	conf    string // configuration file; empty: none
 	args    []string
 	tls     *tls.Config // non-nil: speaks TLS only
-	process *program.Process
+	process *testkit.Process
 }
 
 // Start runs a redis-server with further arguments such as "--requirepass",
@@ -60,7 +59,7 @@ func start(t testing.TB, s *Server) *Server {
 // FreeAddr returns a loopback address whose port was free a moment ago.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	addr, err := program.FreeAddr()
+	addr, err := testkit.FreeAddr()
 	if err != nil {
 		t.Fatalf("find a free port: %v", err)
 	}
@@ -77,7 +76,7 @@ func (s *Server) launch(before func()) {
 	var err error
 	for range startAttempts {
 		before()
-		if s.process, err = program.Start(s.t.Context(), s.program()); err != nil {
+		if s.process, err = testkit.StartProgram(s.t.Context(), s.program()); err != nil {
 			break
 		}
 		if err = s.process.Until(s.t.Context(), s.answers); err == nil {
@@ -89,7 +88,7 @@ func (s *Server) launch(before func()) {
 }
 
 // program has the server's own arguments last, so that they override the usual ones.
-func (s *Server) program() program.Command {
+func (s *Server) program() testkit.Command {
 	dir, port := s.t.TempDir(), []string{"--port", s.Port()}
 	if s.tls != nil {
 		port = []string{"--port", "0", "--tls-port", s.Port()}
@@ -99,7 +98,7 @@ func (s *Server) program() program.Command {
 		args = append(args, s.conf)
 	}
 	args = append(append(args, "--bind", "127.0.0.1", "--dir", dir), port...)
-	return program.Command{Name: s.bin, Path: s.bin, Args: append(args, s.args...), Dir: dir}
+	return testkit.Command{Name: s.bin, Path: s.bin, Args: append(args, s.args...), Dir: dir}
 }
 
 // until waits for a condition of the server or of one that it knows.

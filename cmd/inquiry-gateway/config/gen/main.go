@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/yamlfile"
 )
 
@@ -93,7 +94,7 @@ func (c comments) of(owner reflect.Type, f yamlfile.Field) string {
 
 // defaultOf is a default as the file would hold it; nil: there is none.
 func defaultOf(v reflect.Value) any {
-	switch shown := yamlfile.Format(v).(type) {
+	switch shown := setting.Format(v).(type) {
 	case string, bool, int, int64, float64, uint64:
 		if shown != "" {
 			return shown

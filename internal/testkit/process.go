@@ -1,5 +1,4 @@
-// Package program builds the gateway and runs it and other programs, for tests.
-package program
+package testkit
 
 import (
 	"context"
@@ -15,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"inquiry-gateway/internal/testkit"
 )
 
 const (
@@ -25,13 +22,13 @@ const (
 	pollEvery    = 5 * time.Millisecond
 )
 
-// Command is what Start runs.
+// Command is what StartProgram runs.
 type Command struct {
 	Name string   // for errors and for the name of the log
 	Path string   // looked up in PATH when it has no slash
 	Args []string // without the path
 	Env  []string // further environment variables
-	Addr string   // host:port that the program listens on; empty: Start does not wait for it
+	Addr string   // host:port that the program listens on; empty: StartProgram does not wait for it
 	Dir  string   // folder of the log
 }
 
@@ -43,14 +40,14 @@ type Process struct {
 	gone chan struct{} // closed when the process has ended
 }
 
-// Start runs a program and returns when its address takes connections, which
+// StartProgram runs a program and returns when its address takes connections, which
 // may last 30 seconds. The end of ctx ends the waiting, not the program. When
-// Start returns an error, nothing runs.
+// StartProgram returns an error, nothing runs.
 //
 // The process leads a process group of its own: a Ctrl-C in the terminal does
 // not reach it, and its children can be told from others. It is killed when
 // this program ends without Stop.
-func Start(ctx context.Context, c Command) (*Process, error) {
+func StartProgram(ctx context.Context, c Command) (*Process, error) {
 	s := &Process{Command: c, cmd: exec.Command(c.Path, c.Args...), gone: make(chan struct{})}
 	// Appending allows to empty the log while the program writes.
 	log, err := os.OpenFile(s.Log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -74,11 +71,11 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	return s, nil
 }
 
-// Run is Start for a test, with which the program ends. A program that cannot be
+// RunProgram is StartProgram for a test, with which the program ends. A program that cannot be
 // started, or does not stop when it is asked to, fails the test.
-func Run(t testing.TB, c Command) *Process {
+func RunProgram(t testing.TB, c Command) *Process {
 	t.Helper()
-	s, err := Start(t.Context(), c)
+	s, err := StartProgram(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +125,7 @@ func (s *Process) Until(ctx context.Context, ok func() bool) error {
 func (s *Process) Await(ctx context.Context, pattern *regexp.Regexp) ([]string, error) {
 	var match []string
 	err := s.Until(ctx, func() bool {
-		text, _ := os.ReadFile(s.Log()) // Start has made it
+		text, _ := os.ReadFile(s.Log()) // StartProgram has made it
 		match = pattern.FindStringSubmatch(string(text))
 		return match != nil
 	})
@@ -184,14 +181,14 @@ func FreeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// Build builds the gateway and returns the binary's path. It looks at every file that
+// BuildGateway builds the gateway and returns the binary's path. It looks at every file that
 // the program is made from, because go test runs a test again only when a file changes
 // that the test itself has opened. The binary is the same under the race detector, so that
 // the test is left out there.
-func Build(t testing.TB) string {
+func BuildGateway(t testing.TB) string {
 	t.Helper()
-	testkit.Slow(t)
-	testkit.Computes(t)
+	Slow(t)
+	Computes(t)
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatalf("find the module: %v", err)
