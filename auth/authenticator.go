@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,23 +38,18 @@ type Options struct {
 	// Dial opens the connections to an authorization server; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 
-	Guesses *Guesses           // beyond it a client that sends unknown keys gets ErrTooManyGuesses; nil: no limit
-	Before  *Authenticator     // first uses that it has reported are not reported again; nil: none
-	Memory  *Memory            // of an earlier Store of the same key store; nil: a new one
-	Panics  *telemetry.Catcher // of its goroutines; nil: logged only
+	InvalidKeys *InvalidKeyLimiter // rate limiter for unknown keys; nil disables it
+	Panics      *telemetry.Catcher // of its goroutines; nil: logged only
 }
 
 // spanScope names the spans of this package.
 const spanScope = "inquiry-gateway/auth"
 
 // WithDefaults fills in what is not set. Stores call it; Registerer, Traces, Dial and
-// Guesses may stay nil.
+// InvalidKeys may stay nil.
 func (o Options) WithDefaults() Options {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Panics = cmp.Or(o.Panics, telemetry.NewCatcher("auth", nil, o.Logger))
-	if o.Memory == nil {
-		o.Memory = NewMemory()
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -66,15 +62,12 @@ type Store interface {
 	// Find returns the grant of a credential. ErrUnknownKey means that the
 	// store is sure there is none; any other error means that the store could
 	// not find out, and the Authenticator makes ErrUnavailable of it. A revoked or
-	// expired grant is returned like any other: judging it is not the store's
-	// business. The grant may be shared and is not changed by anybody.
+	// expired grant is returned like any other: the Authenticator rejects it.
+	// The grant may be shared and must not be changed.
 	Find(ctx context.Context, c Credential) (*Grant, error)
-	// Recall gives the grant that is at hand; nil says nothing about the key. known: this node
-	// has had a grant of the key, so it is no guess. Recall neither waits nor counts, and
-	// starts nothing.
-	Recall(d Digest) (g *Grant, known bool)
-	// Away says that the key store did not answer a moment ago.
-	Away() bool
+	// Cached gives the grant that this node has; nil says nothing about the key. Known keys, of which
+	// this node has had a grant, are exempt from the limit of invalid keys. Cached does not block.
+	Cached(d Digest) (g *Grant, known bool)
 }
 
 // Credential is what a caller presented. Stores that hold key records find it by the
@@ -83,15 +76,15 @@ type Store interface {
 type Credential struct {
 	Digest Digest
 	Key    Secret
-	Known  bool // for a Lookup: this node knows the key
+	Known  bool // for a LookupFunc: this node has had a grant of the key
 }
 
-// Caller is the other end of a request. Its methods are called only where a key
+// Caller is the client of a request. Its methods are called only where a key
 // is refused or a remote store has to be waited for, so that a request with a
 // known key does not pay for them.
 type Caller interface {
 	// ClientIP is the client's address with trusted proxies taken into account.
-	ClientIP() string
+	ClientIP() netip.Addr
 	// Deadline is when the request has to be answered at the latest.
 	Deadline() time.Time
 	// LogRefusal reports whether the refusal of this request for a reason, a
@@ -103,31 +96,27 @@ type Caller interface {
 // Authenticator turns an Authorization header into a Principal. It is safe for
 // concurrent use and does not allocate for a key that the store knows.
 type Authenticator struct {
-	store    Store
-	hasher   Hasher
-	now      func() time.Time
-	guesses  *Guesses
-	results  map[string]prometheus.Counter
-	security *securityLog
-	tracer   *telemetry.Tracer
+	store       Store
+	hasher      Hasher
+	now         func() time.Time
+	invalidKeys *InvalidKeyLimiter
+	results     map[string]prometheus.Counter
+	log         *slog.Logger
+	tracer      *telemetry.Tracer
 }
 
 // NewAuthenticator returns an Authenticator over a store, which must hold
 // digests of the same hasher.
 func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 	opts = opts.WithDefaults()
-	security := newSecurityLog(opts.Logger)
-	if opts.Before != nil {
-		security = opts.Before.security
-	}
 	return &Authenticator{
-		store:    store,
-		hasher:   h,
-		now:      opts.Now,
-		guesses:  opts.Guesses,
-		results:  newResults(opts.Registerer),
-		security: security,
-		tracer:   telemetry.NewTracer(opts.Traces, spanScope),
+		store:       store,
+		hasher:      h,
+		now:         opts.Now,
+		invalidKeys: opts.InvalidKeys,
+		results:     newResults(opts.Registerer),
+		log:         opts.Logger,
+		tracer:      telemetry.NewTracer(opts.Traces, spanScope),
 	}
 }
 
@@ -136,7 +125,7 @@ func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 // is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
 // the context's included. What the principal may do is Authorize's decision.
 //
-// A caller that keeps sending keys that do not exist gets ErrTooManyGuesses, but never for a key
+// A caller that keeps sending keys that do not exist gets ErrTooManyInvalidKeys, but never for a key
 // that this node knows. A nil caller is not limited. The grant is shared, and must not
 // be changed.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
@@ -146,7 +135,7 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []st
 	defer span.End()
 	grant, err := a.find(ctx, authorization, from)
 	if err == nil {
-		err = a.judge(grant)
+		err = a.check(grant)
 	}
 	result := resultOf(err)
 	a.results[result].Inc()
@@ -157,80 +146,72 @@ func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []st
 		if result == resultUnavailable { // a key that is refused is no failure of ours
 			span.Fail(resultUnavailable)
 		}
-		a.security.failed(ctx, result, err, from)
+		a.logRefusal(ctx, result, err, from)
 		return nil, err
 	}
 	if span.Recording() {
 		span.Set(attribute.String("auth.key_kind", grant.Principal.Kind))
 	}
-	a.security.used(ctx, grant)
 	return grant, nil
 }
 
-// find gets the grant of the key in the header, judging nothing but form.
+// find gets the grant of the key in the header. It checks the form of the key only.
 func (a *Authenticator) find(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
 	key, err := bearer(authorization)
 	if err != nil {
 		return nil, err
 	}
 	if ownFormat(key) && !checksumOK(key) {
-		_, err := a.guarded(ctx, from, false, func(context.Context) (*Grant, error) { return nil, ErrUnknownKey })
-		return nil, deny(err, ReasonChecksum)
+		return nil, &Denial{Reason: ReasonChecksum}
 	}
 	digest := a.hasher.Hash(key)
-	grant, known := a.store.Recall(digest)
+	grant, known := a.store.Cached(digest)
 	if grant == nil {
-		grant, err = a.guarded(ctx, from, known, func(ctx context.Context) (*Grant, error) {
-			return a.store.Find(ctx, Credential{Digest: digest, Key: Secret(key)})
-		})
+		grant, err = a.lookUpLimited(ctx, Credential{Digest: digest, Key: Secret(key)}, known, from)
 	}
 	if err == nil && !grant.belongsTo(digest) {
 		err = ErrUnknownKey // a store that answers with another key's grant must not let anybody in
 	}
-	return grant, deny(err, ReasonUnknown)
+	return grant, toDenial(err)
 }
 
-// guarded calls find with the caller's deadline. For a key that this node does not know it reserves
-// one of the client's guesses first.
-func (a *Authenticator) guarded(ctx context.Context, from Caller, known bool, find func(context.Context) (*Grant, error)) (*Grant, error) {
-	client := ""
-	if from != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, from.Deadline())
-		defer cancel()
-		if !known {
-			client = from.ClientIP()
+// lookUpLimited asks the store within the caller's deadline. A client that has sent too many keys that do not
+// exist has to wait, except for a key that this node knows.
+func (a *Authenticator) lookUpLimited(ctx context.Context, c Credential, known bool, from Caller) (*Grant, error) {
+	if from == nil {
+		return a.store.Find(ctx, c)
+	}
+	if !known {
+		if wait := a.invalidKeys.Wait(from.ClientIP()); wait > 0 {
+			return nil, &TooManyInvalidKeys{RetryAfter: wait}
 		}
 	}
-	err := a.guesses.Reserve(ctx, client)
-	if errors.Is(err, ErrTooManyGuesses) && a.store.Away() {
-		err = errFailing // 503: not even a good key could be looked up now
+	ctx, cancel := context.WithDeadline(ctx, from.Deadline())
+	defer cancel()
+	grant, err := a.store.Find(ctx, c)
+	if errors.Is(err, ErrUnknownKey) {
+		a.invalidKeys.Count(from.ClientIP())
 	}
-	if err != nil {
-		return nil, err
-	}
-	grant, err := find(ctx)
-	a.guesses.Refund(client, err)
 	return grant, err
 }
 
-// deny makes errors of a store such that callers are told. reason is why a key is unknown.
-func deny(err error, reason string) error {
+// toDenial makes errors of a store such that callers are told.
+func toDenial(err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrTooManyGuesses):
+	case err == nil, errors.Is(err, ErrTooManyInvalidKeys):
 		return err
 	case errors.Is(err, ErrUnknownKey):
 		if unusable, ok := errors.AsType[*UnusableKey](err); ok {
 			return &Denial{Reason: ReasonUnusable, Detail: unusable.Why}
 		}
-		return &Denial{Reason: reason}
+		return &Denial{Reason: ReasonUnknown}
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// judge refuses grants that no longer count. Revocation is told before expiry:
+// check rejects revoked and expired grants. Revocation comes first:
 // the use of a revoked key is what an operator wants to know.
-func (a *Authenticator) judge(g *Grant) error {
+func (a *Authenticator) check(g *Grant) error {
 	if g.Revoked {
 		return &Denial{Reason: ReasonRevoked, KeyID: g.Principal.KeyID}
 	}
@@ -244,11 +225,11 @@ func (a *Authenticator) judge(g *Grant) error {
 // and Redis can.
 var ErrNoKeyIDs = errors.New("this key store cannot find a key by its id")
 
-// ByID says what AuthenticateFrom would answer to the key of that id, for tools that explain
+// CheckByID says what AuthenticateFrom would answer to the key of that id, for tools that explain
 // it. It asks the same Store, whose look-up counts as any other, but it counts no
 // authentication and logs nothing. With a *Denial it returns the principal, too. Further
 // errors: ErrNoSuchKey, ErrNoKeyIDs, and ErrUnavailable as for AuthenticateFrom.
-func (a *Authenticator) ByID(ctx context.Context, id string) (Principal, error) {
+func (a *Authenticator) CheckByID(ctx context.Context, id string) (Principal, error) {
 	store, ok := a.store.(interface {
 		DigestOf(ctx context.Context, id string) (Digest, error)
 	})
@@ -269,7 +250,7 @@ func (a *Authenticator) ByID(ctx context.Context, id string) (Principal, error) 
 	case err != nil:
 		return Principal{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	return grant.Principal, a.judge(grant)
+	return grant.Principal, a.check(grant)
 }
 
 // The results of authentication that are not reasons of a Denial.
@@ -305,7 +286,7 @@ func resultOf(err error) string {
 		return resultMissing
 	case errors.Is(err, ErrMultipleCredentials):
 		return resultMultiple
-	case errors.Is(err, ErrTooManyGuesses):
+	case errors.Is(err, ErrTooManyInvalidKeys):
 		return resultLimited
 	case errors.As(err, &denial):
 		return denial.Reason

@@ -11,13 +11,14 @@ import (
 // Editable is a store of keys and accounts that tools can change.
 type Editable interface {
 	// Keys gives all keys to page, some at a time, with the accounts that these have. Records
-	// that cannot be read are left out, and an ErrGarbage names them.
+	// that cannot be read are left out, and an ErrMalformedResponse names them.
 	Keys(ctx context.Context, page func(Listing) error) error
 	// Accounts gives all accounts to page in the same way.
 	Accounts(ctx context.Context, page func([]Account) error) error
-	// Change lets change edit what it is about and stores it, whole or not at all, beside other
+	// Change lets change edit what it is about and stores it, beside other
 	// writers. What change gets holds those that there are, and may hold others; it may edit
-	// them and append, and may be called several times. ErrUncertain: the store did not answer.
+	// them and append, and may be called several times. ErrOutcomeUnknown: it may have been stored, or
+	// a part of it; it can be repeated. An error of change is returned as it is, and nothing is stored.
 	Change(ctx context.Context, about Subjects, change func(*Listing) error) error
 }
 
@@ -28,32 +29,29 @@ type Subjects struct {
 	Accounts []string
 }
 
-// Editor changes keys and accounts of a store for tools. Each change happens whole or not at
-// all. The context bounds the wait for the store and for other writers.
-type Editor struct{ store Editable }
+// Editor changes keys and accounts of a store for tools. The context bounds the wait for the store and for
+// other writers.
+type Editor struct{ Editable }
 
 // NewEditor returns the Editor of a store.
 func NewEditor(store Editable) *Editor { return &Editor{store} }
 
-// Keys lists as Editable.Keys does.
-func (e *Editor) Keys(ctx context.Context, page func(Listing) error) error {
-	return e.store.Keys(ctx, page)
-}
-
-// Accounts lists as Editable.Accounts does.
-func (e *Editor) Accounts(ctx context.Context, page func([]Account) error) error {
-	return e.store.Accounts(ctx, page)
-}
+// errUnchanged ends a change that has only read.
+var errUnchanged = errors.New("nothing is to be changed")
 
 // Get returns the record of a key. Errors: ErrNoSuchKey.
 func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
-	err = e.store.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
+	err = e.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
 		found, err := l.Key(id)
-		if err == nil {
-			k = *found
+		if err != nil {
+			return err
 		}
-		return err
+		k = *found
+		return errUnchanged
 	})
+	if errors.Is(err, errUnchanged) {
+		err = nil
+	}
 	return k, err
 }
 
@@ -62,7 +60,7 @@ func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
 // digest is there already is ErrDuplicate.
 func (e *Editor) Add(ctx context.Context, k KeyRecord, create *Account) error {
 	about := Subjects{[]string{k.ID}, []Digest{k.Digest}, []string{k.Account}}
-	return e.store.Change(ctx, about, func(l *Listing) error {
+	return e.Change(ctx, about, func(l *Listing) error {
 		if err := l.add(k); err != nil {
 			return err
 		}
@@ -101,10 +99,10 @@ func (l *Listing) add(k KeyRecord) error {
 // Revoke marks a key as revoked, for good. It stays in the store, so that its id is not used
 // again and its use is recognised. Revoking twice is no error.
 func (e *Editor) Revoke(ctx context.Context, id string) error {
-	return e.store.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
-		_, err := l.Key(id)
-		for i := range l.Keys { // in Redis there may be two
-			l.Keys[i].Revoked = l.Keys[i].Revoked || l.Keys[i].ID == id
+	return e.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
+		k, err := l.Key(id)
+		if err == nil {
+			k.Revoked = true
 		}
 		return err
 	})
@@ -112,10 +110,11 @@ func (e *Editor) Revoke(ctx context.Context, id string) error {
 
 // Rotate adds the key that follows another one, of the same account, and lets the old one
 // expire at a time, unless it does so earlier. It returns the old key as it is then. A revoked key
-// is ErrRevoked. Both happen or neither; in Redis that holds for a key of GenerateAfter.
+// is ErrRevoked. In a file both happen or neither. In Redis the new key comes first, so that both are valid if the command
+// is cut off in between.
 func (e *Editor) Rotate(ctx context.Context, oldID string, next KeyRecord, oldExpires time.Time) (old KeyRecord, err error) {
 	at := oldExpires.UTC().Truncate(time.Second)
-	err = e.store.Change(ctx, Subjects{KeyIDs: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *Listing) error {
+	err = e.Change(ctx, Subjects{KeyIDs: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *Listing) error {
 		k, err := l.Key(oldID)
 		if err != nil {
 			return err
@@ -145,7 +144,7 @@ func (e *Editor) SetAccount(ctx context.Context, c AccountChange) (changed Accou
 	if c.APIAccess == "" && c.Plan == nil && !c.Create {
 		return Account{}, ErrNothingToChange
 	}
-	err = e.store.Change(ctx, Subjects{Accounts: []string{c.ID}}, func(l *Listing) error {
+	err = e.Change(ctx, Subjects{Accounts: []string{c.ID}}, func(l *Listing) error {
 		if l.Account(c.ID) == nil {
 			if !c.Create {
 				return NoSuchAccount(c.ID)
@@ -172,8 +171,8 @@ var (
 	ErrDuplicate       = errors.New("the key is there already")
 	ErrNothingToChange = errors.New("nothing to change: give api_access or a plan")
 	ErrRevoked         = errors.New("the key is revoked; make a new one with keys new")
-	// ErrUncertain: the store did not answer, so a change may have been made or not.
-	ErrUncertain = errors.New("it is not known whether the key store has made the change")
+	// ErrOutcomeUnknown: the store did not answer, so a change may have been made, or a part of it.
+	ErrOutcomeUnknown = errors.New("outcome unknown: the key store may have made the change, or a part of it; repeat it")
 )
 
 // NoSuchKey is ErrNoSuchKey with the id, cut short.

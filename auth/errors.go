@@ -16,12 +16,12 @@ var (
 	// error that matches it is a *Denial, which says which; callers of the API
 	// are not told.
 	ErrInvalidKey = errors.New("the API key is not valid")
-	// ErrUnavailable: the key store could not be asked, and what the node remembers of
-	// the key does not count. It says nothing about the key.
+	// ErrUnavailable: the key store could not be asked, and no grant of the key is cached.
+	// It says nothing about the key.
 	ErrUnavailable = errors.New("the key store cannot be reached")
-	// ErrTooManyGuesses: the client has sent too many keys that do not exist.
-	// The error that matches it is a *TooManyGuesses.
-	ErrTooManyGuesses = errors.New("too many unknown API keys were sent")
+	// ErrTooManyInvalidKeys: the client has sent too many keys that do not exist.
+	// The error that matches it is a *TooManyInvalidKeys.
+	ErrTooManyInvalidKeys = errors.New("too many unknown API keys were sent")
 	// ErrWrongKind: a buyer's key on the seller endpoint, or the reverse.
 	ErrWrongKind = errors.New("the API key is of the other kind")
 	// ErrInsufficientScope: the key lacks ScopeInquiriesRead (RFC 6750, 3.1).
@@ -32,15 +32,9 @@ var (
 	// ErrUnknownKey is what a Store answers when it has no grant for a
 	// credential. The Authenticator turns it into a Denial.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrGarbage marks answers of a store that make no sense. They let nobody in
+	// ErrMalformedResponse marks answers of a store that make no sense. They let nobody in
 	// and say nothing about the key.
-	ErrGarbage = errors.New("the key store's answer makes no sense")
-	// ErrRefused marks look-ups that the key store refuses although it is there: the
-	// gateway's request, its credentials or its configuration are wrong.
-	ErrRefused = errors.New("the key store refuses the look-up")
-	// ErrNotAsked marks look-ups that were never sent. They say nothing about the
-	// key or the key store, and cost the client none of its guesses.
-	ErrNotAsked = errors.New("the key store was not asked")
+	ErrMalformedResponse = errors.New("the key store's answer makes no sense")
 )
 
 // The reasons of a Denial. The set is closed, so a reason is safe as a metric
@@ -86,14 +80,14 @@ func (d *Denial) Error() string {
 // Unwrap makes errors.Is(err, ErrInvalidKey) hold.
 func (d *Denial) Unwrap() error { return ErrInvalidKey }
 
-// TooManyGuesses says when a client that guesses keys may go on. It matches
-// ErrTooManyGuesses.
-type TooManyGuesses struct {
+// TooManyInvalidKeys says when a client that sends keys which do not exist may go on. It matches
+// ErrTooManyInvalidKeys.
+type TooManyInvalidKeys struct {
 	RetryAfter time.Duration // > 0
 }
 
 // Error says the same to everybody.
-func (e *TooManyGuesses) Error() string { return ErrTooManyGuesses.Error() }
+func (e *TooManyInvalidKeys) Error() string { return ErrTooManyInvalidKeys.Error() }
 
-// Unwrap makes errors.Is(err, ErrTooManyGuesses) hold.
-func (e *TooManyGuesses) Unwrap() error { return ErrTooManyGuesses }
+// Unwrap makes errors.Is(err, ErrTooManyInvalidKeys) hold.
+func (e *TooManyInvalidKeys) Unwrap() error { return ErrTooManyInvalidKeys }

@@ -96,20 +96,6 @@ func Generate(kind string) (string, error) {
 	return string(append(key, sum[:]...)), nil
 }
 
-// GenerateAfter makes a key that can follow another one in a store, and its digest, which begins
-// as the old one's does: so Redis has both in one place, where they are changed at once. It takes
-// sixteen tries, and four of the 178 bits.
-func GenerateAfter(old KeyRecord, h Hasher) (key string, d Digest, err error) {
-	for {
-		if key, err = Generate(old.Kind); err != nil {
-			return "", d, err
-		}
-		if d = h.Hash(key); d[0]>>4 == old.Digest[0]>>4 {
-			return key, d, nil
-		}
-	}
-}
-
 // appendRandom appends n characters, each equally likely: bytes past the last
 // whole multiple of 62 are thrown away.
 func appendRandom(dst []byte, n int) []byte {

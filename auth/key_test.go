@@ -43,8 +43,7 @@ func generated(t testing.TB) string {
 type storeFunc func(auth.Credential) (*auth.Grant, error)
 
 func (f storeFunc) Find(_ context.Context, c auth.Credential) (*auth.Grant, error) { return f(c) }
-func (storeFunc) Recall(auth.Digest) (*auth.Grant, bool)                           { return nil, false }
-func (storeFunc) Away() bool                                                       { return false }
+func (storeFunc) Cached(auth.Digest) (*auth.Grant, bool)                           { return nil, false }
 
 // mistyped is a key in own format with a wrong last character.
 func mistyped(t testing.TB) string {

@@ -3,7 +3,6 @@ package auth
 import (
 	"crypto/subtle"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -75,8 +74,6 @@ type Grant struct {
 	Principal Principal // given out when the grant is neither revoked nor expired
 	ExpiresAt time.Time // zero: never
 	Revoked   bool
-
-	used atomic.Bool // the key's first use has been logged
 }
 
 // belongsTo tells whether it is the grant of the key with that digest.

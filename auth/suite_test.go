@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,7 +24,6 @@ import (
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/auth/keysredis"
-	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -54,13 +54,12 @@ const (
 type testStore struct {
 	auth.Store
 	*auth.Authenticator
-	guesses *auth.Guesses // 50 of a client
-	clock   *testkit.Clock
-	reg     *prometheus.Registry
-	put     func(k auth.KeyRecord, a auth.Account) // the key itself is the record's id
-	revoke  func(id string)
-	state   func(string) // nil: the store asks nobody and knows no states
-	forget  func()       // drops what is stored on the node
+	clock  *testkit.Clock
+	reg    *prometheus.Registry
+	put    func(k auth.KeyRecord, a auth.Account) // the key itself is the record's id
+	revoke func(id string)
+	state  func(string) // nil: the store asks nobody and knows no states
+	forget func()       // drops what is stored on the node
 }
 
 // everyStore runs a test over all stores.
@@ -70,8 +69,7 @@ func everyStore(t *testing.T, test func(t *testing.T, s *testStore)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &testStore{clock: testkit.NewClock(testNow), reg: prometheus.NewRegistry(), forget: func() {}}
-			s.guesses = auth.NewGuesses(rate.Plan{PerSecond: 0.001, Burst: 50}, s.clock.Now)
-			opts := auth.Options{Now: s.clock.Now, Registerer: s.reg, Guesses: s.guesses}
+			opts := auth.Options{Now: s.clock.Now, Registerer: s.reg}
 			open(t, s, opts)
 			s.Authenticator = auth.NewAuthenticator(s.Store, auth.Hasher{}, opts)
 			test(t, s)
@@ -110,25 +108,28 @@ func openRedis(t *testing.T, s *testStore, opts auth.Options) {
 	store := keysredis.New(client, "iq", auth.Hasher{}, 30*time.Second, opts)
 	t.Cleanup(func() { store.Close(); _ = client.Close() })
 	editor := keysredis.NewEditor(client, "iq", auth.Hasher{})
-	then := func(err error) { // a change is in force when the node has heard of it
+	redistest.Eventually(t, "the node follows the changes", func() bool {
+		return client.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_xrevrange") != ""
+	})
+	then := func(err error) { // a change is in force when the node has read it
 		if err != nil {
 			t.Fatal(err)
 		}
-		version := 0.0
-		for n := range 16 {
-			v, err := client.HGet(t.Context(), fmt.Sprintf("iq:{auth.%x}", n), "version").Float64()
-			if err != nil {
-				t.Fatal(err)
-			}
-			version += v
+		newest, err := client.XRevRangeN(t.Context(), "iq:{keys}:changes", "+", "-", 1).Result()
+		if err != nil || len(newest) == 0 {
+			t.Fatal(newest, err)
 		}
-		redistest.Eventually(t, "the node hears of it", func() bool {
-			return counted(t, s.reg, "inquiry_gateway_auth_store_version")[""] == version
+		ms, seq := 0.0, 0.0
+		if _, err := fmt.Sscanf(newest[0].ID, "%f-%f", &ms, &seq); err != nil {
+			t.Fatal(err)
+		}
+		redistest.Eventually(t, "the node reads it", func() bool {
+			return math.Abs(counted(t, s.reg, "inquiry_gateway_auth_last_change_timestamp_seconds")[""]-ms/1000-seq/1e6) < 5e-7
 		})
 	}
 	_, err = editor.SetAccount(t.Context(), auth.AccountChange{ID: "somebody", Create: true})
 	then(err)
-	s.Store, s.forget = store, store.ForgetAll
+	s.Store, s.forget = store, func() { store.Invalidate(everything) }
 	s.put = func(k auth.KeyRecord, a auth.Account) { then(editor.Add(t.Context(), k, &a)) }
 	s.revoke = func(id string) { then(editor.Revoke(t.Context(), id)) }
 	s.state = func(state string) {
@@ -140,8 +141,7 @@ func openRedis(t *testing.T, s *testStore, opts auth.Options) {
 			t.Cleanup(server.Resume)
 		case storeGarbage:
 			for _, key := range []string{"known", "fresh", "nobody"} {
-				hex := digestOf(key).Hex()
-				then(client.HSet(t.Context(), "iq:{auth."+hex[:1]+"}", "sha256:"+hex, "garbage").Err())
+				then(client.Set(t.Context(), "iq:key:sha256:"+digestOf(key).Hex(), "garbage", 0).Err())
 			}
 		}
 	}
@@ -172,7 +172,7 @@ func openIntrospection(t *testing.T, s *testStore, opts auth.Options) {
 	cfg.URL, cfg.Timeout = server.URL, time.Second
 	store := introspect.New(cfg, 10*time.Second, opts)
 	t.Cleanup(store.Close)
-	s.Store, s.forget = store, store.ForgetAll
+	s.Store, s.forget = store, func() { store.Invalidate(everything) }
 	s.state = func(next string) { state.Store(next) }
 	s.put = func(k auth.KeyRecord, a auth.Account) {
 		claims := map[string]any{
@@ -307,39 +307,8 @@ func TestStoresInTrouble(t *testing.T) {
 	}
 }
 
-// A look-up that an open breaker refuses costs its client no guess: nothing was asked.
-func TestAnOpenBreakerCostsNoGuesses(t *testing.T) {
-	everyStore(t, func(t *testing.T, s *testStore) {
-		if s.state == nil {
-			return // a file has no breaker
-		}
-		const client = "192.0.2.1"
-		s.put(record("known"), paying)
-		_, err := s.authenticate(t, "known")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.state(storeDown)
-		s.clock.Add(30 * time.Second) // the time of the known key is over
-		for tries := 0; !errors.Is(err, auth.ErrNotAsked) && tries < 300; tries++ {
-			_, err = s.authenticate(t, "known")
-		}
-		for i := range 100 {
-			_, err := s.AuthenticateFrom(t.Context(), []string{fmt.Sprint("Bearer new", i)}, caller(client))
-			if !errors.Is(err, auth.ErrUnavailable) || !errors.Is(err, auth.ErrNotAsked) {
-				t.Fatalf("key %d: %v", i, err)
-			}
-		}
-		for i := range 50 {
-			if err := s.guesses.Reserve(t.Context(), client); err != nil {
-				t.Fatalf("guess %d: %v", i, err)
-			}
-		}
-	})
-}
-
-// ByID says of a key what AuthenticateFrom does; a store without ids says so.
-func TestByID(t *testing.T) {
+// CheckByID says of a key what AuthenticateFrom does; a store without ids says so.
+func TestCheckByID(t *testing.T) {
 	everyStore(t, func(t *testing.T, s *testStore) {
 		old := record("old")
 		old.ExpiresAt = testNow.Add(-time.Hour)
@@ -348,25 +317,25 @@ func TestByID(t *testing.T) {
 		}
 		s.revoke("gone")
 		s.forget()
-		if _, err := s.ByID(t.Context(), "good"); strings.HasSuffix(t.Name(), "introspection") {
+		if _, err := s.CheckByID(t.Context(), "good"); strings.HasSuffix(t.Name(), "introspection") {
 			if !errors.Is(err, auth.ErrNoKeyIDs) {
 				t.Errorf("without ids: %v", err)
 			}
 			return
 		}
 		for _, id := range []string{"good", "gone", "old"} {
-			p, err := s.ByID(t.Context(), id)
+			p, err := s.CheckByID(t.Context(), id)
 			if _, want := s.authenticate(t, id); p.KeyID != id || p.Account != "acme" || fmt.Sprint(err) != fmt.Sprint(want) {
 				t.Errorf("%s: %+v, %v; AuthenticateFrom says %v", id, p, err, want)
 			}
 		}
-		if _, err := s.ByID(t.Context(), "nobody"); !errors.Is(err, auth.ErrNoSuchKey) {
+		if _, err := s.CheckByID(t.Context(), "nobody"); !errors.Is(err, auth.ErrNoSuchKey) {
 			t.Errorf("unknown: %v", err)
 		}
 		if s.state != nil {
 			s.forget()
 			s.state(storeDown)
-			if _, err := s.ByID(t.Context(), "good"); !errors.Is(err, auth.ErrUnavailable) {
+			if _, err := s.CheckByID(t.Context(), "good"); !errors.Is(err, auth.ErrUnavailable) {
 				t.Errorf("with the store down: %v", err)
 			}
 		}

@@ -173,9 +173,9 @@ func (b bug) AuthenticateFrom(ctx context.Context, authorization []string, from 
 	return b.Authenticator.AuthenticateFrom(ctx, authorization, from)
 }
 
-func (b bug) Allow(ctx context.Context, account, plan string) rate.Decision {
+func (b bug) Allow(account, plan string) rate.Decision {
 	b.meet("rate")
-	return b.Limiter.Allow(ctx, account, plan)
+	return b.Limiter.Allow(account, plan)
 }
 
 func (b bug) Lookup(k cache.Key) (cache.Result, bool) {

@@ -48,11 +48,10 @@ type Lists interface {
 	Coded(e *cache.Entry, c cache.Coding) *cache.Variant
 }
 
-// Limiter says whether one more request of an account is within its rate. A
-// Decision without a policy means that no limit applies. It bounds by itself what
-// it may wait for.
+// Limiter decides whether one more request of an account is within its rate, without waiting. A
+// Decision without a policy means that no limit applies.
 type Limiter interface {
-	Allow(ctx context.Context, account, plan string) rate.Decision
+	Allow(account, plan string) rate.Decision
 }
 
 // Options are the parts and settings of a Gateway. Auth and Lists are needed;

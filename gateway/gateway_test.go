@@ -45,7 +45,7 @@ func TestErrorTable(t *testing.T) {
 		{auth.ErrUnavailable, 503, "auth_unavailable", "2"},
 		{fmt.Errorf("redis: %w", auth.ErrUnavailable), 503, "auth_unavailable", "2"},
 		{fmt.Errorf("%w: %w", auth.ErrUnavailable, context.DeadlineExceeded), 503, "auth_unavailable", "2"},
-		{&auth.TooManyGuesses{RetryAfter: 3 * time.Second}, 429, "rate_limited", "3"},
+		{&auth.TooManyInvalidKeys{RetryAfter: 3 * time.Second}, 429, "rate_limited", "3"},
 		{auth.ErrMissingKey, 401, "missing_api_key", ""},
 		{auth.ErrMultipleCredentials, 400, "invalid_request", ""},
 		{auth.ErrInvalidKey, 401, "invalid_api_key", ""},

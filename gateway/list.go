@@ -45,11 +45,6 @@ func (x *exchange) findList(kind string) error {
 	return nil
 }
 
-// waited is how long authentication takes at least if it had to wait for a key
-// store. Only then the limiter's own bound is not enough, and a timer is worth its
-// cost.
-const waited = time.Millisecond
-
 // rateError refuses a request that is over its account's rate.
 type rateError struct {
 	policy string
@@ -64,13 +59,7 @@ func (x *exchange) withinRate() error {
 		x.admitted = true
 		return nil
 	}
-	ctx := x.ctx
-	if x.authTime > waited {
-		bounded, cancel := context.WithDeadline(ctx, x.Deadline())
-		defer cancel()
-		ctx = bounded
-	}
-	x.rate = x.gateway.opts.Rate.Allow(ctx, x.principal.Account, x.principal.Plan)
+	x.rate = x.gateway.opts.Rate.Allow(x.principal.Account, x.principal.Plan)
 	if x.admitted = x.rate.Allowed; x.admitted {
 		return nil
 	}

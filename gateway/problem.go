@@ -44,7 +44,7 @@ func ProblemOf(err error) v1.Problem { return problemOf(err).Problem }
 func problemOf(err error) problem {
 	var parameter *parameterError
 	var limited *rateError
-	var guesses *auth.TooManyGuesses
+	var invalidKeys *auth.TooManyInvalidKeys
 	var failure *upstream.Error
 	switch {
 	case errors.Is(err, errNotFound):
@@ -64,8 +64,8 @@ func problemOf(err error) problem {
 		return problem{Problem: v1.AuthUnavailable, header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):
 		return problem{Problem: v1.UpstreamTimeout, header: retryAfter(upstreamRetryAfter)}
-	case errors.As(err, &guesses):
-		return problem{Problem: v1.RateLimited, header: retryAfter(guesses.RetryAfter)}
+	case errors.As(err, &invalidKeys):
+		return problem{Problem: v1.RateLimited, header: retryAfter(invalidKeys.RetryAfter)}
 	case errors.Is(err, errHeadTooLarge):
 		return problem{Problem: v1.HeaderFieldsTooLarge}
 	case errors.Is(err, auth.ErrMissingKey):

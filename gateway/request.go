@@ -321,7 +321,7 @@ func requestIDOf(ctx context.Context) string {
 
 // ClientIP implements auth.Caller: the caller's address behind the trusted
 // proxies, worked out only when somebody asks for it.
-func (x *exchange) ClientIP() string { return x.clientAddress().String() }
+func (x *exchange) ClientIP() netip.Addr { return x.clientAddress() }
 
 // Deadline implements auth.Caller.
 func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }

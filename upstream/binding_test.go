@@ -53,7 +53,7 @@ func (b binding) section() string {
 base_url: http://legacy
 buyer: {` + list + `, items: rows, id: t, owner: owner,
   fields: {title: t, content: {default: c}, status: s, inquiry_type: {path: k, default: null}, created_at: at,
-    responses: {items: rows, id: t` + fetch + `, fields: {content: t, responder_type: {default: null}, created_at: at}}}}
+    responses: {items: rows, items_optional: true, id: t` + fetch + `, fields: {content: t, responder_type: {default: null}, created_at: at}}}}
 `
 }
 

@@ -44,7 +44,7 @@ buyer:
     status: {path: s, values: {N: pending, A: answered}}
     inquiry_type: {path: k, default: null}
     created_at: at
-    responses: {items: r, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}
+    responses: {items: r, items_optional: true, fields: {content: c, responder_type: {path: by, default: null}, created_at: at}}
 seller:
   path: /vendors/{account}
   items: rows

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -472,6 +473,7 @@ func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request)
 // nextURL resolves the address of a next page; empty: there is none. Another host would
 // get the gateway's credentials, and could say anything in the legacy's name.
 func (p paging) nextURL(current, next string) (string, error) {
+	next = encodeRaw(next)
 	if u, err := url.Parse(next); p.RewriteHost && err == nil && u.Host != "" && (u.Scheme == "" || u.Scheme == "http" || u.Scheme == "https") && u.User == nil {
 		next = (&url.URL{Path: cmp.Or(u.Path, "/"), RawPath: u.RawPath, RawQuery: u.RawQuery}).String() // no path at all would be the end
 	}
@@ -491,6 +493,19 @@ func (p paging) nextURL(current, next string) (string, error) {
 	}
 	u.Fragment = ""
 	return u.String(), nil
+}
+
+// encodeRaw percent-encodes blanks and letters outside ASCII, which some systems leave in an address.
+func encodeRaw(address string) string {
+	var b strings.Builder
+	for _, c := range []byte(strings.TrimSpace(address)) {
+		if c == ' ' || c >= 0x80 {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // hostPort adds the port that a scheme implies, so that the same host in two

@@ -172,6 +172,9 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 		return reply{}, classify(ctx, err)
 	}
 	raw := resp.RawResponse
+	if raw.StatusCode == http.StatusPartialContent && format.Pages {
+		raw.StatusCode = http.StatusOK // a page of a list, as PostgREST says
+	}
 	if r.status = raw.StatusCode; format.Empty(r.status) {
 		discard(raw)
 		return reply{status: r.status, header: raw.Header}, nil

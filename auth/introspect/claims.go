@@ -14,17 +14,17 @@ import (
 // grant makes an auth.Grant of an introspection answer (RFC 7662, 2.2).
 //
 // auth.ErrUnknownKey: the token is not active. *auth.UnusableKey: it is active, but it is no access
-// token, is bound to its sender, or its claims name no account or kind. auth.ErrGarbage: the answer is
+// token, is bound to its sender, or its claims name no account or kind. auth.ErrMalformedResponse: the answer is
 // no JSON object with `active`, or a claim has an impossible type. A missing claim grants nothing.
 func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 	if !gjson.ValidBytes(body) {
-		return nil, fmt.Errorf("%w: it is no JSON", auth.ErrGarbage)
+		return nil, fmt.Errorf("%w: it is no JSON", auth.ErrMalformedResponse)
 	}
 	answer := gjson.ParseBytes(body)
 	active := answer.Get("active")
 	switch {
 	case !answer.IsObject() || !active.IsBool():
-		return nil, fmt.Errorf("%w: it has no boolean `active`", auth.ErrGarbage)
+		return nil, fmt.Errorf("%w: it has no boolean `active`", auth.ErrMalformedResponse)
 	case !active.Bool():
 		return nil, auth.ErrUnknownKey
 	}
@@ -107,18 +107,10 @@ func unusable(format string, args ...any) error {
 }
 
 // member is a member of the answer by its name; Null: there is none, or it is null.
-func member(answer gjson.Result, name string) (found gjson.Result) {
-	answer.ForEach(func(key, value gjson.Result) bool {
-		if key.Str == name {
-			found = value
-		}
-		return !found.Exists()
-	})
-	return found
-}
+func member(answer gjson.Result, name string) gjson.Result { return answer.Get(gjson.Escape(name)) }
 
-// errClaim is auth.ErrGarbage in a claim of one key, which says nothing of the endpoint.
-var errClaim = fmt.Errorf("%w", auth.ErrGarbage)
+// errClaim is auth.ErrMalformedResponse in a claim of one key, which says nothing of the endpoint.
+var errClaim = fmt.Errorf("%w", auth.ErrMalformedResponse)
 
 // claimReader reads claims and keeps the first error.
 type claimReader struct {

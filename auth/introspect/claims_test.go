@@ -66,19 +66,19 @@ func TestClaims(t *testing.T) {
 		`{"active":true,"sub":"a","kind":"buyer","jti":{}}`:       auth.ErrUnknownKey,
 		`{"active":true,"sub":"a","kind":"buyer","jti":[1]}`:      auth.ErrUnknownKey,
 		`{"active":true,"sub":"a","kind":"buyer","jti":true}`:     auth.ErrUnknownKey,
-		`{"active":true,"sub":{},"kind":"buyer"}`:                 auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","scope":[1]}`:    auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","plan":"a b"}`:   auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","exp":"soon"}`:   auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","exp":-1}`:       auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buyer","exp":1e300}`:    auth.ErrGarbage,
+		`{"active":true,"sub":{},"kind":"buyer"}`:                 auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","scope":[1]}`:    auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","plan":"a b"}`:   auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","exp":"soon"}`:   auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","exp":-1}`:       auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buyer","exp":1e300}`:    auth.ErrMalformedResponse,
 		// Milliseconds, which would be good for 50,000 years.
-		`{"active":true,"sub":"a","kind":"buyer","exp":1800000000000}`: auth.ErrGarbage,
-		`{"active":"true","sub":"a","kind":"buyer"}`:                   auth.ErrGarbage,
-		`{"sub":"a","kind":"buyer"}`:                                   auth.ErrGarbage,
-		`[{"active":true}]`:                                            auth.ErrGarbage,
-		`{"active":true,"sub":"a","kind":"buy`:                         auth.ErrGarbage,
-		``:                                                             auth.ErrGarbage,
+		`{"active":true,"sub":"a","kind":"buyer","exp":1800000000000}`: auth.ErrMalformedResponse,
+		`{"active":"true","sub":"a","kind":"buyer"}`:                   auth.ErrMalformedResponse,
+		`{"sub":"a","kind":"buyer"}`:                                   auth.ErrMalformedResponse,
+		`[{"active":true}]`:                                            auth.ErrMalformedResponse,
+		`{"active":true,"sub":"a","kind":"buy`:                         auth.ErrMalformedResponse,
+		``:                                                             auth.ErrMalformedResponse,
 	} {
 		if g, err := grant(claims, auth.Digest{1}, []byte(answer)); g != nil || !errors.Is(err, want) {
 			t.Errorf("%s: %+v, %v; want %v", answer, g, err, want)
@@ -95,7 +95,7 @@ func FuzzClaims(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer string) {
 		g, err := grant(claims, auth.Digest{}, []byte(answer))
 		if err != nil {
-			if g != nil || !errors.Is(err, auth.ErrUnknownKey) && !errors.Is(err, auth.ErrGarbage) {
+			if g != nil || !errors.Is(err, auth.ErrUnknownKey) && !errors.Is(err, auth.ErrMalformedResponse) {
 				t.Fatalf("%+v, %v", g, err)
 			}
 			return

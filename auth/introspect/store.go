@@ -3,17 +3,16 @@
 // The key itself goes to the server, over TLS, and nowhere else: no error, log record or
 // span of this package has it, and errors of the HTTP client lose their URL. What comes
 // back is claims, whose names the configuration has; they become the same grant that a key
-// record gives. The server decides whether a key is active. The gateway decides what the
+// record gives. The server decides whether a token is active. The gateway decides what the
 // grant allows.
 //
-// A node remembers an answer for a short time, so a key that the server has revoked is let in for
-// auth.cache_ttl at most. While the server is away or slow, a breaker keeps callers from waiting for it:
-// keys whose time is not over go on, others get 503. Only look-ups of known keys open it.
+// A node caches an answer for auth.cache_ttl, so that a token which the server has revoked may still be used for that
+// time. While the server is unavailable or slow, a breaker keeps callers from waiting for it: cached tokens
+// go on for their time, others get 503. Only look-ups of known tokens open it.
 package introspect
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sony/gobreaker/v2"
 
 	"inquiry-gateway/auth"
@@ -41,20 +41,18 @@ const (
 	maxIntrospection = 64 << 10
 	// breakerRequests is how many look-ups the breaker judges at least.
 	breakerRequests = 10
+	// maxIdleConns is as many connections as there usually are look-ups in flight, so that none opens one.
+	maxIdleConns = 32
 )
 
-// Store is an auth.Store that asks an authorization server. It remembers answers for
-// a time, never past their exp. It is safe for concurrent use.
+// Store is an auth.Store that asks an authorization server. It is safe for concurrent use.
 type Store struct {
 	*auth.RemoteStore
-	cfg     Config
-	secret  auth.Secret
-	client  *http.Client
-	breaker *gobreaker.CircuitBreaker[*auth.Grant]
-	log     *slog.Logger
-	now     func() time.Time
+	opts    auth.Options
+	breaker prometheus.Gauge
 
 	mu       sync.Mutex
+	endpoint *endpoint
 	state    string
 	failed   Failure // the last one of the server
 	unusable Failure // the last *auth.UnusableKey
@@ -73,65 +71,36 @@ type Failure struct {
 	At  time.Time
 }
 
-// New does not call the server. The configuration must be valid. A grant counts for ttl. Close ends
+// New does not call the server. The configuration must be valid. A grant is cached for ttl. Close ends
 // the store.
 func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
-	s := &Store{cfg: cfg, log: opts.Logger, now: opts.Now, state: StateOK, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
-	// No cookie jar: it would carry what one key's answer set into the next key's
-	// look-up.
-	s.client = &http.Client{
-		Transport:     newTransport(cfg, opts),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	s.breaker = s.newBreaker(opts)
-	s.RemoteStore = auth.NewRemoteStore("introspection", s.lookUp, auth.RemotePolicy{TTL: ttl, Timeout: cfg.Timeout}, opts)
+	s := &Store{opts: opts, state: StateOK}
+	s.breaker = telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
+		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
+	s.endpoint = s.newEndpoint(cfg)
+	s.RemoteStore = auth.NewRemoteStore("introspection", s.endpoint.policy(ttl), opts)
 	return s
 }
 
-// lookUp asks about a key unless the breaker is open. Only look-ups of known keys count for the
-// breaker: strangers could send what makes a look-up fail, and so lock out known keys. auth.Guesses
-// bounds what strangers may ask.
-func (s *Store) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	if !c.Known && s.breaker.State() == gobreaker.StateOpen {
-		return nil, errOpen
-	}
-	ask := func() (*auth.Grant, error) {
-		grant, err := s.introspect(ctx, c)
-		s.record(err)
-		return grant, err
-	}
-	if !c.Known {
-		return ask()
-	}
-	grant, err := s.breaker.Execute(ask)
-	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		err = errOpen
-	}
-	return grant, err
+// SetConfig is for a reload: another client secret, certificate authority, timeout or ttl of the same server (see
+// Config.Same). Known tokens stay cached. The breaker begins closed.
+func (s *Store) SetConfig(cfg Config, ttl time.Duration) {
+	next := s.newEndpoint(cfg)
+	s.mu.Lock()
+	old := s.endpoint
+	s.endpoint = next
+	s.mu.Unlock()
+	s.SetPolicy(next.policy(ttl))
+	old.client.CloseIdleConnections()
 }
 
-var errOpen = fmt.Errorf("%w: the breaker of the introspection endpoint is open", auth.ErrNotAsked)
-
-// record keeps what a look-up says of the server, and why an active token is no key.
-func (s *Store) record(err error) {
-	failure := Failure{Err: err, At: s.now()}
+// Close cancels the look-ups in flight, refuses new ones, and closes the connections.
+func (s *Store) Close() {
+	s.RemoteStore.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := errors.AsType[*auth.UnusableKey](err); ok {
-		s.unusable = failure
-	}
-	works, counts := judge(err)
-	if !counts {
-		return
-	}
-	if s.state = StateOK; works {
-		return
-	}
-	s.failed, s.state = failure, StateDown
-	if status, _ := errors.AsType[statusError](err); status.refusesClient() {
-		s.state = StateRefused
-	}
+	s.endpoint.client.CloseIdleConnections()
 }
 
 // State is one of the State constants. failed is the last failure of the server, which may be over;
@@ -142,14 +111,81 @@ func (s *Store) State() (state string, failed, unusable Failure) {
 	return s.state, s.failed, s.unusable
 }
 
-// Close refuses further look-ups, gives up those under way, and closes the connections.
-func (s *Store) Close() {
-	s.RemoteStore.Close()
-	s.client.CloseIdleConnections()
+// recordResult keeps what a look-up says of the server, and why an active token is no key.
+func (s *Store) recordResult(err error) {
+	failure := Failure{Err: err, At: s.opts.Now()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := errors.AsType[*auth.UnusableKey](err); ok {
+		s.unusable = failure
+	}
+	if err == nil || errors.Is(err, auth.ErrUnknownKey) {
+		s.state = StateOK
+		return
+	}
+	s.failed = failure
+	switch status, _ := errors.AsType[statusError](err); {
+	case status.refusesClient():
+		s.state = StateRefused
+	case status.status != http.StatusBadRequest && !errors.Is(err, errClaim): // which may be about this token only
+		s.state = StateDown
+	}
 }
 
-// newTransport allows no proxy by accident: keys go to the server and nowhere
-// else unless the environment says so.
+// endpoint is the introspection endpoint by one configuration.
+type endpoint struct {
+	store   *Store
+	cfg     Config
+	secret  auth.Secret
+	client  *http.Client
+	breaker *gobreaker.CircuitBreaker[*auth.Grant]
+}
+
+func (s *Store) newEndpoint(cfg Config) *endpoint {
+	e := &endpoint{store: s, cfg: cfg, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
+	// No cookie jar: it would carry what one key's answer set into the next key's
+	// look-up.
+	e.client = &http.Client{
+		Transport:     newTransport(cfg, s.opts),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	s.breaker.Set(0) // the breaker of an earlier configuration may have left another state
+	opens := breaker.Config{Window: 10 * time.Second, Least: breakerRequests, Ratio: 0.5, OpenFor: 5 * time.Second}
+	e.breaker = breaker.New[*auth.Grant](opens, judge, func(from, to gobreaker.State) {
+		s.breaker.Set(float64(to))
+		s.opts.Logger.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
+	})
+	return e
+}
+
+func (e *endpoint) policy(ttl time.Duration) auth.RemotePolicy {
+	return auth.RemotePolicy{Lookup: e.lookUp, TTL: ttl, Timeout: e.cfg.Timeout}
+}
+
+var errOpen = errors.New("the breaker of the introspection endpoint is open")
+
+// lookUp asks about a key unless the breaker is open. Only look-ups of known keys count for the
+// breaker: anybody can send a key with which a look-up fails, and could so lock out known keys.
+func (e *endpoint) lookUp(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	ask := func() (*auth.Grant, error) {
+		grant, err := e.introspect(ctx, c)
+		e.store.recordResult(err)
+		return grant, err
+	}
+	if !c.Known {
+		if e.breaker.State() == gobreaker.StateOpen {
+			return nil, errOpen
+		}
+		return ask()
+	}
+	grant, err := e.breaker.Execute(ask)
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		err = errOpen
+	}
+	return grant, err
+}
+
+// newTransport uses a proxy only if the environment configures one.
 func newTransport(c Config, opts auth.Options) *http.Transport {
 	dial := opts.Dial
 	if dial == nil {
@@ -159,11 +195,11 @@ func newTransport(c Config, opts auth.Options) *http.Transport {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           dial,
 		ForceAttemptHTTP2:     true,
-		MaxIdleConnsPerHost:   32, // as many as there are look-ups may be open: none waits for another's connection
+		MaxIdleConnsPerHost:   maxIdleConns,
 		IdleConnTimeout:       60 * time.Second,
 		TLSHandshakeTimeout:   c.Timeout,
 		ResponseHeaderTimeout: c.Timeout,
-		TLSClientConfig:       setting.TLS{CA: c.CA}.Config("introspection", &setting.Problems{}), // Validate has told them
+		TLSClientConfig:       setting.TLS{CA: c.CA}.Config("introspection", &setting.Problems{}), // Check has reported them
 	}
 }
 
@@ -210,11 +246,6 @@ func (e statusError) refusesToken() bool {
 	return e.status == http.StatusBadRequest && (e.code == "unsupported_token_type" || e.code == "invalid_token")
 }
 
-// Is makes errors.Is(err, auth.ErrRefused) hold unless the server fails or is too busy.
-func (e statusError) Is(target error) bool {
-	return target == auth.ErrRefused && e.status/100 != 5 && e.status != http.StatusTooManyRequests
-}
-
 // isRequestError tells whether it is about what was sent, and so says nothing of the server.
 func (e statusError) isRequestError() bool {
 	return e.status/100 == 4 && e.status != http.StatusUnauthorized && e.status != http.StatusTooManyRequests && !(e.status == http.StatusBadRequest && e.refusesClient())
@@ -227,60 +258,45 @@ func judge(err error) (works, counts bool) {
 	return err == nil || errors.Is(err, auth.ErrUnknownKey), !status.isRequestError() && !errors.Is(err, errClaim)
 }
 
-// newBreaker makes a breaker that no answer about one key opens, however odd it is.
-func (s *Store) newBreaker(opts auth.Options) *gobreaker.CircuitBreaker[*auth.Grant] {
-	state := telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
-		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
-	state.Set(0) // a store of before may have left another one
-	opens := breaker.Config{Window: 10 * time.Second, Least: breakerRequests, Ratio: 0.5, OpenFor: 5 * time.Second}
-	return breaker.New[*auth.Grant](opens, judge, func(from, to gobreaker.State) {
-		state.Set(float64(to))
-		s.log.Warn("the introspection endpoint's breaker changed", slog.String("from", from.String()), slog.String("to", to.String()))
-	})
-}
-
 // introspect asks about one key. Whatever is not an answer in JSON, of 64 KiB at most, to
 // this one request is an error of the server's and says nothing about the key.
-func (s *Store) introspect(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
-	req, err := s.request(ctx, c.Key)
+func (e *endpoint) introspect(ctx context.Context, c auth.Credential) (*auth.Grant, error) {
+	req, err := e.request(ctx, c.Key)
 	if err != nil {
-		return nil, bare(err)
+		return nil, stripURL(err)
 	}
-	res, err := s.client.Do(req)
-	if wrong, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return nil, fmt.Errorf("%w: %w", auth.ErrRefused, wrong)
-	}
+	res, err := e.client.Do(req)
 	if err != nil {
-		return nil, bare(err)
+		return nil, stripURL(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		if e := newStatusError(res); !e.refusesToken() {
-			return nil, e
+		if status := newStatusError(res); !status.refusesToken() {
+			return nil, status
 		}
 		return nil, auth.ErrUnknownKey
 	}
 	if media, _, err := mime.ParseMediaType(res.Header.Get("Content-Type")); err != nil || media != "application/json" {
-		return nil, fmt.Errorf("%w: it is no application/json", auth.ErrGarbage)
+		return nil, fmt.Errorf("%w: it is no application/json", auth.ErrMalformedResponse)
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxIntrospection+1))
 	if err != nil {
-		return nil, bare(err)
+		return nil, stripURL(err)
 	}
 	if len(body) > maxIntrospection {
-		return nil, fmt.Errorf("%w: it is longer than %d bytes", auth.ErrGarbage, maxIntrospection)
+		return nil, fmt.Errorf("%w: it is longer than %d bytes", auth.ErrMalformedResponse, maxIntrospection)
 	}
-	return grant(s.cfg.Claims, c.Digest, body)
+	return grant(e.cfg.Claims, c.Digest, body)
 }
 
 // request makes the look-up of a key, with the gateway's own credentials.
-func (s *Store) request(ctx context.Context, key auth.Secret) (*http.Request, error) {
+func (e *endpoint) request(ctx context.Context, key auth.Secret) (*http.Request, error) {
 	form := url.Values{"token": {string(key)}, "token_type_hint": {"access_token"}}
-	if s.cfg.ClientID != "" && s.cfg.ClientAuth == ClientAuthPost {
-		form.Set("client_id", s.cfg.ClientID)
-		form.Set("client_secret", string(s.secret))
+	if e.cfg.ClientID != "" && e.cfg.ClientAuth == ClientAuthPost {
+		form.Set("client_id", e.cfg.ClientID)
+		form.Set("client_secret", string(e.secret))
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.URL, strings.NewReader(form.Encode()))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.cfg.URL, strings.NewReader(form.Encode()))
 	if err != nil {
 		return nil, err
 	}
@@ -290,15 +306,15 @@ func (s *Store) request(ctx context.Context, key auth.Secret) (*http.Request, er
 	// Present but empty: asking twice does no harm, so net/http may repeat the
 	// request when a kept connection turns out to be closed. Nothing is sent.
 	req.Header["Idempotency-Key"] = []string{}
-	if s.cfg.ClientID != "" && s.cfg.ClientAuth != ClientAuthPost {
+	if e.cfg.ClientID != "" && e.cfg.ClientAuth != ClientAuthPost {
 		// RFC 6749, 2.3.1: both are form-encoded before they become Basic.
-		req.SetBasicAuth(url.QueryEscape(s.cfg.ClientID), url.QueryEscape(string(s.secret)))
+		req.SetBasicAuth(url.QueryEscape(e.cfg.ClientID), url.QueryEscape(string(e.secret)))
 	}
 	return req, nil
 }
 
-// bare strips the URL from an error of the HTTP client, and the bytes of a reply that net/http quotes.
-func bare(err error) error {
+// stripURL removes the URL from an error of the HTTP client, and the bytes of a reply that net/http quotes.
+func stripURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}

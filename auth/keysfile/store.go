@@ -101,20 +101,17 @@ func (s *Store) count(state string) int {
 // Find implements Store. It asks nobody, so it cannot fail otherwise than with
 // ErrUnknownKey.
 func (s *Store) Find(_ context.Context, c auth.Credential) (*auth.Grant, error) {
-	if g, ok := s.Recall(c.Digest); ok {
+	if g, ok := s.Cached(c.Digest); ok {
 		return g, nil
 	}
 	return nil, auth.ErrUnknownKey
 }
 
-// Recall implements auth.Store. All keys are at hand.
-func (s *Store) Recall(d auth.Digest) (g *auth.Grant, known bool) {
+// Cached implements auth.Store. It has all keys.
+func (s *Store) Cached(d auth.Digest) (g *auth.Grant, known bool) {
 	g, known = s.current.Load().grants[d]
 	return g, known
 }
-
-// Away implements auth.Store.
-func (s *Store) Away() bool { return false }
 
 // Reload reads the file again. After an error, which is logged and counted, too, the old keys stay in
 // force. again: nothing has changed since the last try, so an error that is the same is

@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
 )
 
-// editor changes and lists the keys and accounts under a prefix. An answer of Redis that is lost
-// is asked for again; if that fails too, the error is auth.ErrUncertain. The context sets the
-// deadline.
+// editor changes and lists the keys and accounts under a prefix. The context sets the deadline.
 type editor struct {
 	client redis.Cmdable
 	layout layout
@@ -24,329 +21,303 @@ type editor struct {
 
 // NewEditor edits the records under prefix. A change is effective on every node as Store says.
 func NewEditor(client redis.Cmdable, prefix string, h auth.Hasher) *auth.Editor {
-	return auth.NewEditor(&editor{client, layout{prefix: prefix, sort: h.Field()}})
+	return auth.NewEditor(&editor{client, layout{prefix, h.Field()}})
 }
 
-// commit writes the cells of a shard if they are as they were read, raises its version and
-// publishes what changed. Nothing fails after the first write: HINCRBY is the one that refuses a
-// version that is no number.
-//
-//	KEYS: the shard
-//	ARGV: channel, its digit, what changed, then field, old and new of each cell
-var commit = redis.NewScript(`
-if redis.call('HEXISTS', KEYS[1], 'version') == 0 then return -1 end
-for i = 4, #ARGV, 3 do
-  if (redis.call('HGET', KEYS[1], ARGV[i]) or '') ~= ARGV[i+1] then return 0 end
-end
-local v = redis.call('HINCRBY', KEYS[1], 'version', 1)
-for i = 4, #ARGV, 3 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i+2]) end
-redis.call('PUBLISH', ARGV[1], ARGV[2] .. ' ' .. v .. ' ' .. ARGV[3])
-return v`)
-
 const (
-	maxTries = 8                      // of one change: beside other editors, or while answers are lost
-	tryPause = 150 * time.Millisecond // after a lost answer
-	pageSize = 500                    // records that are read at once
-
-	maxUnreadable = 50 // records that are named
+	maxTries      = 8   // of one change, beside other editors
+	pageSize      = 500 // records that are read at once
+	maxUnreadable = 50  // records that are named
 )
 
-var errSomeLost = errors.New("keys or accounts are lost in Redis, perhaps by its maxmemory-policy: restore them first, and see docs/redis.md")
+var errConflict = errors.New("other programs change the same keys all the time: try again")
 
-// Change implements auth.Editable: it reads, plans, and commits if what it changes is as it was
-// read. A commit whose answer was lost is recognised by what Redis holds then. All of one shard
-// is committed at once. A new account, which may be in another shard, is before its key: alone it
-// lets nobody in.
+// replace writes a record if it is as it was read. Being repeated is no conflict.
+//
+//	KEYS: the record
+//	ARGV: old, new
+var replace = redis.NewScript(`
+local v = redis.call('GET', KEYS[1]) or ''
+if v == ARGV[2] then return 1 end
+if v ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+return 1`)
+
+// reserve enters a new key in the index if its id and its digest are free. The id of a key whose record is missing
+// is free, too. Being repeated is no conflict.
+//
+//	KEYS: the index
+//	ARGV: field of the id, digest, id, the digest whose record is missing, or ''
+var reserve = redis.NewScript(`
+local digest, id = redis.call('HGET', KEYS[1], ARGV[1]) or '', redis.call('HGET', KEYS[1], ARGV[2]) or ''
+if digest == ARGV[2] and id == ARGV[3] then return 1 end
+if digest ~= ARGV[4] or id ~= '' then return 0 end
+if digest ~= '' then redis.call('HDEL', KEYS[1], digest) end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2], ARGV[2], ARGV[3])
+return 1`)
+
+// state is what a change begins with.
+type state struct {
+	texts   map[string]string // of the records, by their names in Redis
+	missing map[string]string // by the id of a key whose record is missing: its digest
+	listing auth.Listing
+}
+
+// Change implements auth.Editable. Records are written one by one: accounts first, then new keys, then changed keys, so that
+// a partial failure never locks anyone out. The error is auth.ErrOutcomeUnknown then, and the change can be repeated: what is
+// as it should be already is announced again.
 func (e *editor) Change(ctx context.Context, about auth.Subjects, change func(*auth.Listing) error) error {
-	var lost error // why it is not known whether sent was committed
-	var sent []shardChange
 	for range maxTries {
-		if lost != nil {
-			select {
-			case <-time.After(tryPause):
-			case <-ctx.Done():
-				return fmt.Errorf("%w: %w", auth.ErrUncertain, lost)
-			}
-		}
-		all, versions, before, err := e.read(ctx, about)
+		before, err := e.read(ctx, about)
 		if err != nil {
-			if lost == nil {
-				return err
-			}
-			continue
+			return err
 		}
-		if lost != nil && !slices.ContainsFunc(sent, func(c shardChange) bool { return !c.isIn(all) }) {
-			return nil
-		}
-		after := auth.Listing{Accounts: slices.Clone(before.Accounts), Keys: slices.Clone(before.Keys)}
+		l := before.listing
+		after := auth.Listing{Accounts: slices.Clone(l.Accounts), Keys: slices.Clone(l.Keys)}
 		if err := change(&after); err != nil {
 			return err
 		}
-		if sent = e.plan(&all, before, after); len(sent) == 0 {
-			return nil // it is so already
-		}
-		if slices.ContainsFunc(sent, shardChange.adds) {
-			if err := e.setUp(ctx, versions); err != nil {
-				return err
-			}
-		}
-		var refused redis.Error
-		switch done, err := e.commit(ctx, sent); {
-		case done:
-			return nil
-		case errors.Is(err, errSomeLost), errors.Is(err, auth.ErrGarbage), errors.As(err, &refused):
+		if err := e.write(ctx, about, before, after); !errors.Is(err, errConflict) {
 			return err
-		case err != nil:
-			lost = err
 		}
 	}
-	if lost != nil {
-		return fmt.Errorf("%w: %w", auth.ErrUncertain, lost)
-	}
-	return errors.New("other programs change the same keys all the time: try again")
+	return errConflict
 }
 
-// read reads what is named, in two round trips: what an id stands for is not known before.
-func (e *editor) read(ctx context.Context, about auth.Subjects) (all cells, versions [shards]string, l auth.Listing, err error) {
-	ids := everyShard()
-	for _, id := range about.KeyIDs {
-		ids = append(ids, withID(id)...)
-	}
-	if versions, err = ids.read(ctx, e.client, e.layout); err != nil {
-		return nil, versions, l, err
-	}
+// read reads what is named.
+func (e *editor) read(ctx context.Context, about auth.Subjects) (state, error) {
+	s := state{texts: map[string]string{}, missing: map[string]string{}}
 	digests := slices.Clone(about.Digests)
-	for _, c := range ids {
-		if c.old != "" {
-			d, err := parseDigest(c.old)
-			if err != nil {
-				return nil, versions, l, err
-			}
-			digests = append(digests, d)
-		}
-	}
-	for _, d := range digests {
-		all.at(e.layout.key(d))
-	}
-	keys := len(all)
-	for _, id := range about.Accounts {
-		all.at(e.layout.account(id))
-	}
-	if _, err = all.read(ctx, e.client, e.layout); err != nil {
-		return nil, versions, l, err
-	}
-	for i, c := range all {
-		_, name, _ := strings.Cut(c.field, ":")
-		switch {
-		case c.old == "":
-		case i < keys:
-			k, err := parseStored(name, c.old)
-			if err != nil {
-				return nil, versions, l, err
-			}
-			l.Keys = append(l.Keys, k)
-		default:
-			a, err := parseAccount(name, c.old)
-			if err != nil {
-				return nil, versions, l, err
-			}
-			l.Accounts = append(l.Accounts, a)
-		}
-	}
-	return append(all, ids...), versions, l, nil
-}
-
-// lost is errSomeLost where a shard is missing although there have been keys or accounts, and
-// errOlder where they are in another layout. Where all shards that had any are missing at once, it looks
-// as if there never were any.
-func (e *editor) lost(ctx context.Context, versions [shards]string) error {
-	missing, used := false, false
-	for _, v := range versions {
-		missing = missing || v == ""
-		used = used || v != "" && v != "0"
-	}
-	switch {
-	case missing && used:
-		return errSomeLost
-	case missing && isOlder(ctx, e.client, e.layout):
-		return errOlder
-	}
-	return nil
-}
-
-// setUp gives all shards a version where there has never been a key or an account. Of one that has
-// been lost it would look as if all of it never was.
-func (e *editor) setUp(ctx context.Context, versions [shards]string) error {
-	if err := e.lost(ctx, versions); err != nil || !slices.Contains(versions[:], "") {
-		return err
-	}
-	_, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n := range shards {
-			p.HSetNX(ctx, e.layout.hash(n), fieldVersion, 0)
-		}
-		return nil
-	})
-	if err != nil {
-		return redisError(err)
-	}
-	return nil
-}
-
-// shardChange is what a change changes in one shard.
-type shardChange struct {
-	shard   int
-	rank    int // the order of commits
-	cells   []*cell
-	message []string // pairs of what is changed
-}
-
-// isIn says that the cells as they were read are as the change was to make them.
-func (c shardChange) isIn(read cells) bool {
-	return !slices.ContainsFunc(c.cells, func(w *cell) bool { return read.at(cell{shard: w.shard, field: w.field}).old != w.new })
-}
-
-// adds says that it adds a record.
-func (c shardChange) adds() bool {
-	return slices.ContainsFunc(c.cells, func(c *cell) bool { return c.old == "" })
-}
-
-// The order of commits: an account without a key lets nobody in, and two keys are better than none.
-const (
-	rankAccount = iota
-	rankNewKey
-	rankKey
-)
-
-// plan gives what a change changes, by shard.
-func (e *editor) plan(all *cells, before, after auth.Listing) (changes []shardChange) {
-	set := func(c cell, value string, rank int, message ...string) {
-		into := all.at(c)
-		into.new = value
-		i := slices.IndexFunc(changes, func(s shardChange) bool { return s.shard == c.shard })
-		if i < 0 {
-			i = len(changes)
-			changes = append(changes, shardChange{shard: c.shard, rank: rank})
-		}
-		s := &changes[i]
-		s.rank, s.cells, s.message = min(s.rank, rank), append(s.cells, into), append(s.message, message...)
-	}
-	for i, a := range after.Accounts {
-		if i >= len(before.Accounts) || a != before.Accounts[i] {
-			set(e.layout.account(a.ID), encode(a), rankAccount, changedAccount, a.ID)
-		}
-	}
-	for i, k := range after.Keys {
-		hex, rank := k.Digest.Hex(), rankKey
-		if i < len(before.Keys) && k.Equal(before.Keys[i]) {
+	ids := map[auth.Digest]string{}
+	for _, id := range about.KeyIDs {
+		d, err := e.layout.digestOf(ctx, e.client, id)
+		if errors.Is(err, auth.ErrNoSuchKey) {
 			continue
 		}
-		if i >= len(before.Keys) {
-			rank = rankNewKey
-			set(cell{shard: shardOf(k.Digest), field: fieldID + k.ID}, hex, rank)
+		if err != nil {
+			return s, err
 		}
-		set(e.layout.key(k.Digest), encode(k), rank, changedKey, hex)
+		digests, ids[d] = append(digests, d), id
 	}
-	slices.SortStableFunc(changes, func(a, b shardChange) int { return cmp.Compare(a.rank, b.rank) })
-	return changes
+	for _, d := range digests {
+		text, k, err := e.layout.readKey(ctx, e.client, d)
+		switch {
+		case errors.Is(err, errLost):
+			if id := ids[d]; id != "" {
+				s.missing[id] = d.Hex()
+			}
+		case errors.Is(err, auth.ErrUnknownKey):
+		case err != nil:
+			return s, err
+		default:
+			s.texts[e.layout.key(d)] = text
+			s.listing.Keys = append(s.listing.Keys, k)
+		}
+	}
+	for _, id := range about.Accounts {
+		text, a, err := e.layout.readAccount(ctx, e.client, id)
+		switch {
+		case errors.Is(err, errLost): // it is made anew
+		case err != nil:
+			return s, err
+		case text != "":
+			s.texts[e.layout.account(id)] = text
+			s.listing.Accounts = append(s.listing.Accounts, a)
+		}
+	}
+	return s, nil
 }
 
-// commit commits shard by shard, until one is not as it was read.
-func (e *editor) commit(ctx context.Context, changes []shardChange) (done bool, err error) {
-	for _, c := range changes {
-		args := []any{e.layout.changes(), digits[c.shard : c.shard+1], strings.Join(c.message, " ")}
-		for _, w := range c.cells {
-			args = append(args, w.field, w.old, w.new)
-		}
-		v, err := commit.Run(ctx, e.client, []string{e.layout.hash(c.shard)}, args...).Int64()
-		switch {
-		case err != nil:
-			return false, redisError(err)
-		case v < 0:
-			return false, errSomeLost
-		case v == 0:
-			return false, nil
+// write writes what has changed.
+func (e *editor) write(ctx context.Context, about auth.Subjects, before state, after auth.Listing) error {
+	w := writer{editor: e, texts: before.texts}
+	old := before.listing
+	for i, a := range after.Accounts {
+		if i >= len(old.Accounts) || a != old.Accounts[i] || len(about.KeyIDs) == 0 {
+			w.do(func() error { return e.client.HSet(ctx, e.layout.accounts(), a.ID, "").Err() })
+			w.put(ctx, e.layout.account(a.ID), encode(a), changedAccount, a.ID)
 		}
 	}
-	return true, nil
+	for _, k := range after.Keys[len(old.Keys):] {
+		w.do(func() error { return e.reserve(ctx, k, before.missing[k.ID]) })
+		w.put(ctx, e.layout.key(k.Digest), encode(k), changedKey, k.Digest.Hex())
+	}
+	for _, k := range after.Keys[:len(old.Keys)] {
+		w.put(ctx, e.layout.key(k.Digest), encode(k), changedKey, k.Digest.Hex())
+	}
+	return w.err
 }
+
+// reserve enters a new key in the index.
+func (e *editor) reserve(ctx context.Context, k auth.KeyRecord, missing string) error {
+	free, err := reserve.Run(ctx, e.client, []string{e.layout.index()}, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
+	if err == nil && !free {
+		err = fmt.Errorf("key %s: %w", auth.Clip(k.ID), auth.ErrDuplicate)
+	}
+	return err
+}
+
+// writer writes one record after the other until one fails.
+type writer struct {
+	*editor
+	texts map[string]string
+	wrote bool
+	err   error
+}
+
+// do takes one step. An error is auth.ErrOutcomeUnknown unless Redis has refused the first step.
+func (w *writer) do(step func() error) {
+	if w.err != nil {
+		return
+	}
+	err := step()
+	_, refused := errors.AsType[redis.Error](err)
+	switch {
+	case err == nil:
+		w.wrote = true
+	case !w.wrote && (refused || errors.Is(err, auth.ErrDuplicate)), errors.Is(err, errConflict):
+		w.err = err
+	default:
+		w.err = fmt.Errorf("%w: %w", auth.ErrOutcomeUnknown, err)
+	}
+}
+
+// put replaces a record and tells the nodes.
+func (w *writer) put(ctx context.Context, name, text, what, id string) {
+	w.do(func() error {
+		ok, err := replace.Run(ctx, w.client, []string{name}, w.texts[name], text).Bool()
+		if err == nil && !ok {
+			err = errConflict
+		}
+		return err
+	})
+	w.do(func() error {
+		return w.client.XAdd(ctx, &redis.XAddArgs{Stream: w.layout.changes(), MaxLen: maxChanges, Approx: true, Values: []string{what, id}}).Err()
+	})
+}
+
+// maxChanges is how many changes the stream keeps, about. A node that has missed more invalidates everything.
+const maxChanges = 10_000
 
 // Keys implements auth.Editable. Each page is sorted by id.
 func (e *editor) Keys(ctx context.Context, page func(auth.Listing) error) error {
 	var unreadable notes
-	id := func(k auth.KeyRecord) string { return k.ID }
-	err := paged(ctx, e, e.layout.sort+":", parseStored, id, func(keys []auth.KeyRecord) error {
-		l, all := auth.Listing{Keys: keys}, cells{}
-		for _, k := range keys {
-			all.at(e.layout.account(k.Account))
-		}
-		if _, err := all.read(ctx, e.client, e.layout); err != nil {
+	return e.pages(ctx, e.layout.index(), fieldID, &unreadable, func(ids, digests []string) error {
+		texts, err := e.getAll(ctx, digests, e.layout.keyOf)
+		if err != nil {
 			return err
 		}
-		for _, c := range all {
-			a, err := parseAccount(strings.TrimPrefix(c.field, fieldAccount), c.old)
-			if unreadable.add(c.field, err); err == nil {
-				l.Accounts = append(l.Accounts, a)
+		var l auth.Listing
+		var accounts []string
+		for i, id := range ids {
+			k, err := readStored(id, digests[i], texts[i])
+			if unreadable.add("key", id, err); err == nil {
+				l.Keys, accounts = append(l.Keys, k), append(accounts, k.Account)
 			}
+		}
+		slices.SortFunc(l.Keys, func(a, b auth.KeyRecord) int { return cmp.Compare(a.ID, b.ID) })
+		slices.Sort(accounts)
+		if l.Accounts, err = e.accounts(ctx, slices.Compact(accounts), &unreadable); err != nil {
+			return err
 		}
 		return page(l)
 	})
-	return errors.Join(err, errors.Join(unreadable...))
+}
+
+// readStored reads a record by what the index says of it.
+func readStored(id, hex, text string) (k auth.KeyRecord, err error) {
+	if text == "" {
+		return k, fmt.Errorf("%w: its record is missing, as the command that made it was cut off, or Redis has lost it: make it anew with keys new --id", auth.ErrMalformedResponse)
+	}
+	if k.Digest, err = parseDigest(hex); err == nil {
+		err = parse(text, &k)
+	}
+	if err == nil && k.ID != id {
+		err = fmt.Errorf("%w: its record has another id", auth.ErrMalformedResponse)
+	}
+	return k, err
 }
 
 // Accounts implements auth.Editable. Each page is sorted by id.
 func (e *editor) Accounts(ctx context.Context, page func([]auth.Account) error) error {
-	return paged(ctx, e, fieldAccount, parseAccount, func(a auth.Account) string { return a.ID }, page)
+	var unreadable notes
+	return e.pages(ctx, e.layout.accounts(), "", &unreadable, func(ids, _ []string) error {
+		slices.Sort(ids)
+		some, err := e.accounts(ctx, ids, &unreadable)
+		if err != nil {
+			return err
+		}
+		return page(some)
+	})
+}
+
+// accounts reads accounts. One that does not exist has paid for nothing.
+func (e *editor) accounts(ctx context.Context, ids []string, unreadable *notes) (all []auth.Account, err error) {
+	texts, err := e.getAll(ctx, ids, e.layout.account)
+	for i, text := range texts {
+		a := auth.Account{ID: ids[i], APIAccess: auth.AccessNone}
+		var err error
+		if text != "" {
+			err = parse(text, &a)
+		}
+		if unreadable.add("account", ids[i], err); err == nil {
+			all = append(all, a)
+		}
+	}
+	return all, err
+}
+
+// getAll reads records in one round trip; empty: there is none.
+func (e *editor) getAll(ctx context.Context, ids []string, name func(string) string) ([]string, error) {
+	replies, err := e.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, id := range ids {
+			p.Get(ctx, name(id))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	texts := make([]string, 0, len(ids))
+	for _, r := range replies {
+		text, err := r.(*redis.StringCmd).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// pages scans an index incrementally, so that Redis is not blocked, and gives the fields with a prefix, and their values.
+// What is changed meanwhile may come twice.
+func (e *editor) pages(ctx context.Context, index, prefix string, unreadable *notes, page func(ids, values []string) error) error {
+	for cursor := uint64(0); ; {
+		found, next, err := e.client.HScan(ctx, index, cursor, prefix+"*", 2*pageSize).Result()
+		if err != nil {
+			return err
+		}
+		for some := range slices.Chunk(found, 2*pageSize) {
+			var ids, values []string
+			for pair := range slices.Chunk(some, 2) {
+				ids, values = append(ids, strings.TrimPrefix(pair[0], prefix)), append(values, pair[1])
+			}
+			if err := page(ids, values); err != nil {
+				return err
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return errors.Join(*unreadable...)
+		}
+	}
 }
 
 // notes are records that cannot be read, of which maxUnreadable are named.
 type notes []error
 
-// add notes the record of a field. Of a digest it names the beginning.
-func (n *notes) add(field string, err error) {
-	if sort, name, _ := strings.Cut(field, ":"); err != nil && len(*n) < maxUnreadable {
-		*n = append(*n, fmt.Errorf("%s %s: %w", sort, auth.Clip(name), err))
+// add notes the error of a record.
+func (n *notes) add(what, id string, err error) {
+	if err != nil && len(*n) < maxUnreadable {
+		*n = append(*n, fmt.Errorf("%s %s: %w", what, auth.Clip(id), err))
 	}
-}
-
-// paged reads all records of one sort in bounded steps, which do not hold Redis up, and gives them
-// on in pages, each sorted by id. What is changed meanwhile may come twice.
-func paged[R any](ctx context.Context, e *editor, sort string, parse func(name, text string) (R, error), id func(R) string, page func([]R) error) error {
-	var unreadable notes
-	var some []R
-	flush := func() error {
-		slices.SortFunc(some, func(a, b R) int { return cmp.Compare(id(a), id(b)) })
-		err := page(slices.CompactFunc(some, func(a, b R) bool { return id(a) == id(b) }))
-		some = some[:0]
-		return err
-	}
-	versions, err := everyShard().read(ctx, e.client, e.layout)
-	if err != nil {
-		return err
-	}
-	for n := range shards {
-		for cursor := uint64(0); ; {
-			found, next, err := e.client.HScan(ctx, e.layout.hash(n), cursor, sort+"*", pageSize).Result()
-			if err != nil {
-				return redisError(err)
-			}
-			for pair := range slices.Chunk(found, 2) {
-				record, err := parse(strings.TrimPrefix(pair[0], sort), pair[len(pair)-1])
-				if unreadable.add(pair[0], err); err == nil {
-					some = append(some, record)
-				}
-			}
-			if len(some) >= pageSize {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-	}
-	if err := flush(); err != nil {
-		return err
-	}
-	return errors.Join(append(unreadable, e.lost(ctx, versions))...)
 }

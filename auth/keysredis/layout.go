@@ -3,7 +3,6 @@ package keysredis
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,218 +11,127 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"inquiry-gateway/auth"
-	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/setting"
 )
 
-// layout names what the key store keeps in Redis: sixteen hashes, the shards, which a Cluster has
-// in different slots. What is read or changed of one shard is so at once.
+// layout names what the key store keeps in Redis. A Cluster spreads the records over its slots.
 //
-//	<prefix>:{auth.<n>}       hash, n from 0 to f
-//	  version                 counter of the changes of this shard
-//	  <sort>:<digest>         a key, as JSON; n is the first digit of the digest
-//	  id:<id>                 the digest of the key of that id, which is in this shard
-//	  account:<id>            an account, as JSON; n is the first digit of the SHA-256 of the id
-//	<prefix>:{auth}:changes   channel: "<n> <version> key <digest>", "<n> <version> account <id>";
-//	                          more such pairs may follow
+//	<prefix>:key:<sort>:<digest>  a key, as JSON
+//	<prefix>:account:<id>         an account, as JSON
+//	<prefix>:{keys}:<sort>        hash, the index: of each key "id:<id>" is the digest, and "<digest>" the id
+//	<prefix>:{keys}:accounts      hash with a field of each account's id
+//	<prefix>:{keys}:changes       stream of what has changed: key <digest>, or account <id>
 //
-// All shards have a version from 0 on; one without has been lost. <sort> is sha256 or
-// hmac_sha256. The members of a key are those of auth.KeyRecord, of an account those of
-// auth.Account. What is revoked stays revoked. Two commands that make keys of one id in the same
-// moment may both succeed: whoever revokes the id revokes both.
+// <sort> is sha256 or hmac_sha256, <digest> 64 hexadecimal digits in lower case. The members of a key are those of auth.KeyRecord, of an
+// account those of auth.Account. What is revoked stays revoked. The index makes ids unique and says of a record that is missing
+// that it has been lost.
 type layout struct{ prefix, sort string }
 
-const (
-	shards       = 16
-	digits       = "0123456789abcdef"
-	fieldVersion = "version"
-	fieldID      = "id:"
-	fieldAccount = "account:"
-)
+func (l layout) key(d auth.Digest) string { return l.keyOf(d.Hex()) }
+func (l layout) keyOf(hex string) string  { return l.prefix + ":key:" + l.sort + ":" + hex }
+func (l layout) account(id string) string { return l.prefix + ":account:" + id }
+func (l layout) index() string            { return l.prefix + ":{keys}:" + l.sort }
+func (l layout) accounts() string         { return l.prefix + ":{keys}:accounts" }
+func (l layout) changes() string          { return l.prefix + ":{keys}:changes" }
 
-// hash is the name of a shard.
-func (l layout) hash(n int) string { return l.prefix + ":{auth." + digits[n:n+1] + "}" }
+// fieldID begins the fields of the index that are ids.
+const fieldID = "id:"
 
-func (l layout) changes() string { return l.prefix + ":{auth}:changes" }
-
-// older is what the layout of before had: all keys in one slot.
-func (l layout) older() string { return l.prefix + ":{auth}:version" }
-
-// key is the cell of a key.
-func (l layout) key(d auth.Digest) cell {
-	return cell{shard: shardOf(d), field: l.sort + ":" + d.Hex()}
-}
-
-// account is the cell of an account.
-func (l layout) account(id string) cell {
-	return cell{shard: shardOfAccount(id), field: fieldAccount + id}
-}
-
-func shardOf(d auth.Digest) int { return int(d[0] >> 4) }
-
-func shardOfAccount(id string) int { return int(sha256.Sum256([]byte(id))[0] >> 4) }
-
-// What a message may say has changed.
+// What an entry of the stream is about.
 const (
 	changedKey     = "key"
 	changedAccount = "account"
 )
 
-// cell is one field of a shard, or of no name the shard alone: as it was read, and as it is to be.
-// Empty: it is not there.
-type cell struct {
-	shard           int
-	field, old, new string
+var errLost = errors.New("the key store in Redis is empty or has lost records, perhaps by its maxmemory-policy: restore them first, and see docs/redis.md")
+
+// readKey reads the record of a key. A missing record is trusted only if the index is there and
+// does not know the key either: a Redis that has lost data must not lock callers out. Errors: auth.ErrUnknownKey,
+// errLost, auth.ErrMalformedResponse, those of Redis.
+func (l layout) readKey(ctx context.Context, client redis.Cmdable, d auth.Digest) (text string, k auth.KeyRecord, err error) {
+	k.Digest = d
+	text, err = client.Get(ctx, l.key(d)).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", k, missing(ctx, client, l.index(), d.Hex(), auth.ErrUnknownKey)
+	}
+	if err == nil {
+		err = parse(text, &k)
+	}
+	return text, k, err
 }
 
-// cells are the cells of one change.
-type cells []*cell
-
-// at gives the cell of that place, and adds it where there is none yet.
-func (all *cells) at(c cell) *cell {
-	for _, old := range *all {
-		if old.shard == c.shard && old.field == c.field {
-			return old
-		}
+// readAccount reads an account. One that does not exist has paid for nothing.
+func (l layout) readAccount(ctx context.Context, client redis.Cmdable, id string) (text string, a auth.Account, err error) {
+	text, err = client.Get(ctx, l.account(id)).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", auth.Account{ID: id, APIAccess: auth.AccessNone}, missing(ctx, client, l.accounts(), id, nil)
 	}
-	*all = append(*all, &c)
-	return &c
+	if err == nil {
+		err = parse(text, &a)
+	}
+	if err == nil && a.ID != id {
+		err = fmt.Errorf("%w: a record is another account's", auth.ErrMalformedResponse)
+	}
+	return text, a, err
 }
 
-// read reads cells in one round trip, and the versions of their shards. An empty version is that
-// of a shard that is not there.
-func (all cells) read(ctx context.Context, client redis.Cmdable, l layout) (versions [shards]string, err error) {
-	fields := [shards][]string{}
-	for _, c := range all {
-		if fields[c.shard] == nil {
-			fields[c.shard] = []string{fieldVersion}
-		}
-		if c.field != "" {
-			fields[c.shard] = append(fields[c.shard], c.field)
-		}
-	}
-	replies := [shards]*redis.SliceCmd{}
-	_, _ = client.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-		for n, names := range fields {
-			if names != nil {
-				replies[n] = p.HMGet(ctx, l.hash(n), names...)
-			}
-		}
+// missing tells whether a record that is missing has been lost, by the index of such records; none is the error if it has not.
+func missing(ctx context.Context, client redis.Cmdable, index, field string, none error) error {
+	var exists *redis.BoolCmd
+	var fields *redis.IntCmd
+	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		exists, fields = p.HExists(ctx, index, field), p.HLen(ctx, index)
 		return nil
 	})
-	next := [shards]int{}
-	for n, reply := range replies {
-		if reply == nil {
-			continue
-		}
-		if reply.Err() != nil {
-			err = errors.Join(err, redisError(reply.Err()))
-			continue
-		}
-		versions[n], _ = reply.Val()[0].(string)
-		next[n] = 1
+	switch {
+	case err != nil:
+		return err
+	case exists.Val() || fields.Val() == 0:
+		return errLost
+	}
+	return none
+}
+
+// digestOf finds the digest of the key with that id. Errors: auth.ErrNoSuchKey, those of Redis.
+func (l layout) digestOf(ctx context.Context, client redis.Cmdable, id string) (auth.Digest, error) {
+	hex, err := client.HGet(ctx, l.index(), fieldID+id).Result()
+	if errors.Is(err, redis.Nil) {
+		return auth.Digest{}, auth.NoSuchKey(id)
 	}
 	if err != nil {
-		return versions, err
+		return auth.Digest{}, err
 	}
-	for _, c := range all {
-		if c.field != "" {
-			c.old, _ = replies[c.shard].Val()[next[c.shard]].(string)
-			next[c.shard]++
-		}
-	}
-	return versions, nil
+	return parseDigest(hex)
 }
 
-// everyShard are cells that read the versions alone.
-func everyShard() (all cells) {
-	for n := range shards {
-		all = append(all, &cell{shard: n})
+// parseDigest is auth.ParseDigest; its error is auth.ErrMalformedResponse.
+func parseDigest(hex string) (auth.Digest, error) {
+	d, err := auth.ParseDigest(hex)
+	if err != nil {
+		err = fmt.Errorf("%w: a digest in the index is not valid", auth.ErrMalformedResponse)
 	}
-	return all
-}
-
-// withID are the places where the digest of the key of that id may be.
-func withID(id string) (all cells) {
-	for n := range shards {
-		all = append(all, &cell{shard: n, field: fieldID + id})
-	}
-	return all
+	return d, err
 }
 
 // maxRecord bounds a record that is read, in bytes.
 const maxRecord = 8192
 
-// parseKey reads a key's record; empty: auth.ErrUnknownKey, anything unexpected: auth.ErrGarbage.
-func parseKey(d auth.Digest, text string) (auth.KeyRecord, error) {
-	if text == "" {
-		return auth.KeyRecord{}, auth.ErrUnknownKey
-	}
-	k := auth.KeyRecord{Digest: d}
-	if err := parse(text, &k); err != nil {
-		return auth.KeyRecord{}, fmt.Errorf("%w: the record of a key is not valid", err)
-	}
-	return k, nil
-}
-
-// parseStored is parseKey for the digest that a record stands under.
-func parseStored(hex, text string) (auth.KeyRecord, error) {
-	d, err := parseDigest(hex)
-	if err != nil {
-		return auth.KeyRecord{}, err
-	}
-	return parseKey(d, text)
-}
-
-// parseDigest reads the digest that a record or an id stands for.
-func parseDigest(hex string) (auth.Digest, error) {
-	d, err := auth.ParseDigest(hex)
-	if err != nil {
-		err = fmt.Errorf("%w: a key's digest is not valid", auth.ErrGarbage)
-	}
-	return d, err
-}
-
-// parseAccount reads an account's record. An account that is not there has paid for nothing.
-func parseAccount(id, text string) (auth.Account, error) {
-	if text == "" {
-		return auth.Account{ID: id, APIAccess: auth.AccessNone}, nil
-	}
-	var a auth.Account
-	if err := parse(text, &a); err != nil || a.ID != id {
-		return auth.Account{}, fmt.Errorf("%w: the record of an account is not valid", auth.ErrGarbage)
-	}
-	return a, nil
-}
-
-// parse reads one record and nothing else. The error is auth.ErrGarbage and repeats nothing of
+// parse reads one record and nothing else. The error is auth.ErrMalformedResponse and repeats nothing of
 // the text, in which a key might stand.
 func parse(text string, record interface{ Problems() setting.Problems }) error {
 	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields() // "revoke": true must not make a good key
+	d.DisallowUnknownFields() // "revoke": true must not make a valid key
 	if len(text) > maxRecord || d.Decode(record) != nil || len(bytes.TrimSpace([]byte(text)[d.InputOffset():])) > 0 || len(record.Problems()) > 0 {
-		return auth.ErrGarbage
+		return fmt.Errorf("%w: a record is not valid", auth.ErrMalformedResponse)
 	}
 	return nil
 }
 
-// encode writes a record, which is a struct of texts and times.
+// encode writes a record, which is valid.
 func encode(record any) string {
 	text, err := json.Marshal(record)
 	if err != nil {
 		panic(err) // Validate refuses what JSON cannot say
 	}
 	return string(text)
-}
-
-// redisError marks what Redis says about data of a wrong type, whose texts may name keys, and what
-// its breaker keeps away from it.
-func redisError(err error) error {
-	if strings.HasPrefix(err.Error(), "WRONGTYPE") {
-		return fmt.Errorf("%w: what should be a hash is none", auth.ErrGarbage)
-	}
-	if redisclient.ResultOf(err) == "skipped" {
-		return fmt.Errorf("%w: %w", auth.ErrNotAsked, err)
-	}
-	return fmt.Errorf("redis: %w", err)
 }

@@ -39,13 +39,13 @@ func BenchmarkAllow(b *testing.B) {
 			accounts := make([]string, 12_000)
 			for i := range accounts {
 				accounts[i] = fmt.Sprint("account-", i)
-				l.Allow(b.Context(), accounts[i], "")
+				l.Allow(accounts[i], "")
 			}
 			l.wg.Wait()
 			asked, spent, n := commands(), processors(), 0
 			for b.Loop() {
 				c.Add(100 * time.Microsecond)
-				l.Allow(b.Context(), accounts[n%len(accounts)], "")
+				l.Allow(accounts[n%len(accounts)], "")
 				l.wg.Wait() // each charge on its own, as on a node that is not busy
 				n++
 			}

@@ -27,8 +27,8 @@ type Plan struct {
 	Burst int `yaml:"burst" min:"0" max:"1000000"`
 }
 
-// Most is how many may come at once.
-func (l Plan) Most() int { return cmp.Or(l.Burst, int(math.Ceil(l.PerSecond))) }
+// EffectiveBurst is how many may come at once.
+func (l Plan) EffectiveBurst() int { return cmp.Or(l.Burst, int(math.Ceil(l.PerSecond))) }
 
 // Validate reports bursts without a rate, and plans whose name no answer can say, as [setting.Problems]. That each value keeps the bounds of
 // its tag is for the reader of the file to check.
@@ -36,8 +36,8 @@ func (c Config) Validate() error {
 	var p setting.Problems
 	c.Plan.validate(&p, "")
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
-		unsayable := func(r rune) bool { return r < ' ' || r > '~' }
-		p.AddIf(name == "" || strings.ContainsFunc(name, unsayable), "plans."+name,
+		nonPrintable := func(r rune) bool { return r < ' ' || r > '~' }
+		p.AddIf(name == "" || strings.ContainsFunc(name, nonPrintable), "plans."+name,
 			"answers say the name in RateLimit-Policy, which takes printable ASCII only; rename the plan")
 		c.Plans[name].validate(&p, "plans."+name+".")
 	}
@@ -56,7 +56,6 @@ type Limit struct {
 	Policy    string  // the plan's name, or DefaultPolicy
 	PerSecond float64 // how fast tokens come back
 	Burst     int     // how many there are at most
-	Uncharged int     // how many a node lets pass at most before they are charged
 }
 
 // Window is the time in which Burst tokens come back.
@@ -73,19 +72,12 @@ func (l Limit) every() time.Duration { return time.Duration(float64(time.Second)
 // capacity is the bucket in terms of time.
 func (l Limit) capacity() time.Duration { return time.Duration(l.Burst) * l.every() }
 
-// times is the time in which so many tokens come back, to the microsecond.
-func (l Limit) times(tokens float64) time.Duration {
-	return time.Duration(tokens / l.PerSecond * float64(time.Second)).Round(time.Microsecond)
-}
-
-// limit works out what a plan means. What is not charged is a tenth of the burst at most: nothing
-// where fewer than ten may come at once.
+// limit works out what a plan means.
 func (l Plan) limit(policy string) Limit {
 	if l.PerSecond == 0 {
 		return Limit{}
 	}
-	burst := l.Most()
-	return Limit{Policy: policy, PerSecond: l.PerSecond, Burst: burst, Uncharged: burst / 10}
+	return Limit{Policy: policy, PerSecond: l.PerSecond, Burst: l.EffectiveBurst()}
 }
 
 // limits are the limits of a configuration by plan; "" is everybody else's. They never change.
@@ -100,8 +92,8 @@ func newLimits(c Config) limits {
 	return l
 }
 
-// of is the limit of a plan. An account on a plan that has no entry gets the default.
-func (l limits) of(plan string) Limit {
+// forPlan is the limit of a plan. An account on a plan that has no entry gets the default.
+func (l limits) forPlan(plan string) Limit {
 	if limit, ok := l[plan]; ok {
 		return limit
 	}

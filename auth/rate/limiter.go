@@ -1,17 +1,15 @@
 // Package rate limits how many requests an account may make over a fleet of gateways.
 //
-// An account's tokens are in one bucket in Redis ([quota.Bucket]). A node lets a few requests
-// pass and charges them afterwards, all at once: Limit.Uncharged at most, a tenth of the burst.
-// While an account is far from its limit that is one plain command of Redis per charge.
-// Where that many wait to be charged, or Redis has said that there is none, it asks before it
-// answers. It has a bucket of its own besides, of the same limit, so that a node alone never lets
-// more pass than the limit gives. Within any time the fleet lets at most
+// Each node decides on its own, from its copy of the account's bucket (GCRA), and never waits for Redis.
+// Once a tenth of the burst has passed that Redis does not know of, the node reports it in the background: a
+// script adds it to the bucket in Redis and returns the level there, which the node adopts. The level
+// in Redis may exceed the bucket. That is a debt: what the nodes have let pass beyond the limit is
+// paid back before more passes. Within any time t the fleet passes at most
 //
-//	burst + per_second x time + nodes x Limit.Uncharged
+//	burst + per_second x t + nodes x (burst/10 + 1 + what passes during one call of Redis)
 //
-// requests of one account pass, and as many again of Limit.Uncharged for each time that a node
-// forgets an account, at its end too. While Redis is away every node limits on its own, to the
-// whole limit: at most nodes times as much passes.
+// requests of one account, and in the long run per_second. A burst that comes to several nodes at once may
+// pass once per node. While Redis is unavailable, each node applies the whole limit on its own.
 package rate
 
 import (
@@ -26,31 +24,28 @@ import (
 	"github.com/maypok86/otter/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/time/rate"
 
 	"inquiry-gateway/internal/localcache"
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/telemetry"
 )
 
 const (
-	// maxAccounts bounds the accounts that a node keeps state of.
-	maxAccounts = 100_000
+	// maxBuckets bounds the buckets that a node keeps. It forgets the ones used least.
+	maxBuckets = 100_000
 	// callTimeout bounds one call of Redis unless the options do.
 	callTimeout = 100 * time.Millisecond
-	// awayFor is how long Redis is left alone after a failure.
-	awayFor = time.Second
-	// maxPause bounds how long a node leaves Redis alone about an account without tokens where
-	// they come back sooner. They gather there meanwhile.
-	maxPause = 10 * time.Millisecond
+	// backOff is the pause after a Redis error.
+	backOff = time.Second
+	// maxDebt bounds the level in Redis, in windows. Twenty nodes that each pass a burst at once owe 20.
+	maxDebt = 32
 )
 
 // Options are what a Limiter works with. The zero value is usable: every node for itself, no
 // log, no metrics, the wall clock.
 type Options struct {
-	Redis      redis.Cmdable // nil: every node limits on its own
-	Prefix     string        // of every Redis key: "<prefix>:rate:<per second>:<burst>:<account>"
-	Timeout    time.Duration // of one call of Redis; 0: a tenth of a second
+	Redis      redis.Scripter // nil: every node limits on its own
+	Prefix     string         // of every Redis key: "<prefix>:rate:<per second>:<burst>:<account>"
+	Timeout    time.Duration  // of one call of Redis; 0: a tenth of a second
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 	Now        func() time.Time
@@ -58,18 +53,34 @@ type Options struct {
 
 // Limiter decides about requests. It is safe for concurrent use.
 type Limiter struct {
-	opts     Options
-	metrics  metrics
-	limits   atomic.Pointer[limits]
-	accounts localcache.Cache[bucketName, *account]
+	opts    Options
+	metrics metrics
+	limits  atomic.Pointer[limits]
+	buckets localcache.Cache[bucketName, *bucket]
 
-	away atomic.Int64 // Redis is left alone until then, in nanoseconds since 1970; 0: it answers
-	ctx  context.Context
-	stop context.CancelFunc
+	downUntil atomic.Int64 // back-off after an error, in nanoseconds since 1970; 0: Redis answers
+	ctx       context.Context
+	stop      context.CancelFunc
 
-	mu    sync.Mutex // guards ended: no wg.Go after it
-	wg    sync.WaitGroup
-	ended bool
+	mu     sync.Mutex // guards closed: no wg.Go after Close
+	wg     sync.WaitGroup
+	closed bool
+}
+
+// bucketName is an account and its limit: each limit of an account has a bucket of its own. So tokens of
+// one account on different plans do not refill each other's bucket, and a changed limit begins with a full one.
+type bucketName struct {
+	account   string
+	perSecond float64
+	burst     int
+}
+
+// bucket is a node's copy of an account's bucket.
+type bucket struct {
+	mu         sync.Mutex
+	fullAt     time.Time // the theoretical arrival time of GCRA; past: the bucket is full
+	unreported int       // requests that Redis does not know of
+	inFlight   bool      // a report is
 }
 
 // Decision is what Allow decided.
@@ -93,7 +104,7 @@ func New(cfg Config, opts Options) *Limiter {
 	}
 	l := &Limiter{
 		opts: opts, metrics: newMetrics(opts.Registerer),
-		accounts: otter.Must(&otter.Options[bucketName, *account]{MaximumSize: maxAccounts}),
+		buckets: otter.Must(&otter.Options[bucketName, *bucket]{MaximumSize: maxBuckets}),
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.SetConfig(cfg)
@@ -106,243 +117,150 @@ func (l *Limiter) SetConfig(cfg Config) {
 	l.limits.Store(&all)
 }
 
-// Close ends the calls of Redis that are under way and waits for them. Allow may still be
-// called; every node then limits on its own.
+// Close cancels the reports in flight and waits for them. Allow may still be called; the node then
+// limits on its own.
 func (l *Limiter) Close() {
 	l.mu.Lock()
-	l.ended = true
+	l.closed = true
 	l.mu.Unlock()
 	l.stop()
 	l.wg.Wait()
 }
 
-// bucketName is an account and its limit: each limit of an account has a bucket of its own. So tokens
-// of one account on different plans do not refill each other's bucket, and a changed limit begins with a full one.
-type bucketName struct {
-	account   string
-	perSecond float64
-	burst     int
-}
-
-// account is what a node knows of one account's tokens under one limit.
-type account struct {
-	mu    sync.Mutex
-	limit Limit         // the Policy is that of the request which made it
-	own   *rate.Limiter // the node's own bucket
-
-	uncharged  int           // requests that have passed and are to be charged
-	paid       int           // tokens for those who have waited for a call of Redis
-	emptyUntil time.Time     // Redis has no token before
-	fullAt     time.Time     // when Redis has all of them again
-	asking     chan struct{} // closed when the call of Redis is over that is under way; nil: none is
-	waiting    int           // requests that wait for it
-}
-
-// Allow decides about one request of an account on a plan, and counts it when it is allowed.
-// It waits for Redis only when as many requests as may be are not charged yet, and it does not
-// know that there are no tokens, and no longer than Options.Timeout or the context, also where it
-// comes too late for the call that is under way. It never fails: after that, and without Redis,
-// the node decides on its own.
-func (l *Limiter) Allow(ctx context.Context, accountID, plan string) Decision {
-	limit := l.limits.Load().of(plan)
+// Allow decides about one request of an account on a plan, and counts it if it is allowed. It does not
+// block and does not fail.
+func (l *Limiter) Allow(accountID, plan string) Decision {
+	limit := l.limits.Load().forPlan(plan)
 	if limit.PerSecond == 0 {
 		return Decision{Allowed: true}
 	}
 	name := bucketName{accountID, limit.PerSecond, limit.Burst}
-	a, ok := l.accounts.GetIfPresent(name)
+	b, ok := l.buckets.GetIfPresent(name)
 	if !ok {
-		a, _ = l.accounts.SetIfAbsent(name, &account{limit: limit, own: rate.NewLimiter(rate.Limit(limit.PerSecond), limit.Burst)})
+		b, _ = l.buckets.SetIfAbsent(name, new(bucket))
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var cancel context.CancelFunc // of the one deadline, however many calls of Redis are waited for
-	for {
-		now := l.opts.Now()
-		a.limit.Policy = limit.Policy
-		switch {
-		case l.opts.Redis == nil:
-			return l.alone(a, now)
-		case l.away.Load() != 0: // nobody waits for the call that tries whether Redis is back
-			if a.asking == nil {
-				l.ask(a, accountID, now)
-			}
-			return l.alone(a, now)
-		case a.own.TokensAt(now) < 1:
-			return l.denied(a, now)
-		case a.paid > 0:
-			a.paid--
-			return l.allowed(a, now)
-		case now.Before(a.emptyUntil):
-			return l.denied(a, now)
-		case a.uncharged < limit.Uncharged:
-			if a.uncharged++; a.asking == nil && a.uncharged >= limit.Uncharged-limit.Uncharged/8 {
-				l.ask(a, accountID, now)
-			}
-			return l.allowed(a, now)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now, every, capacity := l.opts.Now(), limit.every(), limit.capacity()
+	level := max(b.fullAt.Sub(now), 0)
+	d := Decision{Policy: limit.Policy, Limit: limit.Burst, Window: limit.Window()}
+	if d.Allowed = level+every <= capacity; d.Allowed {
+		level += every
+		b.fullAt = now.Add(level)
+		if b.unreported++; b.unreported > limit.Burst/10 && !b.inFlight {
+			l.report(b, name, limit)
 		}
-		a.waiting++
-		if a.asking == nil && !l.ask(a, accountID, now) {
-			a.waiting--
-			return l.alone(a, now)
-		}
-		answered := a.asking
-		a.mu.Unlock()
-		if cancel == nil {
-			ctx, cancel = context.WithTimeout(ctx, l.opts.Timeout)
-			defer cancel()
-		}
-		select {
-		case <-answered:
-		case <-ctx.Done():
-		}
-		a.mu.Lock()
-		a.waiting--
-		if ctx.Err() != nil {
-			a.paid = min(a.paid, a.waiting)
-			return l.alone(a, l.opts.Now())
-		}
+	} else {
+		d.RetryAfter = level + every - capacity
 	}
+	// A level of Redis is in whole microseconds, a token a fraction.
+	d.Remaining, d.Reset = max(0, int((capacity-level+time.Microsecond)/every)), level
+	l.metrics.count(d.Allowed, l.decidesLocally())
+	return d
 }
 
-// ask begins a call of Redis: for what is not charged yet, and for those who wait. False: Redis is
-// away and was tried a moment ago, or the Limiter is closed. a.mu is held, as in all that follows.
-func (l *Limiter) ask(a *account, id string, now time.Time) bool {
-	if until := l.away.Load(); until != 0 && (now.UnixNano() < until || !l.away.CompareAndSwap(until, now.Add(awayFor).UnixNano())) {
-		return false
+// decidesLocally tells whether the fleet's level is out of reach.
+func (l *Limiter) decidesLocally() bool { return l.opts.Redis == nil || l.downUntil.Load() != 0 }
+
+// charge adds tokens to the level of a bucket, beyond its capacity too, and returns the level. One number is
+// stored: the moment at which the bucket is full again, by the clock of Redis. All in microseconds. '%.0f': Lua
+// itself writes 14 digits, and a time in microseconds has 16. The most that a level may be limits the harm of a clock of Redis
+// that is set back.
+//
+//	KEYS: the bucket
+//	ARGV: tokens, the most that the level may be
+var charge = redis.NewScript(`
+local t = redis.call('TIME')
+local now = t[1] * 1000000 + t[2]
+local level = math.max((tonumber(redis.call('GET', KEYS[1]) or '') or now) - now, 0)
+level = math.floor(math.min(level + ARGV[1], tonumber(ARGV[2])))
+redis.call('SET', KEYS[1], string.format('%.0f', now + level), 'PX', string.format('%.0f', math.ceil(level / 1000) + 1))
+return string.format('%.0f', level)`)
+
+// report begins to report the requests of a bucket that Redis does not know of. While Redis is unavailable they are dropped:
+// the node's own copy has counted them, and the fleet owes nothing for them. b.mu is held.
+func (l *Limiter) report(b *bucket, name bucketName, limit Limit) {
+	n := b.unreported
+	if l.opts.Redis == nil {
+		b.unreported = 0
+		return
+	}
+	if until, now := l.downUntil.Load(), l.opts.Now(); until != 0 && (now.UnixNano() < until || !l.downUntil.CompareAndSwap(until, now.Add(backOff).UnixNano())) {
+		b.unreported = 0
+		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended {
-		return false
+	if l.closed {
+		return
 	}
-	asking, limit := make(chan struct{}), a.limit
-	a.asking = asking
+	b.inFlight = true
 	l.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(l.ctx, l.opts.Timeout)
-		defer cancel()
-		key := fmt.Sprintf("%s:rate:%g:%d:%s", l.opts.Prefix, limit.PerSecond, limit.Burst, id)
-		b := quota.Bucket{Key: key, Every: limit.every(), Burst: limit.capacity(), Full: true}
-		a.mu.Lock()
-		n, rested := a.uncharged+a.waiting, !a.fullAt.After(l.opts.Now())
-		a.mu.Unlock()
-		got, err := quota.Charge(ctx, l.opts.Redis, b, n, rested)
-		l.reached(err)
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.asking = nil
-		close(asking)
-		result := chargeFailed
-		if err == nil {
-			result = a.charged(got, n, l.opts.Now())
+		began := l.opts.Now()
+		level, err := l.charge(name, time.Duration(n)*limit.every(), maxDebt*limit.capacity())
+		l.recordResult(err)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.inFlight = false
+		b.unreported -= n
+		// The level is that of some moment during the call. Its begin is assumed, so that the time of the call
+		// is not taken from the account. The own copy counts where it is emptier: Redis may have lost its memory.
+		if fullAt := began.Add(level + time.Duration(b.unreported)*limit.every()); err == nil && fullAt.After(b.fullAt) {
+			b.fullAt = fullAt
 		}
-		l.metrics.charges[result].Inc()
 	})
-	return true
 }
 
-// charged takes in what Redis gave of n tokens, and returns the name of that.
-func (a *account) charged(got quota.Taken, n int, now time.Time) string {
-	owed := min(got.Tokens, a.uncharged)
-	a.uncharged -= owed
-	a.paid = min(got.Tokens-owed, a.waiting)
-	a.fullAt = now.Add(got.Level)
-	if got.Tokens < n {
-		a.emptyUntil = now.Add(max(got.Level+a.limit.every()-a.limit.capacity(), min(a.limit.Window()/4, maxPause), time.Millisecond))
-	}
-	switch got.Tokens {
-	case n:
-		return chargeFull
-	case 0:
-		return chargeDenied
-	}
-	return chargePartial
+// charge runs the script.
+func (l *Limiter) charge(name bucketName, tokens, most time.Duration) (level time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.opts.Timeout)
+	defer cancel()
+	key := fmt.Sprintf("%s:rate:%g:%d:%s", l.opts.Prefix, name.perSecond, name.burst, name.account)
+	micros := func(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1000) }
+	n, err := charge.Run(ctx, l.opts.Redis, []string{key}, micros(tokens), micros(most)).Int64()
+	return time.Duration(n) * time.Microsecond, err
 }
 
-// reached notes whether Redis answered.
-func (l *Limiter) reached(err error) {
+// recordResult keeps whether Redis answers.
+func (l *Limiter) recordResult(err error) {
 	switch {
 	case err == nil:
-		if l.away.Swap(0) != 0 {
+		if l.downUntil.Swap(0) != 0 {
 			l.metrics.fallback.Set(0)
 			l.opts.Logger.Info("rate limits are shared with the fleet again")
 		}
-	case l.away.Swap(l.opts.Now().Add(awayFor).UnixNano()) == 0 && l.ctx.Err() == nil:
+	case l.downUntil.Swap(l.opts.Now().Add(backOff).UnixNano()) == 0 && l.ctx.Err() == nil:
 		l.metrics.fallback.Set(1)
 		l.opts.Logger.Warn("rate limits are this node's own until Redis answers again", slog.Any("error", err))
 	}
 }
 
-// allowed is the decision on a request that is within the fleet's limit.
-func (l *Limiter) allowed(a *account, now time.Time) Decision {
-	a.own.AllowN(now, 1)
-	l.metrics.decisions[1][1].Inc()
-	return a.decision(now, true)
-}
-
-// denied is the decision when Redis has no tokens, or this node alone has let pass as many as the
-// limit gives.
-func (l *Limiter) denied(a *account, now time.Time) Decision {
-	l.metrics.decisions[0][1].Inc()
-	d := a.decision(now, false)
-	d.Remaining, d.RetryAfter = 0, max(d.RetryAfter, a.emptyUntil.Sub(now))
-	return d
-}
-
-// alone decides by the node's own bucket.
-func (l *Limiter) alone(a *account, now time.Time) Decision {
-	a.fullAt = now // what Redis has said is of no use
-	if a.own.AllowN(now, 1) {
-		l.metrics.decisions[1][0].Inc()
-		return a.decision(now, true)
-	}
-	l.metrics.decisions[0][0].Inc()
-	return a.decision(now, false)
-}
-
-// decision is what the bucket of the node and what is known of that in Redis say, of which the
-// emptier one counts.
-func (a *account) decision(now time.Time, allowed bool) Decision {
-	missing := a.fullAt.Sub(now) + time.Duration(a.uncharged)*a.limit.every()
-	tokens := a.own.TokensAt(now)
-	own := a.limit.times(float64(a.limit.Burst) - tokens)
-	d := Decision{Allowed: allowed, Policy: a.limit.Policy, Limit: a.limit.Burst, Window: a.limit.Window(), Reset: min(max(own, missing), a.limit.capacity())}
-	// A level of Redis is in whole microseconds, a token of the node's a fraction.
-	d.Remaining = max(0, min(int(tokens+1e-6), int((a.limit.capacity()-max(missing, 0)+time.Microsecond)/a.limit.every())))
-	if !allowed {
-		d.RetryAfter = max(a.limit.times(1-tokens), time.Millisecond)
-	}
-	return d
-}
-
-// The results of a call of Redis.
-const (
-	chargeFull    = "full"
-	chargePartial = "partial"
-	chargeDenied  = "denied"
-	chargeFailed  = "failed"
-)
-
 // metrics counts decisions with counters that are made once.
 type metrics struct {
-	decisions [2][2]prometheus.Counter // by whether it was allowed, and by whether the fleet decided
-	charges   map[string]prometheus.Counter
+	decisions [2][2]prometheus.Counter // by whether it was allowed, and by whether the node decided locally
 	fallback  prometheus.Gauge
 }
 
 // newMetrics makes every series at once, so that those which count nothing yet are there, too.
-func newMetrics(reg prometheus.Registerer) metrics {
+func newMetrics(reg prometheus.Registerer) (m metrics) {
 	all := telemetry.Series(reg, "rate_limit")
 	decisions := all.Counters("decisions_total",
-		"Decisions of the rate limit by result, and by who decided: the fleet's tokens or the node alone.", "result", "by")
-	m := metrics{
-		charges: telemetry.By(all.Counters("charges_total", "Calls of Redis, each of which charges the requests of one account, by result: full, partial, denied (no token is left) or failed.", "result"),
-			chargeFull, chargePartial, chargeDenied, chargeFailed),
-		fallback: all.Gauge("fallback", "1 while Redis is away and the node limits on its own."),
-	}
+		"Decisions of the rate limit by result, and by the level they are based on: the fleet's, or the node's alone.", "result", "by")
+	m.fallback = all.Gauge("fallback", "1 while Redis is unavailable and the node limits on its own.")
 	for allowed, result := range []string{"limited", "allowed"} {
-		for fleet, by := range []string{"node", "fleet"} {
-			m.decisions[allowed][fleet] = decisions.WithLabelValues(result, by)
+		for local, by := range []string{"fleet", "node"} {
+			m.decisions[allowed][local] = decisions.WithLabelValues(result, by)
 		}
 	}
 	return m
+}
+
+func (m *metrics) count(allowed, local bool) {
+	index := func(b bool) int {
+		if b {
+			return 1
+		}
+		return 0
+	}
+	m.decisions[index(allowed)][index(local)].Inc()
 }

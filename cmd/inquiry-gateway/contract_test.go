@@ -89,7 +89,7 @@ func filterQuery(i int) string {
 	return query.Encode()
 }
 
-// openBreaker asks a legacy system that fails, for two accounts, until the breaker opens.
+// openBreaker asks a legacy system that fails until the breaker opens, which no account can do alone.
 func openBreaker(p *program) {
 	asked := 0
 	p.eventually("the breaker opens", func() bool {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
@@ -20,8 +24,7 @@ import (
 // relaxedTimeout gives a busy machine time for a call of Redis.
 const relaxedTimeout = "timeout: 2s"
 
-// slowPlan limits the accounts on it; keysInFleet has the keys in Redis, and the
-// version read so often that a lost message is no matter.
+// slowPlan limits the accounts on it; keysInFleet has the keys in Redis.
 const (
 	slowPlan    = "rate_limit: {plans: {slow: {per_second: 0.01, burst: 6}}}"
 	keysInFleet = "{redis: {}, cache_ttl: 10m}"
@@ -141,28 +144,23 @@ func (nodes pair) makeKeys() {
 	keysCommandFor[auth.Account](t, nodes[0].file(), "account", legacy.BuyerOther, "--plan", "slow")
 }
 
-// changesOf is how many changes a new key of a new account is in Redis: two, unless both are in one shard.
-func changesOf(key, account string) float64 {
-	if digit := func(text string) byte { return (auth.Hasher{}).Hash(text).Hex()[0] }; digit(key) == digit(account) {
-		return 1
-	}
-	return 2
+// readsChanges waits until the node has read the newest change of keys in Redis.
+func (p *program) readsChanges(redis redis.Cmdable, prefix ...string) {
+	p.t.Helper()
+	newest, err := redis.XRevRangeN(p.t.Context(), cmp.Or(strings.Join(prefix, ""), "iq")+":{keys}:changes", "+", "-", 1).Result()
+	must(p.t, err)
+	var ms, seq float64
+	_, err = fmt.Sscanf(newest[0].ID, "%f-%f", &ms, &seq)
+	must(p.t, err)
+	p.eventually("the node reads the newest change", func() bool {
+		return math.Abs(p.metric("inquiry_gateway_auth_last_change_timestamp_seconds")-ms/1000-seq/1e6) < 5e-7
+	})
 }
 
-// rememberKeys waits until both nodes know of the keys of makeKeys, its change of a plan and so many
-// changes after it, and remember both keys: a change that the version told of first has made them
-// forget those of its shard.
-func (nodes pair) rememberKeys(after float64) {
-	changes := 1 + after
-	for _, c := range nodes[0].callers[:4] {
-		if c.Record.ID != "empty-buyer" {
-			changes += changesOf(nodes[0].keys[c.Record.ID], c.Account.ID)
-		}
-	}
+// rememberKeys waits until both nodes have read all changes of keys, and have cached both keys.
+func (nodes pair) rememberKeys(redis redis.Cmdable) {
 	for _, node := range nodes {
-		node.eventually("all changes of the keys are known", func() bool {
-			return node.metric("inquiry_gateway_auth_store_version") == changes
-		})
+		node.readsChanges(redis)
 		node.comesToGet(http.StatusOK, buyerList, "buyer")
 		node.comesToGet(http.StatusOK, sellerList, "seller")
 	}

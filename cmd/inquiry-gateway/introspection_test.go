@@ -46,7 +46,7 @@ func activeToken(claims ...string) string {
 // valid; the log says why.
 func TestIntrospectedTokens(t *testing.T) {
 	t.Parallel()
-	server, s := introspecting(t, "5s", "unknown_keys: {per_second: 1000, burst: 1000}", setup{})
+	server, s := introspecting(t, "5s", "cache_ttl: 10s", setup{})
 	p := start(t, s)
 	for i, tt := range []struct {
 		status int // of the server

@@ -141,8 +141,7 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	when := fmt.Sprintf("at once, within %s where a message is lost, within %s on a node that cannot reach Redis",
-		keysredis.PollEvery+client.CallTimeout(), cfg.Auth.TTL())
+	when := fmt.Sprintf("within a second, within %s on a node that cannot reach Redis", cfg.Auth.TTL())
 	return &keyStore{keysredis.NewEditor(client, cfg.Redis.KeyPrefix(), hasher), cfg, hasher, when, client.Close}, nil
 }
 
@@ -234,9 +233,9 @@ func unaskable(cfg upstream.Config, kind, account string) string {
 	return ""
 }
 
-// keysRotate replaces a key; its owner always has a good one. The store takes
-// the new key and the end of the old one in one change, so that no failure
-// leaves both good for ever, and refuses a revoked key at that moment.
+// keysRotate replaces a key; its owner always has a valid one. A keys file takes
+// the new key and the end of the old one in one change; Redis takes the new key first. The store refuses a revoked
+// key at that moment.
 func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error {
 	id, err := keyID(c)
 	if err != nil {
@@ -254,11 +253,11 @@ func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.Fi
 	if err != nil {
 		return err
 	}
-	key, digest, err := auth.GenerateAfter(before, store.hasher)
+	key, err := auth.Generate(before.Kind)
 	if err != nil {
 		return err
 	}
-	next.Digest, next.Account, next.Scopes = digest, before.Account, before.Scopes
+	next.Digest, next.Account, next.Scopes = store.hasher.Hash(key), before.Account, before.Scopes
 	old, err := store.Rotate(ctx, id, next, time.Now().Add(overlap))
 	if err != nil {
 		return unshown(next.ID, err)
@@ -276,8 +275,8 @@ func keyID(c *cli.Command) (string, error) {
 
 // unshown says what to do about a key that may be in the store although nobody was shown it.
 func unshown(id string, err error) error {
-	if errors.Is(err, auth.ErrUncertain) {
-		return fmt.Errorf("%w; when the store answers again, look with keys list: a key %s was shown to nobody, so revoke it and make another one", err, id)
+	if errors.Is(err, auth.ErrOutcomeUnknown) {
+		return fmt.Errorf("%w: if keys list shows a key %s, which was shown to nobody, revoke it", err, id)
 	}
 	return err
 }
@@ -399,7 +398,7 @@ func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
 	if c.Bool("json") {
 		accounts, keys := items{out: out, open: `{"accounts":[`}, items{out: out, open: `],"keys":[`}
 		err := store.Accounts(ctx, func(some []auth.Account) error { return write(&accounts, some) })
-		if err == nil || errors.Is(err, auth.ErrGarbage) {
+		if err == nil || errors.Is(err, auth.ErrMalformedResponse) {
 			err = errors.Join(err, store.Keys(ctx, func(l auth.Listing) error { return write(&keys, l.Keys) }))
 		}
 		return keys.end("]}", err)

@@ -128,16 +128,7 @@ func (c *cell) addKeys() {
 func (c *cell) run() int64 {
 	c.comesToGet(http.StatusOK, buyerList, "buyer")
 	if strings.Contains(c.setup.auth, "redis") {
-		changes, added := 0.0, map[string]bool{} // one that is still to come would make the node ask again
-		for _, who := range c.callers {
-			if added[who.Account.ID] {
-				changes++
-			} else {
-				changes += changesOf(c.program.keys[who.Record.ID], who.Account.ID)
-			}
-			added[who.Account.ID] = true
-		}
-		c.eventually("the node follows the keys in Redis", func() bool { return c.metric("inquiry_gateway_auth_store_version") >= changes })
+		c.readsChanges(c.redis.Client(), c.prefix) // one that is still to come would make the node ask again
 		c.gets(http.StatusOK, buyerList, "buyer")
 	}
 	c.eventually("the list is in Redis", func() bool {

@@ -89,7 +89,7 @@ func write[T any](to *items, some []T) error {
 
 // end closes a list that is whole, but for what cannot be read. One that is cut off is no JSON.
 func (to *items) end(bracket string, err error) error {
-	if err == nil || errors.Is(err, auth.ErrGarbage) {
+	if err == nil || errors.Is(err, auth.ErrMalformedResponse) {
 		_, failed := fmt.Fprintln(to.out, bracket)
 		err = errors.Join(err, failed)
 	}

@@ -66,7 +66,7 @@ func TestCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t, 3)
 	nodes := clusterPair(t, cluster)
 	nodes.isFleet()
-	nodes.rememberKeys(1)
+	nodes.rememberKeys(cluster.Client(t))
 	nothingDenied(t, cluster.Masters...)
 	var spare *redistest.Server // has none of the seller's lists, which are on one master
 	for _, master := range cluster.Masters {
@@ -95,7 +95,7 @@ func TestClusterFailsOver(t *testing.T) {
 			nodes := clusterPair(t, cluster)
 			shared := nodes.sharing()
 			nodes[0].eventually("a list is shared", shared)
-			nodes.rememberKeys(0)
+			nodes.rememberKeys(cluster.Client(t))
 			lost := -1
 			for i, master := range cluster.Masters {
 				if strings.Contains(master.Do("KEYS", "iq:*"), ":seller:") {

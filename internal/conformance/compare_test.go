@@ -184,7 +184,7 @@ func listPath(kind, status, inquiryType string) string {
 // forCases is the configuration in front of the sample legacy system, as in startGateway but that all lists are kept.
 const forCases = `listen: 127.0.0.1:0
 ops: {listen: 127.0.0.1:0}
-auth: {keys_file: keys.yaml, unknown_keys: {per_second: 1000, burst: 1000}}
+auth: {keys_file: keys.yaml}
 request_timeout: 1m
 cache: {buyer: {ttl: 1h}, seller: {ttl: 1h}}
 rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}

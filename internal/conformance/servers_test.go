@@ -78,7 +78,7 @@ func startGateway(t *testing.T, m mode, upstream string) server {
 	dir, keys := t.TempDir(), map[string]string{}
 	text := `listen: 127.0.0.1:0
 ops: {listen: 127.0.0.1:0}
-auth: {keys_file: keys.yaml, unknown_keys: {per_second: 1000, burst: 1000}}
+auth: {keys_file: keys.yaml}
 shutdown_delay: 0s
 request_timeout: 1m
 cache: {buyer: {ttl: 1h}, seller: {ttl: 1ns, stale_while_revalidate: 0s}}

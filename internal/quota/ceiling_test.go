@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -22,7 +23,10 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(1600) // each script gets a new Lua state
+	goleak.VerifyTestMain(m)
+}
 
 // slowRedis is a fake Redis that takes its time. TestScriptOnRedis compares the script on it with
 // a real server.

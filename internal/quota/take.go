@@ -1,6 +1,5 @@
-// Package quota shares what may be done per second among the nodes of a fleet: requests to
-// the legacy system ([Ceiling]), and, in auth/rate, requests of an account. Both take from a
-// [Bucket] in Redis.
+// Package quota bounds the requests that the nodes of a fleet send to the legacy system per second
+// ([Ceiling]).
 package quota
 
 import (
@@ -12,16 +11,13 @@ import (
 )
 
 // Bucket is a leaky bucket in Redis (GCRA). One number is stored, the moment at which the
-// bucket is full again, by the clock of Redis in microseconds. A negative one is a level, of the
-// moment at which [Charge] stored it.
+// bucket is full again, by the clock of Redis in microseconds. A bucket that Redis does not have is empty, so that
+// nothing is given twice.
 type Bucket struct {
 	Key   string
 	Every time.Duration // in which one token comes back
 	Burst time.Duration // how much of Every fits: what is needed comes from all of it
 	Low   time.Duration // what is taken beyond need comes only from this much, counted from the full end
-	// Full says what a key is that Redis does not have: a full bucket, so that nobody is refused
-	// for a Redis that has lost its memory, or an empty one, so that nothing is given twice.
-	Full bool
 }
 
 // Spenders are accounts and what each has spent since the last call. Keys share the hash tag
@@ -44,25 +40,21 @@ type Taken struct {
 // take takes min(need, what there is), or up to want where the bucket is full enough. A level
 // beyond the bucket, as after the clock of Redis was set back, is cut to it, and written on
 // refusal, too. 0.001: a level is stored in whole microseconds. '%.0f': Lua itself writes 14
-// digits, and a time in microseconds has 16. A level that Charge stored counts as it was then,
-// which errs on the safe side by that much at most.
+// digits, and a time in microseconds has 16.
 const takeSource = `
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local every, burst, low, need, want = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local missing, keep = burst, 3600000
-if ARGV[6] == 'full' then missing, keep = 0, 1 end
-local stored = tonumber(redis.call('GET', KEYS[1]) or '') or now + missing
-local level = stored < 0 and -stored or math.max(stored - now, 0)
-level = math.min(level, burst)
+local stored = tonumber(redis.call('GET', KEYS[1]) or '') or now + burst
+local level = math.min(math.max(stored - now, 0), burst)
 local function free(most) return math.floor((most - level) / every + 0.001) end
 local k = math.max(0, math.min(need, free(burst)), math.min(want, free(low)))
 level = level + k * every
-redis.call('SET', KEYS[1], string.format('%.0f', now + level), 'PX', string.format('%.0f', level / 1000 + keep))
+redis.call('SET', KEYS[1], string.format('%.0f', now + level), 'PX', string.format('%.0f', level / 1000 + 3600000))
 local reply = {k, level}
-local share, allow, memory = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local share, allow, memory = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 for i = 2, #KEYS do
-  local a = math.max(tonumber(redis.call('GET', KEYS[i]) or '') or now, now) + ARGV[8 + i] * share
+  local a = math.max(tonumber(redis.call('GET', KEYS[i]) or '') or now, now) + ARGV[7 + i] * share
   a = math.min(a, now + allow + memory)
   redis.call('SET', KEYS[i], string.format('%.0f', a), 'PX', math.ceil((a - now) / 1000) + 1)
   reply[i + 1] = math.max(0, a - now - allow)
@@ -75,12 +67,8 @@ var take = redis.NewScript(takeSource)
 // out of the upper part. It also notes what accounts have spent. ctx bounds the call.
 func Take(ctx context.Context, rdb redis.Scripter, b Bucket, need, want int, s Spenders) (Taken, error) {
 	keys := append([]string{b.Key}, s.Keys...)
-	missing := "empty"
-	if b.Full {
-		missing = "full"
-	}
-	args := make([]any, 0, 9+len(s.Spent))
-	args = append(args, micros(b.Every), micros(b.Burst), micros(b.Low), need, want, missing, micros(s.Every), micros(s.Allow), micros(s.Memory))
+	args := make([]any, 0, 8+len(s.Spent))
+	args = append(args, micros(b.Every), micros(b.Burst), micros(b.Low), need, want, micros(s.Every), micros(s.Allow), micros(s.Memory))
 	for _, n := range s.Spent {
 		args = append(args, n)
 	}
@@ -96,23 +84,6 @@ func Take(ctx context.Context, rdb redis.Scripter, b Bucket, need, want int, s S
 		taken.Over = append(taken.Over, time.Duration(over)*time.Microsecond)
 	}
 	return taken, nil
-}
-
-// Charge takes n tokens, or as many as there are, out of a bucket with Full. rested: it is probably
-// full. That is tried first, since it costs Redis one command in the place of the script's four.
-func Charge(ctx context.Context, rdb redis.Cmdable, b Bucket, n int, rested bool) (Taken, error) {
-	if level := time.Duration(n) * b.Every; rested && n > 0 && level <= b.Burst {
-		// Redis counts whole milliseconds, from the begin of the one that it is in.
-		life := level.Truncate(time.Millisecond) + 2*time.Millisecond
-		full, err := rdb.SetNX(ctx, b.Key, "-"+micros(level), life).Result()
-		if err != nil {
-			return Taken{}, err
-		}
-		if full {
-			return Taken{Tokens: n, Level: level}, nil
-		}
-	}
-	return Take(ctx, rdb, b, n, 0, Spenders{})
 }
 
 // micros has three digits, so that a token of many per second is not rounded away.

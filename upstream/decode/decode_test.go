@@ -26,7 +26,9 @@ func TestXMLBecomesJSON(t *testing.T) {
 		"empty":                      {`<a/>`, `{"a":""}`},
 		"white space between":        {"<a>\n <b>1</b>\n <c/>\n</a>", `{"a":{"b":"1","c":""}}`},
 		"attributes":                 {`<a id="7"><b lang="en">x</b><c d="e"/></a>`, `{"a":{"-id":"7","b":{"-lang":"en","$":"x"},"c":{"-d":"e","$":""}}}`},
-		"text among elements":        {`<a>one <b>2</b> three</a>`, `{"a":{"b":"2","$":"one  three"}}`},
+		"text among elements":        {`<a>one <b>2</b> three</a>`, `{"a":{"b":"2","$":"one 2 three"}}`}, // all its words
+		"text among more elements":   {`<a>Hello, <b>my <i>old</i></b> order</a>`, `{"a":{"b":{"i":"old","$":"my old"},"$":"Hello, my old order"}}`},
+		"null by a prefix alone":     {`<a><b xsi:nil="true"/></a>`, `{"a":{"b":null}}`},
 		"repeated":                   {`<a><b>1</b><c>x</c><b>2</b></a>`, `{"a":{"b":["1","2"],"c":"x"}}`},
 		"list of one":                {`<tickets><ticket><id>1</id></ticket></tickets>`, `{"tickets":{"ticket":[{"id":"1"}]}}`},
 		"list of none":               {"<tickets n=\"0\">\n</tickets>", `{"tickets":{"-n":"0","ticket":[]}}`},

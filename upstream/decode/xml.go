@@ -38,7 +38,8 @@ type treeWriter struct {
 	dec      *xml.Decoder
 	out      []byte // the values of the members of all open elements, without names
 	members  []member
-	text     []byte // of all open elements
+	text     []byte // of all open elements, without that of elements in them
+	whole    []byte // all text so far
 	open     []element
 	scratch  []byte
 	elements int
@@ -50,6 +51,7 @@ type element struct {
 	name, space         string
 	outline             *Outline
 	members, text, from int
+	whole               int
 	null                bool
 }
 
@@ -104,7 +106,7 @@ func (w *treeWriter) token(token xml.Token) error {
 		return w.end()
 	case xml.CharData:
 		if len(w.open) > 1 {
-			w.text = append(w.text, token...)
+			w.text, w.whole = append(w.text, token...), append(w.whole, token...)
 		} else if !blank(token) {
 			return w.refuse("text outside of the root element")
 		}
@@ -120,7 +122,7 @@ func (w *treeWriter) token(token xml.Token) error {
 // failure, however its parts are named.
 func (w *treeWriter) start(t xml.StartElement) error {
 	w.elements++
-	e := element{name: t.Name.Local, space: t.Name.Space, members: len(w.members), text: len(w.text), from: len(w.out)}
+	e := element{name: t.Name.Local, space: t.Name.Space, members: len(w.members), text: len(w.text), whole: len(w.whole), from: len(w.out)}
 	e.outline = w.open[len(w.open)-1].outline.at(e.name)
 	switch {
 	case len(w.open) == 1 && len(w.members) > 0:
@@ -141,7 +143,7 @@ func (w *treeWriter) start(t xml.StartElement) error {
 			return w.refuse("the same attribute twice")
 		case a.Name.Space == "xmlns" || a.Name.Space == "" && a.Name.Local == "xmlns":
 			continue
-		case a.Name.Space == instance, a.Name.Local == "null" && slices.Contains(metadata, a.Name.Space):
+		case a.Name.Space == instance, a.Name.Space == "xsi", a.Name.Local == "null" && slices.Contains(metadata, a.Name.Space):
 			e.null = e.null || (a.Name.Local == "nil" || a.Name.Local == "null") && (a.Value == "true" || a.Value == "1")
 			continue
 		case slices.ContainsFunc(w.members[e.members:], func(m member) bool { return m.name == name }):
@@ -241,16 +243,27 @@ func (w *treeWriter) object(dst []byte, e element, members []member, text []byte
 		}
 	}
 	switch {
-	case !elements && blank(text) && e.outline.holdsLists():
+	case !elements && blank(text) && e.outline.holdsLists() && w.saysNothing(members):
 		for _, name := range slices.Sorted(maps.Keys(e.outline.below)) {
 			if e.outline.below[name].List {
 				dst = append(appendName(dst, name), "[],"...)
 			}
 		}
-	case !elements || !blank(text):
+	case elements && !blank(text): // mixed: all words count, also those in elements
+		dst = append(appendText(appendName(dst, Text), w.whole[e.whole:]), ',')
+	case !elements:
 		dst = append(appendText(appendName(dst, Text), text), ',')
 	}
 	return append(bytes.TrimSuffix(dst, []byte(",")), '}')
+}
+
+// saysNothing reports whether the attributes of an element without content are those of an empty list: numbers, truth
+// values, and SOAP's array types of no elements. Others tell of an error, or refer to another element.
+func (w *treeWriter) saysNothing(attributes []member) bool {
+	return !slices.ContainsFunc(attributes, func(m member) bool {
+		value := strings.Trim(string(w.out[m.from:m.to]), `"`)
+		return strings.Trim(value, "0123456789.") != "" && value != "true" && value != "false" && !strings.HasSuffix(value, "[0]")
+	})
 }
 
 // appendName writes what stands before a value. A name of XML needs no escape.

@@ -256,7 +256,7 @@ func (c *column) idKind(account string) idKind {
 		return idNone
 	case len(values) == 1 && values[0] == account:
 		return idOwn
-	case c.all(uuidForm.MatchString):
+	case c.all(isUUID):
 		return idSure
 	case !slices.ContainsFunc(c.words, isIDWord), !digits && 2*len(values) <= len(c.texts):
 		return idNone
@@ -301,7 +301,7 @@ const (
 // isCode reports whether a column has few short values that repeat, such as states.
 func (c *column) isCode() bool {
 	values := c.distinct()
-	return (len(values) < len(c.texts) || len(c.texts) < fewRecords) && len(values) <= maxCodes && c.times() == nil && !c.all(uuidForm.MatchString) &&
+	return (len(values) < len(c.texts) || len(c.texts) < fewRecords) && len(values) <= maxCodes && c.times() == nil && !c.all(isUUID) &&
 		c.all(func(s string) bool { return utf8.RuneCountInString(s) <= longestCode && !addrForm.MatchString(s) })
 }
 
@@ -324,7 +324,7 @@ func (t *table) candidates(field string) (lines []string) {
 	var fit []*column
 	for _, c := range t.columns {
 		named := c.called(fieldWords[field])
-		if codes && c.isCode() || !codes && c.times() == nil && !c.bools && !c.all(uuidForm.MatchString) && !c.all(addrForm.MatchString) && (named || !c.all(isNumber)) {
+		if codes && c.isCode() || !codes && c.times() == nil && !c.bools && !c.all(isUUID) && !c.all(addrForm.MatchString) && (named || !c.all(isNumber)) {
 			fit = append(fit, c)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsontree"
+	"inquiry-gateway/upstream/redact"
 )
 
 // maxSampleBytes bounds a sample in XML after it has become JSON.
@@ -338,10 +339,11 @@ func (c *column) all(is func(string) bool) bool {
 func (c *column) distinct() []string { return slices.Compact(slices.Sorted(slices.Values(c.texts))) }
 
 var (
-	uuidForm = regexp.MustCompile(`(?i)^\{?[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}\}?$`)
 	addrForm = regexp.MustCompile(`^[^@\s]+@[^@\s]+$|^([a-z]+:)?//|^/\S*/\S*$`)
 	tagForm  = regexp.MustCompile(`(?i)</?(p|br|div|span|b|i|a|ul|ol|li|strong|em|h[1-6]|table|td|tr|body|html)\b[^>]*>`)
 )
+
+func isUUID(s string) bool { return redact.IsUUID(strings.Trim(s, "{}")) }
 
 // isProse reports whether half of the values may be words of a person: letters and a blank, or
 // letters of a script whose words stand together.

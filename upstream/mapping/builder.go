@@ -66,42 +66,43 @@ func (b *Builder) addWhole(e *element) *Error {
 	}
 	last := len(b.List)
 	b.List = append(b.List, Inquiry{}) // where it will stay: it is large
-	fate, bad := b.mapper.judge(&b.List[last], e, &b.want)
-	if fate != fateServed {
+	outcome, bad := b.mapper.evaluate(&b.List[last], e, &b.want)
+	if outcome != outcomeServed {
 		b.List = b.List[:last]
 	}
-	return b.countFate(e, fate, bad)
+	return b.recordOutcome(e, outcome, bad)
 }
 
-// countFate counts what becomes of a record. An error ends the list.
-func (b *Builder) countFate(e *element, fate fate, bad Violation) *Error {
+// recordOutcome counts the outcome of a record. An error ends the list.
+func (b *Builder) recordOutcome(e *element, outcome outcome, bad Violation) *Error {
 	bad.Record = b.recordNumber
-	if b.explainer != nil && fate != fateWaiting {
-		b.explainer.explainRecord(e, fate, bad)
+	if b.explainer != nil && outcome != outcomeWaiting {
+		b.explainer.explainRecord(e, outcome, bad)
 	}
 	switch {
 	case b.err != nil:
 		return b.err
-	case fate == fateHidden:
+	case outcome == outcomeHidden:
 		b.Hidden++
-	case fate == fateForeign:
+	case outcome == outcomeForeign:
 		if b.Foreign++; !b.plan.dropForeign {
-			return b.endWith(newError("owner", "record %d: %s", bad.Record, bad.Problem))
+			return b.fail(newError("owner", "record %d: %s", bad.Record, bad.Problem))
 		}
-	case fate == fateInvalid:
+	case outcome == outcomeInvalid:
 		if b.Skipped == nil {
 			b.Skipped = make(map[string]int)
 		}
-		if b.Skipped[bad.Field]++; !b.plan.skipInvalid {
-			return b.endWith(newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
+		// A wrong path of the owner would lose all of a list unseen.
+		if b.Skipped[bad.Field]++; !b.plan.skipInvalid || bad.Problem == reasonNoOwner && !b.plan.dropForeign {
+			return b.fail(newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
 		}
 	}
 	return nil
 }
 
-// endWith ends the list with an error. For an Explainer it goes on, and the first error is what a
+// fail ends the list with an error. For an Explainer it goes on, and the first error is what a
 // caller's list would have ended with.
-func (b *Builder) endWith(why *Error) *Error {
+func (b *Builder) fail(why *Error) *Error {
 	if b.explainer == nil {
 		return why
 	}
@@ -143,10 +144,10 @@ func (b *Builder) RemoveIDs() {
 }
 
 // eachText visits the texts of an inquiry that may have an internal id in them, see
-// [textField.guarded]. visit may change them. Empty texts are left out.
+// [textField.mayContainIDs]. visit may change them. Empty texts are left out.
 func (p *Plan) eachText(inq *Inquiry, visit func(*textField, *string)) {
 	one := func(t *textField, s *string) {
-		if t != nil && *s != "" && t.guarded() {
+		if t != nil && *s != "" && t.mayContainIDs() {
 			visit(t, s)
 		}
 	}

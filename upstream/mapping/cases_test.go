@@ -268,7 +268,7 @@ var goesOn = regexp.MustCompile(`(?:the list goes on|paging ended it): (?:the he
 func (c listCase) check(t *testing.T, at, want string) {
 	t.Helper()
 	b, err := read(c.plan, c.want, c.body, c.end)
-	all := outcome(b)
+	all := describeList(b)
 	if refusal, bad := strings.CutPrefix(want, "! "); bad {
 		reason, says, _ := strings.Cut(refusal, " ")
 		text := fmt.Sprint(err) + "; " + strings.Join(all, "; ")
@@ -317,9 +317,9 @@ func (c listCase) explain(t *testing.T, at string, list []Inquiry, refused error
 	}
 }
 
-// outcome says what is in a list, and what was met besides. What is of the second record has
+// describeList says what is in a list, and what was met besides. What is of the second record has
 // a 2 before it.
-func outcome(b *Builder) (all []string) {
+func describeList(b *Builder) (all []string) {
 	number := ""
 	say := func(name, value string) {
 		if value == "" {

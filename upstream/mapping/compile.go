@@ -70,6 +70,7 @@ func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, pa
 		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
 	}.Compile(c.base, field, c.Problems)
 	r.Paging = reply.paging(field+".paging", paging)
+	r.Format.Pages = r.Paging.Style != PageNone
 	r.expect = reply.conditions(field+".expect", cfg.Expect, "")
 	return reply
 }
@@ -172,7 +173,7 @@ func (s scope) owner(cfg EndpointConfig) {
 func (s scope) group(cfg EndpointConfig) {
 	key := s.plan.Kind + ".group"
 	if path, ok := s.compilePath(key, cfg.Group, cfg.Group != ""); ok {
-		rows := stage{name: stageRows, member: rowsMember, id: identity{{at: s.locate(path)}}, noID: Violation{Field: "record", Problem: whyNoGroup}}
+		rows := stage{name: stageRows, member: rowsMember, id: identity{{at: s.locate(path)}}, noID: Violation{Field: "record", Problem: reasonNoGroup}}
 		s.plan.stages, s.plan.grouped = append(s.plan.stages, rows), true
 		s.notePaths(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
@@ -220,10 +221,9 @@ const fetchedMember = "responses of the second request"
 // responses compiles the answers: within the record, where a second request puts them, too.
 func (s scope) responses(at string, cfg ResponsesConfig) {
 	p, fetched, looked := s.plan, setting.Says(cfg.Fetch), setting.Says(cfg.Lookup)
-	s.AddIf(cfg.ItemsOptional && !fetched, at+"items_optional", "has no meaning without fetch: a record without responses is one with none; remove it")
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
-	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items}
+	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items, optional: cfg.ItemsOptional || fetched}
 	total, ok := s.compilePath(at+"total", cfg.Total, cfg.Total != "")
 	if ok {
 		r.total = &compiledPath{Path: total, xml: s.xml}
@@ -344,7 +344,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 
 // stage is that of a second request, whose answers become a member of a record.
 func (r *SecondRequest) stage(member string, one bool) stage {
-	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: whyNoID + r.Name + " with"}, second: r}
+	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: reasonNoID + r.Name + " with"}, second: r}
 }
 
 // join is what stands between the ids of a batch.

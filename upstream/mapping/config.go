@@ -36,7 +36,7 @@ type ItemsConfig struct {
 	// ID is the GJSON path, within a record or response, of what no two of them share; "@key": their names. Pages that are asked for by number or offset need it, so that a list that
 	// changes meanwhile is noticed; none: records have none.
 	ID string `yaml:"id"`
-	// ItemsOptional takes a reply with nothing at items for an empty list, or for the end of one in pages.
+	// ItemsOptional takes a reply, or a record, with nothing or null at items for an empty list, or for the end of one in pages.
 	ItemsOptional bool `yaml:"items_optional"`
 	// InternalIDs are GJSON paths, within a record or a response, of what is removed from all texts.
 	InternalIDs []string `yaml:"internal_ids" form:"gjson"`
@@ -118,7 +118,7 @@ type FieldsConfig struct {
 }
 
 // ResponsesConfig maps the answers to an inquiry. A record that has no such
-// array, or null in its place, has no answers.
+// array, or null in its place, is invalid unless items_optional says that it has no answers.
 type ResponsesConfig struct {
 	ItemsConfig   `yaml:",inline"`
 	FetchSection  `yaml:",inline"`

@@ -240,9 +240,8 @@ func (x *Explainer) removeIDs() {
 }
 
 var (
-	idRun    = regexp.MustCompile(`[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*`)
-	uuidLike = regexp.MustCompile(`(?i)^[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}$`)
-	idName   = regexp.MustCompile(`(?i)(id|key|ref|no|num|number|code)$`)
+	idRun  = regexp.MustCompile(`[A-Za-z0-9]+(?:[_-]+[A-Za-z0-9]+)*`)
+	idName = regexp.MustCompile(`(?i)(id|key|ref|no|num|number|code)$`)
 )
 
 // suspects looks for UUIDs, and values of unmapped fields that are called as ids are, in the texts as
@@ -255,7 +254,7 @@ func (x *Explainer) suspects() {
 			switch {
 			case fields[run] != "":
 				one.Why, one.Key = "the value of "+fields[run]+", which is not mapped", "internal_ids"
-			case uuidLike.MatchString(run):
+			case redact.IsUUID(run):
 				one.Why, one.Key = "a UUID", "internal_id_patterns"
 			}
 			if one.Why != "" && !seen[run] && len(x.Suspects) < maxSuspects {

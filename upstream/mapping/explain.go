@@ -50,15 +50,15 @@ type ExplainedRecord struct {
 
 // ExplainedField is the way of one value.
 type ExplainedField struct {
-	Field   string `json:"field"`
-	Path    string `json:"path"`   // the configured one that counted
-	Raw     string `json:"raw"`    // JSON as it came, shortened; empty: nothing there
-	Mapped  string `json:"mapped"` // as the public record has it, without internal ids; null for null
-	Problem string `json:"problem,omitempty"`
-	guarded bool   // the legacy decides on the text, which may hold ids
+	Field         string `json:"field"`
+	Path          string `json:"path"`   // the configured one that counted
+	Raw           string `json:"raw"`    // JSON as it came, shortened; empty: nothing there
+	Mapped        string `json:"mapped"` // as the public record has it, without internal ids; null for null
+	Problem       string `json:"problem,omitempty"`
+	mayContainIDs bool   // the legacy decides on the text, which may hold ids
 }
 
-// OwnerCheck is the outcome of the comparison of owners.
+// OwnerCheck is the outcome of the reference of owners.
 type OwnerCheck struct {
 	Path    string   `json:"path"` // empty: not checked
 	Matches int      `json:"matches"`
@@ -161,6 +161,9 @@ func (x *Explainer) noteBeside(reply jsontree.Value) {
 	if x.Replies > 1 {
 		return
 	}
+	if errs := reply.Member("errors"); errs.Kind() == jsontree.Array && errs.Len() > 0 && !slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, "errors") }) {
+		x.Doubts = append(x.Doubts, Doubt{"errors", "the reply has errors beside its data, as GraphQL tells of a part that failed: let expect refuse it, {path: errors, is: null}", false})
+	}
 	x.eachBeside(reply, func(path, name string, v jsontree.Value) {
 		read := x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) })
 		text := v.String()
@@ -195,9 +198,9 @@ func (x *Explainer) CheckEnd(end End) error {
 const maxOthers = 3
 
 // explainRecord takes each record when it was judged.
-func (x *Explainer) explainRecord(e *element, fate fate, bad Violation) {
+func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 	x.Items++
-	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, whyNoID) {
+	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, reasonNoID) {
 		x.Violations = append(x.Violations, bad)
 		return
 	}
@@ -209,9 +212,9 @@ func (x *Explainer) explainRecord(e *element, fate fate, bad Violation) {
 	}
 	switch why := x.plan.ownerMismatch(e, x.want.Account); {
 	case x.plan.owner == nil:
-	case why == whyNoOwner:
+	case why == reasonNoOwner:
 		x.Owner.Missing = append(x.Owner.Missing, bad.Record)
-	case why == whyForeign:
+	case why == reasonForeign:
 		x.Owner.Foreign = append(x.Owner.Foreign, bad.Record)
 		owner := x.plan.owner.first(e)
 		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {
@@ -230,10 +233,10 @@ func (x *Explainer) explainRecord(e *element, fate fate, bad Violation) {
 	if e.beforeDetail { // a stranger's: its detail is not asked for
 		return
 	}
-	if bad.Problem == whyNoDetail {
+	if bad.Problem == reasonNoDetail {
 		x.Violations = append(x.Violations, bad)
 	}
-	fields, shown := x.explainFields(e), bad.Problem == whyNoDetail
+	fields, shown := x.explainFields(e), bad.Problem == reasonNoDetail
 	if x.Items <= x.showRecords {
 		x.Records = append(x.Records, ExplainedRecord{bad.Record, fields})
 	}
@@ -243,10 +246,10 @@ func (x *Explainer) explainRecord(e *element, fate fate, bad Violation) {
 			x.Violations = append(x.Violations, Violation{bad.Record, one.Field, one.Problem})
 		}
 	}
-	if fate == fateInvalid && !shown {
+	if outcome == outcomeInvalid && !shown {
 		x.Violations = append(x.Violations, bad)
 	}
-	if fate == fateServed {
+	if outcome == outcomeServed {
 		x.recordNumbers = append(x.recordNumbers, bad.Record)
 	}
 }
@@ -261,7 +264,7 @@ func (x *Explainer) explainFields(e *element) (list []ExplainedField) {
 	scratch.noteCompared(e)
 	for _, t := range x.plan.texts() {
 		one := t.explained(e)
-		if one.guarded = t.guarded(); t.constant.Set {
+		if one.mayContainIDs = t.mayContainIDs(); t.constant.Set {
 			one.Path = "(const)"
 		}
 		s, _, why := t.of(e, scratch.compared)
@@ -424,7 +427,7 @@ func (x *Explainer) Finish() {
 		at := slices.Index(x.recordNumbers, r.Number)
 		for k := range r.Fields {
 			switch f := &r.Fields[k]; {
-			case f.guarded:
+			case f.mayContainIDs:
 				f.Mapped, _ = x.ids.Clean(f.Mapped)
 			case f.Field == "responses" && f.Problem == "" && at >= 0 && at < len(x.List): // of a reply that broke off there is no list
 				f.Mapped = summary(x.List[at].Responses)

@@ -31,7 +31,7 @@ type textField struct {
 	origin
 	index       int               // of all texts of the plan
 	values      map[string]string // nil: all are served as they are
-	comparisons []comparison      // public values by what stands elsewhere in the record
+	references  []reference       // public values by what stands elsewhere in the record
 	others      OptionalString    // the public value of all that are not known; not set: there is none
 	keepUnknown bool              // those are served as they are
 	def         OptionalString
@@ -39,8 +39,8 @@ type textField struct {
 	nullable    bool
 }
 
-// comparison is the public value of what equals another value of the record.
-type comparison struct {
+// reference is the public value of what equals another value of the record.
+type reference struct {
 	index  int // of the values that the plan compares with
 	public OptionalString
 }
@@ -58,10 +58,10 @@ const maxTexts = 8
 // Why a value cannot be accepted. These words go to logs and to probe, so they
 // hold nothing of the value.
 const (
-	whyMissing = "missing or null, and the field has no default"
-	whyShape   = "an object or array where a single value is expected"
-	whyUnknown = "a value that has no entry in values"
-	whyTime    = "not a time in the configured format"
+	reasonMissing = "missing or null, and the field has no default"
+	reasonShape   = "an object or array where a single value is expected"
+	reasonUnknown = "a value that has no entry in values"
+	reasonTime    = "not a time in the configured format"
 )
 
 // What a path hides that matches nothing.
@@ -124,7 +124,7 @@ func (t *textField) translate(s scope, at string, values Values) (nulls []string
 		switch {
 		case is:
 			if to, ok := s.compilePath(at+legacy, path, true); ok {
-				t.comparisons = append(t.comparisons, comparison{len(s.plan.compared), public})
+				t.references = append(t.references, reference{len(s.plan.compared), public})
 				s.plan.compared = append(s.plan.compared, s.record.locate(to))
 				s.record.notePaths(strings.TrimSuffix(at, "."), "", true, path)
 			}
@@ -244,7 +244,7 @@ func (o *origin) value(e *element) (s string, found bool, why string) {
 				return text, true, ""
 			}
 		case v.Present():
-			return "", false, whyShape
+			return "", false, reasonShape
 		}
 	}
 	return "", false, ""
@@ -259,9 +259,9 @@ func (o *origin) joinedValue(e *element) (s string, found bool, why string) {
 		case v.Scalar() && !o.isNull(v):
 			parts = append(parts, v.String())
 		case v.Present() && !v.Scalar():
-			why = whyShape
+			why = reasonShape
 		case o.needsAll:
-			why = whyMissing
+			why = reasonMissing
 		}
 		return true
 	}
@@ -293,9 +293,9 @@ func (t *textField) of(e *element, compared []string) (s NullString, found bool,
 	case why != "":
 		return s, false, why
 	case found && !public.Set:
-		return s, false, whyUnknown
+		return s, false, reasonUnknown
 	case !found && !t.def.Set && !t.nullable:
-		return s, false, whyMissing
+		return s, false, reasonMissing
 	case !found:
 		public = t.def
 	}
@@ -310,7 +310,7 @@ func (t *textField) public(legacy string, compared []string) OptionalString {
 	if public, ok := t.values[legacy]; ok {
 		return OptionalString{Set: true, Value: public}
 	}
-	for _, like := range t.comparisons {
+	for _, like := range t.references {
 		if legacy != "" && compared[like.index] == legacy {
 			return like.public
 		}
@@ -321,21 +321,23 @@ func (t *textField) public(legacy string, compared []string) OptionalString {
 	return t.others
 }
 
-// guarded tells whether an internal id can be in the text: not where the configuration has all its values.
-func (t *textField) guarded() bool { return !t.constant.Set && (t.values == nil || t.keepUnknown) }
+// mayContainIDs tells whether an internal id can be in the text: not where the configuration has all its values.
+func (t *textField) mayContainIDs() bool {
+	return !t.constant.Set && (t.values == nil || t.keepUnknown)
+}
 
 // of maps the time of one record. why is empty when it can be accepted.
 func (t *timeField) of(e *element) (at time.Time, why string) {
 	text, found, why := t.value(e)
 	if why == "" && !found {
-		why = whyMissing
+		why = reasonMissing
 	}
 	if why != "" {
 		return at, why
 	}
 	at, ok := t.parse(text)
 	if !ok {
-		return at, whyTime + " " + strconv.Quote(t.format)
+		return at, reasonTime + " " + strconv.Quote(t.format)
 	}
 	return at, ""
 }

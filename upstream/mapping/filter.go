@@ -85,11 +85,11 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	return filter{field: t, inRequest: sent, takesSeveral: join != "" || request.InLists(placeholder)}
 }
 
-// unsendable are public values of records that have something else, or nothing, in the legacy: by
-// default, as all others do, or by a comparison. No filter of the legacy finds these records.
-func (t *textField) unsendable() []OptionalString {
+// untranslatable are public values of records that have something else, or nothing, in the legacy: by
+// default, as all others do, or by a reference. No filter of the legacy finds these records.
+func (t *textField) untranslatable() []OptionalString {
 	all := []OptionalString{t.def, t.others}
-	for _, one := range t.comparisons {
+	for _, one := range t.references {
 		all = append(all, one.public)
 	}
 	return all
@@ -105,7 +105,7 @@ func (f *filter) values(want string) (send []string, impossible bool) {
 		return nil, false
 	case t.constant.Set:
 		return nil, t.constant.Value != want
-	case slices.ContainsFunc(t.unsendable(), func(d OptionalString) bool { return d.Value == want }):
+	case slices.ContainsFunc(t.untranslatable(), func(d OptionalString) bool { return d.Value == want }):
 		return nil, false
 	}
 	var list []string
@@ -169,7 +169,7 @@ func (f *filter) describe(selectable bool) filters.Filter {
 	for legacy, public := range f.field.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}
-	for _, d := range append(f.field.unsendable(), f.field.constant) {
+	for _, d := range append(f.field.untranslatable(), f.field.constant) {
 		if d.Value != "" {
 			all.Values[d.Value] = of(d.Value)
 		}

@@ -13,6 +13,7 @@ import (
 // concurrent use.
 type Format struct {
 	decode.Format
+	Pages         bool   // the list comes in pages: a 206 is a reply like a 200
 	Accept        string // the value of the request's header of that name
 	mediaTypes    []string
 	emptyStatuses []int

@@ -3,8 +3,8 @@
 // [Compile] checks the section of one kind and makes a [Plan] of it, once per configuration.
 // [Plan.Request] returns the request for a list. Its replies go to [Builder.Take], one page after
 // the other, which parses each into a tree (package jsontree) and evaluates the configured paths on
-// its records and responses. The internal ids of a record and of its responses are collected,
-// whatever becomes of it. Then the record is judged: whose it is, whether it is shown, and only then
+// its records and responses. The internal ids of every record and its responses are collected,
+// even of dropped ones. Then the record is evaluated: its owner, whether it is shown, and only then
 // its fields. Where rows, details or responses belong to it that are not there yet, it waits in a
 // stage for each of these: [Builder.Next] returns the second requests, and [Builder.Attach] attaches
 // what came to the records' trees. When all is there, [Builder.RemoveIDs] removes the internal ids

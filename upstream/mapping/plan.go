@@ -65,6 +65,7 @@ type Plan struct {
 type responseFields struct {
 	path                   string        // of all, as it was written
 	skip                   int           // so many come before them
+	optional               bool          // a record without the array of responses has none
 	total                  *compiledPath // their number, within the record; nil: it is not told
 	last                   Conditions    // that a record meets which has all of them
 	content, responderType *textField

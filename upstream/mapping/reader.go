@@ -59,7 +59,7 @@ type element struct {
 
 // reader reads the replies to one request, one after the other: it parses each, checks what is
 // expected of it, and delivers its items. The internal ids in an item, and in the responses of a
-// record, are collected before it is delivered, whatever becomes of it then. It is not
+// record, are collected before it is delivered, even if it is dropped then. It is not
 // safe for concurrent use.
 type reader struct {
 	Seen    int // elements that were read, whatever became of them
@@ -151,9 +151,9 @@ func (r *reader) read(body string) *Error {
 	switch {
 	case failed != nil:
 		return failed
-	case ok || container.Kind() == jsontree.Missing && it.optional:
+	case ok || !container.Present() && it.optional:
 		return nil
-	case container.Kind() == jsontree.Missing:
+	case !container.Present():
 		return newError("items", "the reply has nothing at the path of items")
 	}
 	return newError("items", "the value at the path of items is no %s", it.kind)
@@ -191,7 +191,7 @@ func (r *reader) eachItem(it *items, in, one *element, visit func(*element) *Err
 		if it.lookup != nil {
 			entry, found := it.lookup.find(one)
 			if !found {
-				err = newError("record", whyNoEntry)
+				err = newError("record", reasonNoEntry)
 				continue
 			}
 			if err = r.allowLookup(len(entry.Raw())); err != nil {
@@ -231,7 +231,7 @@ func (r *reader) addItem(e *element) *Error {
 		container, ok, err := r.eachItem(r.responseItems, e, &r.response, r.keep)
 		switch {
 		case container.Present() && !ok:
-			e.problem = whyList
+			e.problem = reasonList
 		case err != nil:
 			e.problem = err.Error()
 		}

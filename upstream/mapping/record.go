@@ -15,29 +15,31 @@ type Violation struct {
 
 // Why a record cannot be accepted.
 const (
-	whyObject    = "not an object"
-	whyList      = "not the array, or the object, that items says"
-	whyNoOwner   = "no owner"
-	whyNoID      = "no id to ask for the "
-	whyNoDetail  = "no detail came for the record"
-	whyNoEntry   = "one of them has no entry in the table of lookup"
-	whyForeign   = "another owner than the account"
-	whyNoGroup   = "no value at the path of group"
-	whyOwnMember = "a member of its own of the name that what belongs to it is to have (rows or details)"
-	whyTooMuch   = "more than max_response_bytes"
+	reasonObject  = "not an object"
+	reasonList    = "not the array, or the object, that items says"
+	reasonNoOwner = "no owner"
+
+	reasonNoResponses = "nothing at the path of responses.items; where that means that there are none, set items_optional"
+	reasonNoID        = "no id to ask for the "
+	reasonNoDetail    = "no detail came for the record"
+	reasonNoEntry     = "one of them has no entry in the table of lookup"
+	reasonForeign     = "another owner than the account"
+	reasonNoGroup     = "no value at the path of group"
+	reasonOwnMember   = "a member of its own of the name that what belongs to it is to have (rows or details)"
+	reasonTooMuch     = "more than max_response_bytes"
 )
 
-// fate is what becomes of a record. Its words are those of metrics and configuration: a hidden
+// outcome is the result of evaluating a record. Its words are those of metrics and configuration: a hidden
 // record does not meet where, an invalid one breaks a rule.
-type fate uint8
+type outcome uint8
 
 const (
-	fateServed   fate = iota
-	fateWaiting       // for what else belongs to it
-	fateFiltered      // the request's filters leave it out
-	fateHidden        // where does not show it
-	fateForeign       // of another account
-	fateInvalid       // it breaks a rule
+	outcomeServed   outcome = iota
+	outcomeWaiting          // for what else belongs to it
+	outcomeFiltered         // the request's filters leave it out
+	outcomeHidden           // where does not show it
+	outcomeForeign          // of another account
+	outcomeInvalid          // it breaks a rule
 )
 
 // mapper maps records and responses, each by itself.
@@ -69,7 +71,7 @@ func (p *Plan) ownerMismatch(e *element, account string) (why string) {
 	if v.Kind() != jsontree.Array {
 		return mismatch(v, want)
 	}
-	why = whyNoOwner
+	why = reasonNoOwner
 	v.Each(func(one jsontree.Value) bool {
 		if one.Scalar() {
 			why = mismatch(one, want)
@@ -82,56 +84,56 @@ func (p *Plan) ownerMismatch(e *element, account string) (why string) {
 // mismatch says why an owner is not the one that is wanted.
 func mismatch(owner jsontree.Value, want string) (why string) {
 	if !owner.Scalar() {
-		return whyNoOwner
+		return reasonNoOwner
 	}
 	if text := owner.String(); text == want || strings.TrimSpace(text) == want {
 		return ""
 	}
-	return whyForeign
+	return reasonForeign
 }
 
-// judgeOwner says what becomes of a record by its owner. That comes before all else: another
+// evaluateOwner compares the owner of a record. That comes before all else: another
 // account's record is foreign, whatever else is wrong with it.
-func (p *Plan) judgeOwner(e *element, account string) (fate, Violation) {
+func (p *Plan) evaluateOwner(e *element, account string) (outcome, Violation) {
 	switch why := p.ownerMismatch(e, account); {
 	case why == "":
-		return fateServed, Violation{}
-	case why == whyNoOwner && p.dropForeign: // it is nobody's to drop: all of a list could be lost unseen
-		return fateInvalid, Violation{Field: "owner", Problem: why}
+		return outcomeServed, Violation{}
+	case why == reasonNoOwner: // the mapping does not fit, or the record is broken; no other account is involved
+		return outcomeInvalid, Violation{Field: "owner", Problem: why}
 	default:
-		return fateForeign, Violation{Field: "owner", Problem: why}
+		return outcomeForeign, Violation{Field: "owner", Problem: why}
 	}
 }
 
-// judgeShown says what becomes of a record by its owner and by where. It comes before its fields,
+// evaluateShown compares the owner, and applies where. It comes before the fields,
 // as one that is not shown may lack some. beforeDetail: its detail is not there yet.
-func (p *Plan) judgeShown(e *element, account string, beforeDetail bool) (fate, Violation) {
-	fate, bad := p.judgeOwner(e, account)
-	if fate == fateServed && p.items.where.firstUnmet(e, beforeDetail) != nil {
-		fate = fateHidden
+func (p *Plan) evaluateShown(e *element, account string, beforeDetail bool) (outcome, Violation) {
+	outcome, bad := p.evaluateOwner(e, account)
+	if outcome == outcomeServed && p.items.where.firstUnmet(e, beforeDetail) != nil {
+		outcome = outcomeHidden
 	}
-	return fate, bad
+	return outcome, bad
 }
 
-// judge says what becomes of a record of which all is there, and maps it.
-func (m *mapper) judge(inq *Inquiry, e *element, want *Want) (fate, Violation) {
+// evaluate maps a record that is complete.
+func (m *mapper) evaluate(inq *Inquiry, e *element, want *Want) (outcome, Violation) {
 	if e.Kind() != jsontree.Object {
-		return fateInvalid, Violation{Field: "record", Problem: whyObject}
+		return outcomeInvalid, Violation{Field: "record", Problem: reasonObject}
 	}
-	fate, bad := m.plan.judgeShown(e, want.Account, false)
-	if fate != fateServed {
-		return fate, bad
+	outcome, bad := m.plan.evaluateShown(e, want.Account, false)
+	if outcome != outcomeServed {
+		return outcome, bad
 	}
 	before := len(m.responses)
 	if bad = m.mapRecord(inq, e); bad.Problem != "" {
-		fate = fateInvalid
+		outcome = outcomeInvalid
 	} else if !want.matches(inq) {
-		fate = fateFiltered
+		outcome = outcomeFiltered
 	}
-	if fate != fateServed {
+	if outcome != outcomeServed {
 		m.responses = m.responses[:before]
 	}
-	return fate, bad
+	return outcome, bad
 }
 
 // matches tells whether an inquiry is wanted, whatever the legacy was asked for.
@@ -175,6 +177,9 @@ func (m *mapper) mapResponses(e *element) (bad Violation) {
 	for i := m.plan.responses.skip; i < len(e.responses) && bad.Problem == ""; i++ {
 		bad = m.mapResponse(&e.responses[i])
 	}
+	if bad.Problem == "" && !e.container.Present() && !m.plan.responses.optional {
+		bad = Violation{Field: "responses", Problem: reasonNoResponses}
+	}
 	if bad.Problem == "" && e.problem != "" {
 		bad = Violation{Field: "responses", Problem: e.problem}
 	}
@@ -204,7 +209,7 @@ func (m *mapper) mapResponse(e *element) (bad Violation) {
 	r := m.plan.responses
 	switch {
 	case e.Kind() != jsontree.Object:
-		return Violation{Field: "responses", Problem: whyObject}
+		return Violation{Field: "responses", Problem: reasonObject}
 	case m.plan.responseItems.where.firstUnmet(e, false) != nil:
 		return bad
 	}
@@ -234,7 +239,7 @@ func (m *mapper) mapText(t *textField, e *element, bad *Violation) (s NullString
 	case !found:
 		m.defaulted[t.index]++
 	case t.viaLookup && !m.allow(len(s.String)):
-		*bad = Violation{Field: t.name, Problem: whyTooMuch}
+		*bad = Violation{Field: t.name, Problem: reasonTooMuch}
 	}
 	return s
 }

@@ -41,7 +41,7 @@ func (b *Builder) enterStage(e *element, nth int) *Error {
 		return b.addWhole(e)
 	}
 	s := &b.plan.stages[nth]
-	fate, bad := b.judgeBefore(s, e)
+	outcome, bad := b.evaluateBefore(s, e)
 	id, single := s.id.of(e)
 	e.beforeDetail = s.name != stageResponses // whose records are judged before
 	record := e.Value
@@ -49,37 +49,37 @@ func (b *Builder) enterStage(e *element, nth int) *Error {
 		record = jsontree.ObjectOf(bareID, record)
 	}
 	switch {
-	case fate != fateServed:
+	case outcome != outcomeServed:
 	case id == "" && !(single && s.second != nil && s.second.idOptional):
-		fate, bad = fateInvalid, s.noID
+		outcome, bad = outcomeInvalid, s.noID
 	case record.Member(s.member).Kind() != jsontree.Missing:
-		fate, bad = fateInvalid, Violation{Field: "record", Problem: whyOwnMember}
+		outcome, bad = outcomeInvalid, Violation{Field: "record", Problem: reasonOwnMember}
 	default:
-		fate = fateWaiting
+		outcome = outcomeWaiting
 		one := waitingRecord{id: id, record: record, number: b.recordNumber, tables: e.tables}
 		if s.second != nil {
 			one.version, _ = scalarID(s.second.version.first(e))
 		}
 		b.addWaiting(s, one)
 	}
-	return b.countFate(e, fate, bad)
+	return b.recordOutcome(e, outcome, bad)
 }
 
-// judgeBefore says what becomes of a record by what it has before a stage: each row has to be the
+// evaluateBefore evaluates a record by what it has before a stage: each row has to be the
 // account's, details are not asked for where the list shows that the record is not, and responses
 // only for one that is shown.
-func (b *Builder) judgeBefore(s *stage, e *element) (fate, Violation) {
+func (b *Builder) evaluateBefore(s *stage, e *element) (outcome, Violation) {
 	switch object := e.Kind() == jsontree.Object; {
 	case s.name == stageResponses:
-		return b.plan.scratchMapper().judge(&Inquiry{}, e, &b.want)
+		return b.plan.scratchMapper().evaluate(&Inquiry{}, e, &b.want)
 	case s.name == stageRows && !object:
-		return fateInvalid, Violation{Field: "record", Problem: whyObject}
+		return outcomeInvalid, Violation{Field: "record", Problem: reasonObject}
 	case s.name == stageRows:
-		return b.plan.judgeOwner(e, b.want.Account)
+		return b.plan.evaluateOwner(e, b.want.Account)
 	case b.plan.ownerInList && object:
-		return b.plan.judgeShown(e, b.want.Account, true)
+		return b.plan.evaluateShown(e, b.want.Account, true)
 	}
-	return fateServed, Violation{}
+	return outcomeServed, Violation{}
 }
 
 // addWaiting adds a record to those that wait. A further row is added to its record.
@@ -108,7 +108,7 @@ func (b *Builder) CheckEnd(end End) error {
 
 // advance completes stages up to the next one that requests are to be made for.
 func (b *Builder) advance() error {
-	for b.stageIndex < len(b.plan.stages) && len(b.toAskFor()) == 0 {
+	for b.stageIndex < len(b.plan.stages) && len(b.pendingBatches()) == 0 {
 		if err := b.completeStage(); err != nil {
 			return err
 		}
@@ -116,8 +116,8 @@ func (b *Builder) advance() error {
 	return nil
 }
 
-// toAskFor are the waiting records that requests are to be made for, by the request.
-func (b *Builder) toAskFor() [][]*waitingRecord {
+// pendingBatches are the waiting records that requests are to be made for, by the request.
+func (b *Builder) pendingBatches() [][]*waitingRecord {
 	second, records := b.plan.stages[b.stageIndex].second, []*waitingRecord{}
 	if second == nil {
 		return nil
@@ -136,7 +136,7 @@ func (b *Builder) Next() (s *SecondRequest, batches []Batch) {
 	if b.stageIndex == len(b.plan.stages) {
 		return nil, nil
 	}
-	for _, records := range b.toAskFor() {
+	for _, records := range b.pendingBatches() {
 		s = b.plan.stages[b.stageIndex].second
 		batch := Batch{Version: records[0].version}
 		for _, one := range records {
@@ -151,7 +151,7 @@ func (b *Builder) Next() (s *SecondRequest, batches []Batch) {
 // may stand for several records: each of them gets all. An error is an [*Error].
 func (b *Builder) Attach(list []*Attachment) error {
 	s := b.plan.stages[b.stageIndex].second
-	for i, records := range b.toAskFor() {
+	for i, records := range b.pendingBatches() {
 		byID := map[string][]*waitingRecord{}
 		for _, one := range records {
 			byID[one.id] = append(byID[one.id], one)
@@ -212,5 +212,5 @@ func (b *Builder) completeStage() error {
 
 // addWithoutDetail takes a record for which no detail came.
 func (b *Builder) addWithoutDetail(e *element) *Error {
-	return b.countFate(e, fateInvalid, Violation{Field: "details", Problem: whyNoDetail})
+	return b.recordOutcome(e, outcomeInvalid, Violation{Field: "details", Problem: reasonNoDetail})
 }

@@ -52,8 +52,11 @@ func (ids *IDs) Add(id string) {
 	if id[0] == '{' && id[len(id)-1] == '}' {
 		id = id[1 : len(id)-1]
 	}
+	if whole, zeros, ok := strings.Cut(id, "."); ok && whole != "" && digitsAt(whole, 0) == len(whole) && zeros != "" && strings.Trim(zeros, "0") == "" {
+		ids.numbers = with(ids.numbers, TrimZeros(whole)) // a number that its system has as a float
+	}
 	switch {
-	case len(id) >= uuidDigits && isUUID(id):
+	case IsUUID(id):
 		ids.uuids = true
 	case digitsAt(id, 0) == len(id):
 		ids.numbers = with(ids.numbers, TrimZeros(id))
@@ -74,8 +77,11 @@ func with(set map[string]struct{}, id string) map[string]struct{} {
 	return set
 }
 
-// isUUID reports whether an id has the digits of a UUID, and nothing but dashes between them.
-func isUUID(id string) bool {
+// IsUUID reports whether an id has the digits of a UUID, and nothing but dashes between them.
+func IsUUID(id string) bool {
+	if len(id) < uuidDigits {
+		return false
+	}
 	digits := 0
 	for i := range len(id) {
 		switch {

@@ -52,6 +52,7 @@ func TestClean(t *testing.T) {
 		{strings.Repeat("x", 300), "a " + strings.Repeat("x", 300), "a [removed]", 1},
 		{strings.Repeat("x1", 200), strings.Repeat("x1", 200) + "x " + strings.Repeat("x1", 199) + "x2", "[removed]x " + strings.Repeat("x1", 199) + "x2", 1},
 		{"7 57 A7 cat", "57", "[removed]", 1},
+		{"4711.0", "see 4711, 4711.0 and 4711.5", "see [removed], [removed] and 4711.5", 2},
 		{"57", "#57", "#[removed]", 1},
 		{"cato", "catogosa, cato. _cato cato7 cato", "catogosa, [removed]. _[removed] [removed]7 [removed]", 4},
 		{"cato", "cato가 았cato는 猫cato", "[removed]가 았[removed]는 猫[removed]", 3},

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cache/ttllab"
@@ -63,7 +64,8 @@ type App struct {
 	console     *console.Console
 	lastErrors  lastErrors // for the console
 	rate        *rate.Limiter
-	tokens      *ops.Tokens // of the ops listener
+	invalidKeys *auth.InvalidKeyLimiter // lasts as long as the process: no reload gives a client its attempts anew
+	tokens      *ops.Tokens             // of the ops listener
 	current     atomic.Pointer[setup]
 	gateway     gateway.Live // that of current
 	reloads     *reloader
@@ -116,7 +118,7 @@ func (l Listeners) Close() error { return errors.Join(l.Public.Close(), l.Ops.Cl
 // New puts the parts together. On an error it closes all that is open, the listeners
 // included.
 func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
-	a := &App{opts: opts, memory: limitMemory(opts.Logger, memlimit.FromCgroup), registry: newRegistry(opts)}
+	a := &App{opts: opts, invalidKeys: auth.NewInvalidKeyLimiter(opts.Now), memory: limitMemory(opts.Logger, memlimit.FromCgroup), registry: newRegistry(opts)}
 	a.current.Store(&setup{})
 	if err := a.assemble(cfg, l); err != nil {
 		return nil, errors.Join(err, l.Close(), a.closeParts(context.Background()))

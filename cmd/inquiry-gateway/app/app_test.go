@@ -156,7 +156,7 @@ func TestAStopDuringAReload(t *testing.T) {
 	close(log.release)
 	must(t, <-done)
 	last := a.running()
-	if _, err := last.keyring.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil); last.cfg.Auth.Introspection == nil || !errors.Is(err, auth.ErrNotAsked) {
+	if _, err := last.keyring.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil); last.cfg.Auth.Introspection == nil || err == nil || !strings.Contains(err.Error(), "too many look-ups") { // all places are taken at the end
 		t.Errorf("the last setup is left open: %v", err)
 	}
 	for range 20 { // select takes any of two

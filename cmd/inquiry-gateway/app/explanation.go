@@ -22,7 +22,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	var x ops.Explanation
 	key := cache.Key{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {
-		who, denied := l.keyring.ByID(ctx, want.KeyID)
+		who, denied := l.keyring.CheckByID(ctx, want.KeyID)
 		if err := unexplained(denied); err != nil {
 			return x, err
 		}

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"crypto/tls"
 	"time"
 
@@ -34,16 +33,15 @@ type setup struct {
 	policy      func()           // sets the policy of the cache; cannot fail any more
 }
 
-// keyring is the authenticator over one key store. What it remembers and counts lasts until a
-// reload names another key store.
+// keyring is the authenticator over one key store. The store, with the keys that it has cached, and its series last until a
+// reload names another one.
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
-	memory   *auth.Memory    // of the keys of Redis or an authorization server
-	file     *keysfile.Store // nil: another store, which is asked for each key
-	guesses  *auth.Guesses
-	server   *introspect.Store // nil: another store
-	close    func()            // ends what the store runs; nil: nothing
+	file     *keysfile.Store // one of these three
+	redis    *keysredis.Store
+	server   *introspect.Store
+	close    func() // ends the store; nil: it runs nothing
 }
 
 // running is the setup in force, an empty one until the first is there. What must not change in
@@ -128,29 +126,31 @@ func (a *App) apply(next *setup) {
 	a.current.Store(next)
 }
 
-// newKeyring reads what the key store needs; start, which cannot fail, opens it. With the same key store
-// the new keyring goes on with what the old one remembers: a reload while the key store is away, or
-// while the keys file has a mistake, must not lock good keys out. With the same limit it goes on with
-// the guesses of clients, and always with the first uses. The series have a registry of their
-// own, as they begin anew with another key store.
+// newKeyring reads what the key store needs; start, which cannot fail, opens it. A reload that keeps the key store goes on with
+// the keys that it has cached: while the key store is unavailable, or while the keys file has a mistake, it must not lock
+// valid keys out. The series have a registry of their own, as they begin anew with another key store.
 func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, err error) {
+	if old.keyring != nil && cfg.Auth.SameStore(old.cfg.Auth) {
+		return func() *keyring {
+			switch {
+			case cfg.Auth.Introspection != nil:
+				old.keyring.server.SetConfig(*cfg.Auth.Introspection, cfg.Auth.TTL())
+			case cfg.Auth.Redis != nil:
+				old.keyring.redis.SetTTL(cfg.Auth.TTL())
+			}
+			return old.keyring
+		}, nil
+	}
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	if err != nil {
 		return nil, err
 	}
-	keys := &keyring{registry: prometheus.NewRegistry(), memory: auth.NewMemory()}
-	before := cmp.Or(old.keyring, &keyring{})
-	if old.keyring != nil && cfg.Auth.SameStore(old.cfg.Auth) {
-		keys.registry, keys.memory, keys.file = before.registry, before.memory, before.file
-	}
-	if keys.guesses = before.guesses; old.keyring == nil || cfg.Auth.UnknownKeys != old.cfg.Auth.UnknownKeys {
-		keys.guesses = auth.NewGuesses(cfg.Auth.UnknownKeys, a.opts.Now)
-	}
+	keys := &keyring{registry: prometheus.NewRegistry()}
 	opts := auth.Options{
 		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
-		Guesses: keys.guesses, Before: before.Authenticator, Memory: keys.memory, Now: a.opts.Now, Dial: a.opts.Dial,
+		InvalidKeys: a.invalidKeys, Now: a.opts.Now, Dial: a.opts.Dial,
 	}
-	if cfg.Auth.KeysFile != "" && keys.file == nil {
+	if cfg.Auth.KeysFile != "" {
 		if keys.file, err = keysfile.New(cfg.Auth.KeysFile, hasher, opts); err != nil {
 			return nil, err
 		}
@@ -159,11 +159,11 @@ func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, 
 		var store auth.Store = keys.file
 		switch {
 		case cfg.Auth.Introspection != nil:
-			s := introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
-			store, keys.server, keys.close = s, s, s.Close
+			keys.server = introspect.New(*cfg.Auth.Introspection, cfg.Auth.TTL(), opts)
+			store, keys.close = keys.server, keys.server.Close
 		case cfg.Auth.Redis != nil:
-			s := keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
-			store, keys.close = s, s.Close
+			keys.redis = keysredis.New(a.redis, cfg.Redis.KeyPrefix(), hasher, cfg.Auth.TTL(), opts)
+			store, keys.close = keys.redis, keys.redis.Close
 		}
 		keys.Authenticator = auth.NewAuthenticator(store, hasher, opts)
 		return keys

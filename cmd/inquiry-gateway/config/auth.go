@@ -6,7 +6,6 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/auth/keysredis"
-	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/internal/setting"
 )
 
@@ -23,8 +22,6 @@ type Auth struct {
 	// CacheTTL is how long a key in Redis or at an authorization server is good that cannot be looked up again, never past its
 	// end: so long may a revoked one be used. Left out: 30s with redis, 10s with introspection.
 	CacheTTL *time.Duration `yaml:"cache_ttl" min:"0s" max:"10m"`
-	// UnknownKeys is how many keys that do not exist one client address may send to a node. More are answered with 429.
-	UnknownKeys rate.Plan `yaml:"unknown_keys"`
 }
 
 // TTL is CacheTTL or its default.
@@ -38,8 +35,8 @@ func (a Auth) TTL() time.Duration {
 	return 30 * time.Second
 }
 
-// SameStore says whether what a node remembers of keys by one configuration counts by the other: the
-// same key store is asked about the same digests, and what it says means the same.
+// SameStore tells whether keys that are cached by one configuration are valid by the other: the
+// same key store is asked about the same digests, and its answers mean the same.
 func (a Auth) SameStore(o Auth) bool {
 	if a.PepperFile.Secret() != o.PepperFile.Secret() || a.KeysFile != o.KeysFile || (a.Redis != nil) != (o.Redis != nil) {
 		return false

@@ -139,7 +139,7 @@ func Default() Config {
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, FastPath: On},
-		Auth:           Auth{KeysFile: "keys.yaml", UnknownKeys: rate.Plan{PerSecond: 5, Burst: 50}},
+		Auth:           Auth{KeysFile: "keys.yaml"},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),
