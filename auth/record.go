@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"inquiry-gateway/internal/setting"
 )
@@ -111,7 +113,7 @@ func (r KeyRecord) Problems() setting.Problems {
 	var p setting.Problems
 	checkID(&p, "id", r.ID)
 	p.AddIf(!ValidKind(r.Kind), "kind", "is %q: use %s or %s", Clip(r.Kind), KindBuyer, KindSeller)
-	checkID(&p, "account", r.Account)
+	checkAccount(&p, "account", r.Account)
 	for i, scope := range r.Scopes {
 		// A scope that means nothing here may be another service's: it is kept, and gives nothing.
 		if text := idProblem(scope); text != "" {
@@ -131,7 +133,7 @@ func (r KeyRecord) Problems() setting.Problems {
 // has in stores.
 func (a Account) Problems() setting.Problems {
 	var p setting.Problems
-	checkID(&p, "id", a.ID)
+	checkAccount(&p, "id", a.ID)
 	if a.APIAccess != AccessPaid && a.APIAccess != AccessNone {
 		p.Add("api_access", "is %q: use %s or %s", Clip(a.APIAccess), AccessPaid, AccessNone)
 	}
@@ -161,8 +163,11 @@ func first(thing string, p setting.Problems) error {
 	return fmt.Errorf("%s %s", key, p[0].Message)
 }
 
-// ValidID tells whether a text may be the id of a key, an account or a plan.
+// ValidID tells whether a text may be the id of a key or a plan.
 func ValidID(id string) bool { return idProblem(id) == "" }
+
+// ValidAccount tells whether a text may be the id of an account.
+func ValidAccount(id string) bool { return accountProblem(id) == "" }
 
 // ValidKind tells whether a text is one of the kinds.
 func ValidKind(kind string) bool { return kind == KindBuyer || kind == KindSeller }
@@ -185,6 +190,30 @@ func idProblem(id string) string {
 		return fmt.Sprintf("is longer than %d bytes", maxIDLength)
 	case !visible(id):
 		return "may hold visible ASCII characters only, and no blanks"
+	}
+	return ""
+}
+
+func checkAccount(p *setting.Problems, field, id string) {
+	if text := accountProblem(id); text != "" {
+		p.Add(field, "%s", text)
+	}
+}
+
+// accountProblem says what is wrong with the id of an account; empty: nothing. It is what the legacy system calls the account:
+// any text that can be printed, in any script, with blanks.
+func accountProblem(id string) string {
+	unprintable := func(r rune) bool {
+		const joiner, nonJoiner = '\u200d', '\u200c' // some scripts need them
+		return !unicode.IsGraphic(r) && r != joiner && r != nonJoiner
+	}
+	switch {
+	case id == "":
+		return "is missing"
+	case len(id) > maxIDLength:
+		return fmt.Sprintf("is longer than %d bytes", maxIDLength)
+	case !utf8.ValidString(id) || strings.ContainsFunc(id, unprintable):
+		return "must be printable text in UTF-8, without control characters"
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
 
 var (
 	testNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -362,6 +362,30 @@ func everyEditor(t *testing.T, test func(ctx context.Context, t *testing.T, e *a
 	t.Run("redis", func(t *testing.T) {
 		test(t.Context(), t, keysredis.NewEditor(redistest.Start(t).Client(), "iq", auth.Hasher{}))
 	})
+}
+
+// An account may be called anything that can be printed.
+func TestAccountsInAnyScript(t *testing.T) {
+	everyEditor(t, func(ctx context.Context, t *testing.T, e *auth.Editor) {
+		for i, id := range []string{"한강 무역", " a b ", `it's "x": #1, {y}, [z] & *w %`, "مثال", "می\u200cخواهم", "O'Néill – Söhne", "null", "1e3", "- x", "?", "日本"} {
+			k := record(fmt.Sprint("script", i))
+			k.Account = id
+			if err := e.Add(ctx, k, &auth.Account{APIAccess: auth.AccessPaid}); err != nil {
+				t.Errorf("account %s: %v", id, err)
+			}
+			if got, err := e.Get(ctx, k.ID); err != nil || got.Account != id {
+				t.Errorf("account %s is read as %q, %v", id, got.Account, err)
+			}
+			if _, err := e.SetAccount(ctx, auth.AccountChange{ID: id, APIAccess: auth.AccessNone}); err != nil {
+				t.Errorf("account %s: %v", id, err)
+			}
+		}
+	})
+	for _, id := range []string{"", "a\nb", "a\x00", "a\u0085", "a\u2028b", "a\u202eb", "\xff", strings.Repeat("가", 43)} {
+		if (auth.Account{ID: id, APIAccess: auth.AccessPaid}).Validate() == nil || auth.ValidAccount(id) {
+			t.Errorf("%q may be an account", id)
+		}
+	}
 }
 
 // What was changed is what is listed, to the second.

@@ -159,7 +159,7 @@ type Options struct {
 	Redis      *redisclient.Client  // nil: in-process tier only; closed by its owner
 	Prefix     string               // of every Redis key
 	Derivation Derivation           // zero: each key is asked for by itself
-	Observer   Observer             // told of look-ups and fills; nil: none
+	Observer   Observer             // told of look-ups; nil: none
 	Traces     trace.TracerProvider // nil: no spans
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer

@@ -52,7 +52,7 @@ type changes struct {
 	epoch     uint64             // the newest one known
 	life      time.Duration      // how long a change can be of interest
 	trimmed   time.Time
-	forgotten int    // how many were known once
+	overflows int    // how many times there were too many
 	floor     uint64 // of those the last: what was filled before it may be purged for all that is known
 
 	lost   atomic.Bool // Redis has said so, and is to be given back what it lacks
@@ -98,7 +98,7 @@ func (c *changes) interest() time.Duration {
 func (c *changes) mark(account string) mark {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return mark{account, c.epoch, c.serial}
+	return mark{account, max(c.epoch, c.oldest), c.serial} // also if there was no change since the oldest of interest
 }
 
 // after is what has come after a mark for lists of a kind.
@@ -131,7 +131,7 @@ func (c *changes) text(kind, account string) string {
 	epoch := max(c.last(kind), c.last(account))
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return fmt.Sprint(epoch, max(c.pending[kind].serial, c.pending[account].serial), c.forgotten)
+	return fmt.Sprint(epoch, max(c.pending[kind].serial, c.pending[account].serial), c.overflows)
 }
 
 // last is the epoch of the newest purge or hint of a kind, or of an account by its hash.
@@ -186,6 +186,7 @@ func (c *changes) learn(what redistier.Change, epoch uint64, at, now time.Time) 
 		}
 		slices.Sort(epochs)
 		c.forget(func(one change) bool { return one.epoch <= epochs[len(epochs)/2] })
+		c.overflows++
 	}
 	c.epoch = max(c.epoch, epoch)
 	c.version.Add(1)
@@ -196,7 +197,6 @@ func (c *changes) forget(which func(change) bool) {
 	for what, one := range c.known {
 		if which(one) {
 			delete(c.known, what)
-			c.forgotten++
 			c.floor = max(c.floor, one.epoch)
 		}
 	}

@@ -346,3 +346,50 @@ func TestAHintByAHash(t *testing.T) {
 	changed(t, l, Hint{AccountHashes: []string{"h-W1Qr2aXvdywqTVQ7d__w"}, Hard: true}, 1)
 	want(t, mustGet(t, l, aKey), Miss, "#2")
 }
+
+// A node that starts when the last purges are long ago marks its fills so that older nodes, which have
+// forgotten one, take them.
+func TestOlderNodesTakeTheListsOfANewOne(t *testing.T) {
+	const life = 10 * time.Minute
+	older, newer := newChanges(life), newChanges(life)
+	poll := func(c *changes, now time.Time, all redistier.Epochs) {
+		n := redistier.News{Changes: all, Oldest: uint64(now.Add(-life).Truncate(time.Minute).UnixMicro())}
+		n.Last = n.Oldest
+		for _, epoch := range all {
+			n.Last = max(n.Last, epoch)
+		}
+		c.take(n, now, now)
+	}
+	purge := func(of string, at time.Time) redistier.Epochs {
+		return redistier.Epochs{{Of: of, Hard: true}: uint64(at.UnixMicro())}
+	}
+	first := time.Date(2026, 5, 4, 0, 0, 30, 0, time.UTC)
+	second := first.Add(life + knownFor + time.Minute)
+	poll(older, first, purge("a", first))
+	poll(older, second, purge("b", second))
+	now := second.Add(life + 2*time.Minute) // nothing of interest is in Redis any more
+	poll(newer, now, nil)
+	m := newer.mark("c")
+	if found := older.after(KindBuyer, &m, now); found != (marks{}) {
+		t.Errorf("a list of the new node is taken for %+v", found)
+	}
+	purged := now.Add(time.Second)
+	poll(older, purged, purge("c", purged))
+	if !older.after(KindBuyer, &m, purged).purged {
+		t.Error("a purge after its fill does not count")
+	}
+}
+
+// What is told of an account's changes stays the same while others have any number of them.
+func TestChangesOfOthersAreNotTold(t *testing.T) {
+	c := newChanges(10 * time.Minute)
+	now := time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
+	before := c.text(KindBuyer, "quiet")
+	for i := range 3600 {
+		now = now.Add(time.Second)
+		c.take(redistier.News{Changes: redistier.Epochs{{Of: fmt.Sprint(i)}: uint64(now.UnixMicro())}, Last: uint64(now.UnixMicro())}, now, now)
+	}
+	if after := c.text(KindBuyer, "quiet"); after != before {
+		t.Errorf("%q, then %q", before, after)
+	}
+}

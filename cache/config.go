@@ -38,21 +38,9 @@ type Config struct {
 	// entries in Redis are sealed by the first key and opened by any. A key may
 	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
 	SealingKeysFile setting.File `yaml:"sealing_keys_file"`
-	// RechecksPerSecond is how many cached lists per second, over all kinds, the TTL lab may
-	// compare with the legacy. 0: none; more than 1000 would be no sample.
+	// RechecksPerSecond is how many cached lists per second, over all kinds, a node may
+	// compare with the legacy, to measure how many answers are outdated. 0: none; more than 1000 would be no sample.
 	RechecksPerSecond float64 `yaml:"rechecks_per_second" min:"0" max:"1000"`
-	// Goals mark the ttls in the TTL lab's report that keep them.
-	Goals GoalsConfig `yaml:"goals"`
-}
-
-// GoalsConfig is what a ttl shall keep. Zero: no such goal.
-type GoalsConfig struct {
-	// MaxUpstreamPerSecond is the most requests per second that the legacy shall
-	// get for all kinds together.
-	MaxUpstreamPerSecond float64 `yaml:"max_upstream_per_second" json:"max_upstream_per_second" min:"0" max:"1e9"`
-	// MaxOutdated is the largest share of answers, 0 to 1, that may differ from
-	// what the legacy would say at that moment.
-	MaxOutdated float64 `yaml:"max_outdated" json:"max_outdated" min:"0" max:"1"`
 }
 
 // Terms are the three times that govern a list, counted from the legacy's answer.

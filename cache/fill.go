@@ -66,9 +66,6 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	if span.Recording() {
 		span.Set(attribute.Bool("cache.stored", unstored == ""), attribute.Int("cache.entry_bytes", e.Size()))
 	}
-	if o := l.opts.Observer; o != nil {
-		o.Filled(e, time.Since(start))
-	}
 	if unstored == "" && f.redis.there && !l.outdated(f) { // else a newer one may be there
 		l.share(f, e, lives)
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Observer is told of look-ups and fills, to learn from them; the TTL lab is one. Its
-// methods are called by many goroutines at once and on the way of a request: they must
-// not wait and not allocate. A look-up of a list that cannot exist is not told.
+// Observer is told of look-ups. Its methods are called by many goroutines at once and within a
+// request: they must not wait, nor allocate for each look-up. It is not told of a look-up of a list that
+// cannot exist.
 type Observer interface {
 	// Answered tells of a look-up that got a list: e, for this outcome. It began at a
 	// moment. Calls come when look-ups end, which need not be the order of their begins.
@@ -17,9 +17,6 @@ type Observer interface {
 	// Failed tells of a look-up that got no list. source is [Key.Hash] of the one that the
 	// legacy is asked for.
 	Failed(kind, status string, source uint64, at time.Time)
-	// Filled tells of a fill that worked, before its callers are answered, and how long
-	// the legacy took.
-	Filled(e *Entry, took time.Duration)
 }
 
 // Hash is the number by which an observer knows a list: the same on all nodes.

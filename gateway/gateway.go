@@ -89,7 +89,7 @@ type Options struct {
 	RequestLog io.Writer
 	// SampleHits keeps one of so many lines of fresh hits; 0 and 1 keep all.
 	SampleHits int
-	// LogListKeys adds to the lines what the TTL lab can read them by: kind, a
+	// LogListKeys adds to the lines what the ttl command reads them by: kind, a
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
 	// LogRefusals is how many lines of the log one client address gets within 10 s for each reason

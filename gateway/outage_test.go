@@ -142,7 +142,7 @@ func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 		o.mu.Unlock()
 	}()
 	query := r.URL.Query()
-	status, body := http.StatusOK, fmt.Sprintf(`{"rows":[{"t":"t","s":%q,"at":"2026-01-02T03:04:05Z"}]}`, query.Get("state"))
+	status, body := http.StatusOK, fmt.Sprintf(`{"rows":[{"t":"t","s":%q,"at":"2026-01-02T03:04:05Z","r":[]}]}`, query.Get("state"))
 	time.Sleep(20 * time.Millisecond)
 	if o.fails(query.Get("customer"), query.Get("state"), at) {
 		if o.hangs {

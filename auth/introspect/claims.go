@@ -54,8 +54,8 @@ func grant(c Claims, d auth.Digest, body []byte) (*auth.Grant, error) {
 	switch {
 	case p.Account == "":
 		return nil, unusable("the active token has no claim %s, which names the account (auth.introspection.claims.account)", c.Account)
-	case !auth.ValidID(p.Account):
-		return nil, unusable("claim %s of the active token is not an account's id", c.Account)
+	case !auth.ValidAccount(p.Account):
+		return nil, unusable("claim %s of the active token is no account's id: it must be printable text of at most 128 bytes", c.Account)
 	case p.Kind == "":
 		return nil, unusable("the active token has no claim %s, which says buyer or seller (auth.introspection.claims.kind)", c.Kind)
 	case !auth.ValidKind(p.Kind):

@@ -36,6 +36,7 @@ func TestClaims(t *testing.T) {
 	for _, rest := range []string{`"api_access":"none"`, `"api_access":false`, `"api_access":"yes"`, `"jti":"a\nb"`, `"exp":null`} {
 		grants(claims, `{"active":true,"sub":"a","kind":"buyer",`+rest+`}`, buyer, never)
 	}
+	grants(claims, `{"active":true,"sub":"한강 무역","kind":"buyer"}`, auth.Principal{Kind: auth.KindBuyer, Account: "한강 무역"}, never)
 	grants(claims, `{"active":true,"sub":"a","kind":"buyer","exp":0}`, buyer, never) // Doorkeeper
 	for _, says := range []string{                                                   // Hydra, OpenIddict, IdentityServer, RFC 6749, Keycloak
 		`"token_use":"access_token"`, `"token_use":"access"`, `"token_usage":"access_token"`, `"token_type":"access_token"`, `"token_type":"Bearer"`, `"token_type":"bearer"`,
@@ -49,7 +50,7 @@ func TestClaims(t *testing.T) {
 		`"token_type":"N_A"`: "token_type", `"token_type":"mac"`: "token_type",
 		`"typ":"Refresh"`: "typ", `"typ":"Offline"`: "typ", `"typ":"ID"`: "typ", `"typ":"DPoP"`: "typ",
 		`"token_type":"Bearer","cnf":{"jkt":"x"}`: "cnf", `"cnf":{"x5t#S256":"x"}`: "cnf", `"cnf":{}`: "cnf", `"cnf":"x"`: "cnf",
-		`"sub":null`: "claims.account", `"kind":null`: "claims.kind", `"sub":""`: "claims.account", `"kind":"admin"`: "claim kind", `"jti":{}`: "claim jti",
+		`"sub":null`: "claims.account", `"kind":null`: "claims.kind", `"sub":""`: "claims.account", `"kind":"admin"`: "claim kind", `"sub":"a\u0000b"`: "claim sub", `"jti":{}`: "claim jti",
 	} {
 		_, err := grant(claims, auth.Digest{1}, []byte(`{"active":true,`+says+`,"sub":"a","kind":"buyer"}`))
 		if unusable, ok := errors.AsType[*auth.UnusableKey](err); !ok || !errors.Is(err, auth.ErrUnknownKey) || !strings.Contains(unusable.Why, why) {
@@ -101,7 +102,7 @@ func FuzzClaims(f *testing.F) {
 			return
 		}
 		p := g.Principal
-		if !auth.ValidKind(p.Kind) || !auth.ValidID(p.Account) || p.Plan != "" && !auth.ValidID(p.Plan) || !strings.Contains(answer, "true") {
+		if !auth.ValidKind(p.Kind) || !auth.ValidAccount(p.Account) || p.Plan != "" && !auth.ValidID(p.Plan) || !strings.Contains(answer, "true") {
 			t.Fatalf("%q grants %+v", answer, p)
 		}
 		if p.PaidAccess && !strings.Contains(answer, "paid") && strings.Count(answer, "true") < 2 && !strings.Contains(answer, `\u`) {

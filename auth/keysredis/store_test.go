@@ -20,7 +20,7 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
 
 // fleet is a node with its key store in a Redis, and the editor of its records.
 type fleet struct {

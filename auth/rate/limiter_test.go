@@ -19,7 +19,7 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
 
 // newLimiter makes a node; without a clock in opts its time stands still.
 func newLimiter(t testing.TB, cfg Config, opts Options) *Limiter {

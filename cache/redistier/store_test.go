@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	redis.SetLogger(redistest.Silence{})
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Reconnecting())
 }
 
 var aList = ListID{Kind: "buyer", Account: "acme", Fingerprint: "f"}

@@ -278,7 +278,7 @@ func checkAgainst(ctx context.Context, c *cli.Command, cfg config.Config) ([]con
 	if err != nil {
 		return nil, err
 	}
-	running, err := opsListener{address, token}.ask(ctx, "/ops/config", nil)
+	running, err := opsListener{address: address, token: token}.ask(ctx, "/ops/config", nil)
 	if err != nil {
 		return nil, err
 	}

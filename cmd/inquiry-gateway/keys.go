@@ -137,7 +137,7 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	case cfg.Auth.Redis == nil:
 		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile, hasher), cfg, hasher, "within a second", func() error { return nil }}, nil
 	}
-	client, err := redisclient.Open(cfg.Redis, redisclient.Options{})
+	client, err := redisclient.Open(cfg.Redis, redisclient.Options{SendOnce: true})
 	if err != nil {
 		return nil, err
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,7 +17,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/cache/ttl"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway/ops"
 )
@@ -23,7 +25,7 @@ import (
 // Bounds of one request to a running gateway.
 const (
 	opsTimeout  = 10 * time.Second
-	maxOpsReply = 4 << 20
+	maxOpsReply = 128 << 20 // a quarter of a million look-ups take 50 MB
 )
 
 // tokenFileFlag takes a file: a token in the command line would be in the list of
@@ -36,7 +38,7 @@ func tokenFileFlag(when string) *cli.StringFlag {
 func opsFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "talk to the gateway that runs with the configuration `FILE`"},
-		&cli.StringFlag{Name: "ops", Usage: "talk to the ops listener at `URL`"},
+		&cli.StringSliceFlag{Name: "ops", Usage: "talk to the ops listener at `URL`; ttl: to several, and to all addresses of a host's name"},
 		tokenFileFlag("with --ops: "),
 		jsonFlag(),
 	}, more...)
@@ -124,74 +126,89 @@ func purgeCommand() *cli.Command {
 	}
 }
 
-// ttlCommand answers from what a running gateway has measured, or from a log. From a log the
-// answer is for the policy of -c, which need not be the one that ran.
+// ttlCommand answers from the look-ups of running nodes, or of a log. From a log the answer is for
+// the policy of -c, which need not be the one that ran.
 func ttlCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ttl",
-		Usage: "say what another ttl would do: from a running gateway, or from a log",
+		Usage: "say what another ttl would do: from running nodes, or from a log",
 		Flags: opsFlags(
 			&cli.StringFlag{Name: "log", Usage: "read the log `FILE` (- for standard input), written with log.access_keys: hashed, by the policy of -c or the default"},
+			&cli.FloatFlag{Name: "max-outdated", Usage: "mark the ttls at which at most this `SHARE` of the answers, 0 to 1, is outdated"},
+			&cli.FloatFlag{Name: "max-upstream-per-second", Usage: "mark the ttls at which the legacy system gets at most this `NUMBER` of requests per second, for all kinds together"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			var report ttllab.Report
-			var err error
-			if c.String("log") != "" {
-				report, err = ttlFromLog(ctx, c)
-			} else {
-				err = askOps(ctx, c, "/ops/ttl", nil, &report)
+			goals := ttl.Goals{MaxOutdated: c.Float("max-outdated"), MaxUpstreamPerSecond: c.Float("max-upstream-per-second")}
+			if goals.MaxOutdated < 0 || goals.MaxOutdated > 1 || goals.MaxUpstreamPerSecond < 0 {
+				return usagef("--max-outdated is a share between 0 and 1, such as 0.01, and --max-upstream-per-second a number of requests")
 			}
+			report, err := ttlReport(ctx, c)
 			if err != nil {
 				return err
 			}
+			report.Judge(goals)
 			return show(c, report, func(out io.Writer) { _ = report.WriteTable(out) }) // into memory
 		},
 	}
 }
 
+// ttlReport replays the look-ups of a log, or of all nodes that the flags name.
+func ttlReport(ctx context.Context, c *cli.Command) (report ttl.Report, err error) {
+	if c.String("log") != "" {
+		return ttlFromLog(ctx, c)
+	}
+	nodes, err := nodesOf(ctx, c)
+	var samples []ttl.Sample
+	for _, node := range nodes {
+		var reply []byte
+		if reply, err = node.ask(ctx, "/ops/lookups", nil); err != nil {
+			return report, err
+		}
+		sample, summary, err := ttl.Read(bytes.NewReader(reply), nil)
+		if err == nil && (sample.Groups == nil || summary.Bad > 0) {
+			err = errors.New("the answer is not that of an ops listener")
+		}
+		if err != nil {
+			return report, fmt.Errorf("%s: %w", node.address, err)
+		}
+		samples = append(samples, sample)
+	}
+	return ttl.Replay(samples...), err
+}
+
 // ttlFromLog reads a log by kind: a line does not say whether its status has a
 // ttl of its own. A log without a look-up is an error, because it was probably written
 // without log.access_keys, and a table of zeros would look like an answer.
-func ttlFromLog(ctx context.Context, c *cli.Command) (ttllab.Report, error) {
-	if c.String("ops") != "" {
-		return ttllab.Report{}, usagef("--log reads a file and --ops asks a gateway; give one of them")
+func ttlFromLog(ctx context.Context, c *cli.Command) (report ttl.Report, err error) {
+	if len(c.StringSlice("ops")) > 0 {
+		return report, usagef("--log reads a file and --ops asks a gateway; give one of them")
 	}
 	policy := cache.DefaultConfig()
 	if file := c.String("config"); file != "" {
 		cfg, err := config.Load(file, only("cache"))
 		if err != nil {
-			return ttllab.Report{}, err
+			return report, err
 		}
 		policy = cfg.Cache
 	}
-	policy.Buyer.ByStatus, policy.Seller.ByStatus = nil, nil
 	in, err := openInput(ctx, c.String("log"))
 	if err != nil {
-		return ttllab.Report{}, err
+		return report, err
 	}
 	defer in.Close()
-	report, err := ttllab.FromLog(in, ttllab.GroupsOf(policy), policy.Goals)
-	if err == nil && report.Log != nil && report.Log.Lookups == 0 {
-		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), report.Log.Lines)
+	sample, summary, err := ttl.Read(in, ttl.GroupsOf(policy, false, cache.KindBuyer, cache.KindSeller))
+	if err == nil && summary.Lookups == 0 {
+		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), summary.Lines)
 	}
+	report = ttl.Replay(sample)
+	report.Log = &summary
 	return report, err
 }
 
 // askOps asks the ops listener that the flags name: it POSTs want as JSON, or GETs where that is nil,
 // and reads the answer into reply. With -c address and token are those of the file.
 func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
-	file, listener := c.String("config"), opsListener{address: c.String("ops")}
-	var err error
-	switch {
-	case (file == "") == (listener.address == ""):
-		return usagef("which gateway? give -c CONFIGURATION or --ops URL")
-	case file != "" && c.String("token-file") != "":
-		return usagef("--token-file goes with --ops; -c takes ops.token_file of the configuration")
-	case file == "":
-		listener.token, err = readToken(c)
-	default:
-		listener, err = listenerOf(file)
-	}
+	listener, err := listenerFlag(c)
 	var body []byte
 	if err == nil && want != nil {
 		body, err = json.Marshal(want)
@@ -209,6 +226,68 @@ func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) e
 	return nil
 }
 
+// listenerFlag is the one listener that the flags name.
+func listenerFlag(c *cli.Command) (opsListener, error) {
+	all, err := listenerFlags(c)
+	if err == nil && len(all) > 1 {
+		err = usagef("give one --ops URL")
+	}
+	if err != nil {
+		return opsListener{}, err
+	}
+	return all[0], nil
+}
+
+// listenerFlags are the listeners that the flags name. With -c address and token are those of the file.
+func listenerFlags(c *cli.Command) (all []opsListener, err error) {
+	file, urls := c.String("config"), c.StringSlice("ops")
+	switch {
+	case (file == "") == (len(urls) == 0):
+		return nil, usagef("which gateway? give -c CONFIGURATION or --ops URL")
+	case file != "" && c.String("token-file") != "":
+		return nil, usagef("--token-file goes with --ops; -c takes ops.token_file of the configuration")
+	case file != "":
+		listener, err := listenerOf(file)
+		return []opsListener{listener}, err
+	}
+	token, err := readToken(c)
+	for _, address := range urls {
+		all = append(all, opsListener{address: address, token: token})
+	}
+	return all, err
+}
+
+// nodesOf are the nodes behind the listeners that the flags name: one for each address of a host's
+// name. All addresses of the loopback are one.
+func nodesOf(ctx context.Context, c *cli.Command) (nodes []opsListener, err error) {
+	all, err := listenerFlags(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, listener := range all {
+		u, err := url.Parse(listener.address)
+		if err != nil || u.Hostname() == "" {
+			nodes = append(nodes, listener) // ask says what is wrong
+			continue
+		}
+		addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", listener.address, err)
+		}
+		for _, address := range addresses {
+			if len(addresses) > 1 && !address.IsLoopback() {
+				port := cmp.Or(u.Port(), u.Scheme)
+				listener.dial = net.JoinHostPort(address.Unmap().String(), port)
+				nodes = append(nodes, listener)
+			}
+		}
+		if listener.dial == "" {
+			nodes = append(nodes, listener)
+		}
+	}
+	return nodes, nil
+}
+
 // readToken takes the token from --token-file; no file is no token.
 func readToken(c *cli.Command) (string, error) {
 	file, err := config.ReadFile("token-file", c.String("token-file"))
@@ -218,8 +297,12 @@ func readToken(c *cli.Command) (string, error) {
 	return strings.TrimSpace(file.Text()), nil
 }
 
-// opsListener is where a gateway is asked, and the token for it; without one none is sent.
-type opsListener struct{ address, token string }
+// opsListener is where a gateway is asked.
+type opsListener struct {
+	address string // URL
+	token   string // empty: none is sent
+	dial    string // host:port of the one node to ask; empty: what address resolves to
+}
 
 // listenerOf is where a program on the same machine reaches ops.listen of a configuration. A
 // listener on all addresses is dialled by them, which is the machine itself.
@@ -236,11 +319,18 @@ func listenerOf(file string) (o opsListener, err error) {
 	return o, nil
 }
 
-// opsHTTP follows no redirect, so that the token goes to the listener alone.
-var opsHTTP = &http.Client{
-	Timeout:       opsTimeout,
-	Transport:     &http.Transport{DisableKeepAlives: true},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// client follows no redirect, so that the token goes to the listener alone.
+func (o opsListener) client() *http.Client {
+	transport := &http.Transport{DisableKeepAlives: true}
+	if o.dial != "" {
+		transport.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, o.dial)
+		}
+	}
+	return &http.Client{
+		Timeout: opsTimeout, Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // ask sends a GET, or with a body a POST, and returns the body of a 200. A 400 is wrong
@@ -261,7 +351,7 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	if o.token != "" {
 		r.Header.Set("Authorization", "Bearer "+o.token)
 	}
-	res, err := opsHTTP.Do(r)
+	res, err := o.client().Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("the gateway's ops listener does not answer: %w", err)
 	}

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/cache/ttl"
 )
 
 // ttl is the report that the command gives.
-func (p *program) ttl(args ...string) (r ttllab.Report) {
+func (p *program) ttl(args ...string) (r ttl.Report) {
 	p.t.Helper()
 	out, errOut, code := command(p.t, append([]string{"ttl", "--json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), &r); code != 0 || err != nil {
@@ -20,15 +20,16 @@ func (p *program) ttl(args ...string) (r ttllab.Report) {
 	return r
 }
 
-// The lab's table, asked of the running gateway and computed from its log: both tell of the same
+// The table, asked of two running gateways, of one, and computed from a log: all tell of the same
 // requests. Filters that the gateway applies itself are one list to the legacy, and values that
 // cannot exist are none.
 func TestTTL(t *testing.T) {
 	t.Parallel()
-	p := start(t, setup{yaml: "log: {access_keys: hashed}\n" +
-		"cache: {goals: {max_upstream_per_second: 1000000}, buyer: {by_status: {pending: {ttl: 5s}}}}"})
+	yaml := "log: {access_keys: hashed}\ncache: {buyer: {by_status: {pending: {ttl: 5s}}}}"
+	p, other := start(t, setup{yaml: yaml}), start(t, setup{yaml: yaml})
 	for range 10 {
 		p.get(buyerList, "buyer")
+		other.get(buyerList, "buyer")
 		for _, query := range []string{"", "?status=pending", "?status=answered", "?status=nonsense"} {
 			p.get(sellerList+query, "seller")
 		}
@@ -42,17 +43,26 @@ func TestTTL(t *testing.T) {
 	if l := logged.Log; l == nil || l.Lookups != 40 || l.Bad != 0 || l.Skipped < 10 {
 		t.Errorf("log: %+v", logged.Log)
 	}
-	for name, r := range map[string]ttllab.Report{"live": live, "log": logged} {
+	for name, r := range map[string]ttl.Report{"live": live, "log": logged} {
 		k := r.Groups[len(r.Groups)-1]
-		if n := k.LookupsPerSecond * k.Observed; k.Group != "seller" || k.Lists != 1 || k.WatchedLists != 1 || n < 29.5 || n > 30.5 {
+		if n := k.LookupsPerSecond * k.Observed; k.Group != "seller" || k.Lists != 1 || n < 29.5 || n > 30.5 {
 			t.Errorf("%s: %+v, want 30 look-ups of one list", name, k)
 		}
 		if c := k.Candidates[len(k.Candidates)-1]; c.HitRatio.Value < 0.96 || c.HitRatio.Value > 0.97 {
 			t.Errorf("%s: %v at 24h, want 29 of 30", name, c.HitRatio)
 		}
 	}
-	if said := commandSays(t, 0, "buyer status=pending", "ttl", "--ops", p.app.OpsURL()); !strings.Contains(said, "\n  + keeps cache.goals") {
+	if both := p.ttl("--ops", p.app.OpsURL(), "--ops", other.app.OpsURL()); both.Sources != 2 || both.Groups[0].LookupsPerSecond*both.Groups[0].Observed < 18 {
+		t.Errorf("both: %+v", both.Groups[0])
+	}
+	said := commandSays(t, 0, "buyer status=pending", "ttl", "--ops", p.app.OpsURL(), "--max-upstream-per-second", "1000000")
+	if !strings.Contains(said, "\n  + keeps the goals") || !strings.Contains(said, "from one node, since ") {
 		t.Errorf("no row is marked in\n%s", said)
+	}
+	commandSays(t, 2, "give one --ops URL", "purge", "--kind", "buyer", "--ops", p.app.OpsURL(), "--ops", other.app.OpsURL())
+	commandSays(t, 2, "a share between 0 and 1", "ttl", "--ops", p.app.OpsURL(), "--max-outdated", "2")
+	if page := p.ops("/ops/ttl"); !strings.Contains(string(page.body), `"sources":1`) {
+		t.Errorf("/ops/ttl: %s", page.body)
 	}
 }
 
@@ -63,11 +73,11 @@ func TestRechecks(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{yaml: "cache: {buyer: {ttl: 1h}, seller: {ttl: 1h}}"})
 	has := func(series string) bool { return strings.Contains(string(p.ops("/metrics").body), "\n"+series) }
-	if has("inquiry_gateway_cache_rechecks_total") || has("inquiry_gateway_cache_goal_outdated_ratio") {
-		t.Fatal("re-checks or a goal without being configured")
+	if has("inquiry_gateway_cache_rechecks_total") {
+		t.Fatal("re-checks without being configured")
 	}
-	p.edit("cache: {", "cache: {rechecks_per_second: 100, goals: {max_outdated: 0.02}, ")
-	p.eventually("the goal is exposed", func() bool { return has("inquiry_gateway_cache_goal_outdated_ratio 0.02\n") })
+	p.edit("cache: {", "cache: {rechecks_per_second: 100, ")
+	p.eventually("re-checks are on", func() bool { return has("inquiry_gateway_cache_rechecks_total") })
 	rechecked := func(kind, result, target string) {
 		t.Helper()
 		p.eventually("a list of the "+kind+" is "+result, func() bool {
@@ -84,6 +94,6 @@ func TestRechecks(t *testing.T) {
 		t.Fatal("the list cannot change")
 	}
 	rechecked("buyer", "outdated", buyerList)
-	p.edit("goals: {max_outdated: 0.02}", "goals: {max_outdated: 0}")
-	p.eventually("the goal is gone", func() bool { return !has("inquiry_gateway_cache_goal_outdated_ratio") })
+	p.edit("rechecks_per_second: 100", "rechecks_per_second: 0")
+	p.eventually("re-checks are off", func() bool { return !has("inquiry_gateway_cache_rechecks_total") })
 }

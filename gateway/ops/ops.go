@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -37,8 +38,10 @@ type Options struct {
 	Changed func(context.Context, ChangedRequest) (ChangedReply, error)
 	// Config gives the configuration that runs, secrets hidden, as YAML.
 	Config func() string
-	// TTL gives the TTL lab's what-if report, for JSON.
+	// TTL says what other ttls would have done to the look-ups of this node, for JSON.
 	TTL func() any
+	// Lookups writes the node's sample of look-ups as lines of JSON.
+	Lookups func(io.Writer) error
 	// Explain says what a request would get now, and why.
 	Explain func(context.Context, ExplainRequest) (Explanation, error)
 	Logger  *slog.Logger
@@ -83,6 +86,10 @@ func New(opts Options) http.Handler {
 	mux.Handle("/console/", opts.Console)
 	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) { write(w, "application/yaml", opts.Config()) })
 	mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })
+	mux.HandleFunc("GET /ops/lookups", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		_ = opts.Lookups(w) // an error is the client's, who has left
+	})
 	mux.HandleFunc("GET /ops/explain", func(w http.ResponseWriter, r *http.Request) {
 		want, err := parseExplain(r.URL.RawQuery)
 		var x Explanation

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -22,7 +23,7 @@ func newListener(operator, read string, opts Options) http.Handler {
 	opts.Tokens = NewTokens(opts.Logger, registry)
 	opts.Tokens.Set(operator, read)
 	opts.Config = func() string { return "listen: x" }
-	opts.TTL = func() any { return nil }
+	opts.TTL, opts.Lookups = func() any { return nil }, func(io.Writer) error { return nil }
 	if opts.Ready == nil {
 		opts.Ready = func() Readiness { return Readiness{Status: StatusReady} }
 	}

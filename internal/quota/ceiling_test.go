@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(1600) // each script gets a new Lua state
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, redistest.Reconnecting())
 }
 
 // slowRedis is a fake Redis that takes its time. TestScriptOnRedis compares the script on it with

@@ -84,10 +84,9 @@ func IsUUID(id string) bool {
 	}
 	digits := 0
 	for i := range len(id) {
-		switch {
-		case isHex(id[i]):
+		if hexDigit[id[i]] {
 			digits++
-		case id[i] != '-':
+		} else if id[i] != '-' {
 			return false
 		}
 	}
@@ -255,4 +254,7 @@ func hasInvisible(s string) bool {
 	return false
 }
 
-func invisible(r rune) bool { return r >= 0xad && unicode.Is(ignorable, r) }
+// invisible reports whether a character is one of these. Between U+3164 and U+FE00, where Hangul and Han are, there is none.
+func invisible(r rune) bool {
+	return r >= 0xad && (r <= 0x3164 || r >= 0xfe00) && unicode.Is(ignorable, r)
+}

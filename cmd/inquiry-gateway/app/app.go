@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,7 +23,7 @@ import (
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/rate"
 	"inquiry-gateway/cache"
-	"inquiry-gateway/cache/ttllab"
+	"inquiry-gateway/cache/ttl"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway"
 	"inquiry-gateway/gateway/front"
@@ -59,7 +58,7 @@ type App struct {
 	lists       *cache.Lists
 	panics      *prometheus.CounterVec // where
 	ceiling     *quota.Ceiling
-	lab         *ttllab.Lab
+	sampler     *ttl.Sampler
 	accounts    *console.TopAccounts
 	console     *console.Console
 	lastErrors  lastErrors // for the console
@@ -149,17 +148,13 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	a.ceiling = quota.NewCeiling(quota.CeilingOptions{
 		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: cfg.Redis.Timeout, Logger: a.opts.Logger, Registerer: a.registry,
 	})
-	var exchange ttllab.Exchange
-	if a.redis != nil {
-		exchange = ttllab.Stream(a.redis.Commands(), cfg.Redis.KeyPrefix())
-	}
-	a.lab = ttllab.NewLab(labGroups(cfg), cfg.Cache, a.opts.Now, exchange)
-	if err = a.registry.Register(a.lab); err != nil {
+	a.sampler = ttl.NewSampler(ttlGroups(cfg), cfg.Cache.RechecksPerSecond, a.opts.Now)
+	if err = a.registry.Register(a.sampler); err != nil {
 		return err
 	}
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
-		Observer:   a.lab,
+		Observer:   a.sampler,
 		Failing:    func(kind, account string) bool { return a.running().client.BreakerState(kind, account) != "closed" },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.KeyPrefix(),
@@ -252,7 +247,7 @@ func (a *App) Run(asked context.Context) error {
 	for _, work := range []struct {
 		where string
 		run   func(context.Context)
-	}{{"console", a.console.Run}, {"lab", func(ctx context.Context) { a.lab.Run(ctx, a.catcher("lab")) }}, {"recheck", recheck}} {
+	}{{"console", a.console.Run}, {"recheck", recheck}} {
 		group.Go(func() error {
 			defer a.catcher(work.where).Catch(nil)
 			work.run(ctx)
@@ -289,20 +284,19 @@ func (a *App) drain(ctx context.Context) {
 	}
 }
 
-// labGroups are the groups of lists that the lab observes, of the kinds that are configured.
-func labGroups(cfg config.Config) []ttllab.Group {
-	kinds := cfg.Upstream.Kinds()
-	return slices.DeleteFunc(ttllab.GroupsOf(cfg.Cache), func(g ttllab.Group) bool { return !slices.Contains(kinds, g.Kind) })
+// ttlGroups returns the groups of lists of the kinds that are configured.
+func ttlGroups(cfg config.Config) []ttl.Group {
+	return ttl.GroupsOf(cfg.Cache, true, cfg.Upstream.Kinds()...)
 }
 
-// recheck lets the lab compare lists with what fill gets, until ctx ends.
+// recheck compares lists with what fill gets, until ctx ends.
 func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	fetch := func(ctx context.Context, k cache.Key) (uint64, time.Time, error) {
 		c, err := fill(ctx, k, cache.FillInfo{Background: true, Failing: true}) // it is no new failure if it fails
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
 	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }
-	a.lab.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
+	a.sampler.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
 // stop ends the parts within shutdown_grace, which begins here, after shutdown_delay. Where

@@ -27,11 +27,12 @@ import (
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
 
 // buyerKey makes keys.yaml with a key of a buyer.
 func buyerKey(t *testing.T, dir string) string {

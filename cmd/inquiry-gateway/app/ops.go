@@ -5,15 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/auth/introspect"
 	"inquiry-gateway/cache"
+	"inquiry-gateway/cache/ttl"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
@@ -24,6 +27,31 @@ import (
 // asked for.
 const opsWriteTimeout = 10 * time.Second
 
+const ttlReportEvery = 10 * time.Second
+
+// ttlReport returns a function that reports what other ttls would have done, as of at most
+// ttlReportEvery ago: a report may take a second of a processor.
+func (a *App) ttlReport() func() any {
+	var mu sync.Mutex
+	var at time.Time
+	var report ttl.Report
+	return func() any {
+		mu.Lock()
+		defer mu.Unlock()
+		if at.IsZero() || time.Since(at) > ttlReportEvery {
+			report, at = ttl.Replay(a.sampler.Sample()), time.Now()
+			report.Judge(ttl.Goals{})
+		}
+		return report
+	}
+}
+
+// lookups writes the node's sample of look-ups.
+func (a *App) lookups(w io.Writer) error {
+	_, err := a.sampler.Sample().WriteTo(w)
+	return err
+}
+
 // buildOps builds the ops listener's server. It is given functions, because a reload may replace
 // what they read.
 func (a *App) buildOps(l *connlimit.Listener) error {
@@ -31,7 +59,6 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 	if err != nil {
 		return err
 	}
-	ttl := func() any { return a.lab.Report() }
 	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
 		if err := a.checkKind(kind); kind != "" && err != nil {
 			return ops.PurgeReply{}, err
@@ -55,7 +82,7 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 	}
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: prometheus.Gatherers{a.registry, newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
-		Purge: purge, Changed: a.changed, TTL: ttl, Explain: a.explain,
+		Purge: purge, Changed: a.changed, TTL: a.ttlReport(), Lookups: a.lookups, Explain: a.explain,
 		Config: func() string { return a.running().cfg.Redacted() },
 	}), opsWriteTimeout, a.errorLog)
 	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // nobody needs it, and one connection would do for a hundred

@@ -110,11 +110,12 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 	return next, nil
 }
 
-// apply puts next in force. Cache, limiter, lab and ceiling keep what they know and change
+// apply puts next in force. Cache, limiter, sampler and ceiling keep what they know and change
 // their policies. Nothing here can fail.
 func (a *App) apply(next *setup) {
 	cfg := next.cfg
-	a.lab.SetConfig(labGroups(cfg), cfg.Cache)
+	a.sampler.SetGroups(ttlGroups(cfg))
+	a.sampler.SetRate(cfg.Cache.RechecksPerSecond)
 	a.rate.SetConfig(cfg.RateLimit)
 	next.policy()
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)

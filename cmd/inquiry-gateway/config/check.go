@@ -90,11 +90,11 @@ func (a address) collides(b address) bool {
 	return a.port == b.port && a.port != "0" && same
 }
 
-// checkGateway refuses a log that the TTL lab could not read later, and warns of a network that is
+// checkGateway refuses a log that the ttl command could not read later, and warns of a network that is
 // everybody and of a stop that is too short.
 func (doc document) checkGateway(c Config) {
 	if c.Log.AccessKeys == LogHashedKeys && c.Log.SampleHits > 1 {
-		doc.Wrong("log.sample_hits", "a log without all hits tells the TTL lab of too few; leave it out, or leave out log.access_keys")
+		doc.Wrong("log.sample_hits", "a log without all hits tells `inquiry-gateway ttl` of too few; leave it out, or leave out log.access_keys")
 	}
 	for i, proxy := range c.Gateway.Proxies() {
 		if proxy.IsValid() && proxy.Bits() == 0 {

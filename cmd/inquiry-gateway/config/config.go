@@ -111,7 +111,7 @@ type Log struct {
 	// SampleHits keeps one of so many records of fresh hits; errors, misses and
 	// stale answers always have one. 0 and 1: all.
 	SampleHits int `yaml:"sample_hits" min:"0"`
-	// AccessKeys is "hashed" to log what the TTL lab needs to read the log later:
+	// AccessKeys is "hashed" to log what `inquiry-gateway ttl --log` needs to read the log later:
 	// kind, a hash of the list's name, and the entity tag. Empty: not.
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`
 }

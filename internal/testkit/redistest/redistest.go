@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
 
 	"inquiry-gateway/internal/testkit"
 )
@@ -212,6 +213,12 @@ type Silence struct{}
 
 // Printf does nothing.
 func (Silence) Printf(context.Context, string, ...any) {}
+
+// Reconnecting has goleak ignore the goroutine with which go-redis looks for a server that is gone:
+// it ends up to a second after its client was closed.
+func Reconnecting() goleak.Option {
+	return goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")
+}
 
 // Eventually waits until a condition of another process holds, which no clock of
 // the test moves. After ten seconds the test fails.

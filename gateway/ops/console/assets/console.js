@@ -128,9 +128,9 @@
     show(byId("ttl-tables"), (report.kinds ?? []).length === 0 ? el("p", null, "There is no report yet.") : report.kinds.map((k) => {
       const id = "title-ttl-" + k.kind.replace(/[^a-z0-9]/gi, "-");
       const rows = (k.candidates ?? []).map((c) => el("tr", { class: c.current ? "current" : null }, el("th", { scope: "row" }, ttlName(c.ttl_seconds), c.current ? " (today)" : ""),
-        [estimate(c.hit_ratio, "ratio"), estimate(c.upstream_per_second, "rate"), estimate(c.mean_age_seconds, "seconds"), estimate(c.outdated, "ratio"), known(c.keeps_goals) ? (c.keeps_goals ? "yes" : "no") : "–"].map((t) => el("td", null, t))));
+        [estimate(c.hit_ratio, "ratio"), estimate(c.upstream_per_second, "rate"), estimate(c.mean_age_seconds, "seconds"), estimate(c.outdated, "ratio")].map((t) => el("td", null, t))));
       return el("section", { class: "card", "aria-labelledby": id, "data-ttl": k.kind }, el("h3", { id }, "TTL of " + k.kind + " lists"), el("p", null, k.summary),
-        rows.length > 0 ? el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, table("What each TTL of " + k.kind + " lists would do", ["TTL", "do not wait", "legacy requests", "mean age", "outdated", "keeps goals"], rows)) : null);
+        rows.length > 0 ? el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, table("What each TTL of " + k.kind + " lists would do, by the look-ups of this node alone", ["TTL", "do not wait", "legacy requests", "mean age", "outdated"], rows)) : null);
     }));
   }
 
