@@ -63,12 +63,6 @@ func (s *seen) ask(t *testing.T, f *fixture, who string, after, every, until tim
 	})
 }
 
-// of gives what an account was told, sorted.
-func (s *seen) of(who string) string {
-	slices.Sort(s.told[who])
-	return strings.Join(s.told[who], " ")
-}
-
 // A system that fails for all is soon not asked any more, however many ask.
 func TestTheBreakerOpensSoon(t *testing.T) {
 	for _, accounts := range []int{1, 2, 3, 50} {

@@ -248,6 +248,8 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 					time.Sleep(20 * time.Millisecond)
 				}
 				n := checked.Load()
+				end()
+				background.Wait()
 				if n < tt.low || n > tt.high || most.Load() > rechecksAtOnce {
 					t.Errorf("%d re-checks in a minute, want %d to %d; %d at a time", n, tt.low, tt.high, most.Load())
 				}
@@ -257,8 +259,6 @@ func TestRechecksKeepToTheirBudget(t *testing.T) {
 				if c := s.checked[recheckLabels{cache.KindBuyer, "outdated"}]; n > 100 && math.Abs(c.answers/3000-1) > 0.25 {
 					t.Errorf("%.0f re-checks stand for %.0f answers, want 3000", c.checks, c.answers)
 				}
-				end()
-				background.Wait()
 			})
 		})
 	}

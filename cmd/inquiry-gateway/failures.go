@@ -114,8 +114,8 @@ func failuresOf(c config.Config) (rows []failure) {
 		}
 		add(partLegacy, cold.state, knowsNothing, cold.o, "%s", cold.says)
 		if cold.state == stateDown {
-			add(partLegacy, cold.state, knowsBreaker, outcomeUnavailable, "when %g of at least %d requests within %s failed; then one probe every %s",
-				u.Breaker.FailureRatio, u.Breaker.MinRequests, upstream.BreakerWindow, u.Breaker.OpenFor)
+			add(partLegacy, cold.state, knowsBreaker, outcomeUnavailable, "when at least %d requests within %s failed, which are %g of all; then a probe at least every %s",
+				u.Breaker.MinRequests, upstream.BreakerWindow, u.Breaker.FailureRatio, u.Breaker.OpenFor)
 		}
 	}
 	if len(c.Redis.Addrs) > 0 {
