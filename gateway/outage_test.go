@@ -108,19 +108,24 @@ func newOutage(t *testing.T) *outage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := cache.DefaultConfig()
-	cfg.Buyer = cache.KindConfig{Terms: cache.Terms{TTL: time.Second}} // nothing is served stale: each failure shows
 	fail := func(kind, account string) bool { return o.client.BreakerState(kind, account) != "closed" }
-	o.lists, err = cache.New(cfg, cache.Options{Fill: NewFill(o.client.Fetch, nil), Failing: fail, Derivation: Derivation()})
+	o.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Fill: NewFill(o.client.Fetch, nil), Failing: fail, Derivation: Derivation()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	o.keep(t, time.Second)
+	return o
+}
+
+// keep sets the ttl. Nothing is served stale: each failure shows.
+func (o *outage) keep(t *testing.T, ttl time.Duration) {
+	cfg := cache.DefaultConfig()
+	cfg.Buyer = cache.KindConfig{Terms: cache.Terms{TTL: ttl}}
 	apply, err := o.lists.Prepare(cfg, cache.Fills{Timeout: outageFillTimeout, Mappings: Mappings(o.client)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	apply()
-	return o
 }
 
 // RoundTrip is the legacy system.
@@ -255,22 +260,25 @@ func TestFailingAccountsBesideHealthyOnes(t *testing.T) {
 			})
 		}
 	}
-	inOutage(t, "70 of 100", func(t *testing.T, o *outage) {
-		o.fails = func(account, _ string, _ time.Duration) bool { return strings.HasPrefix(account, "bad") }
-		healthy := &tally{from: 10 * time.Second}
-		var all []traffic
-		for i := range 100 {
-			if i < 70 {
-				all = append(all, traffic{fmt.Sprint("bad", i), 3, time.Second, nil})
-			} else {
-				all = append(all, traffic{fmt.Sprint("good", i), 3, time.Second, healthy})
+	for _, ttl := range []time.Duration{time.Second, 10 * time.Second} { // with many or few lists of the others that come
+		inOutage(t, fmt.Sprint("70 of 100, ttl ", ttl), func(t *testing.T, o *outage) {
+			o.keep(t, ttl)
+			o.fails = func(account, _ string, _ time.Duration) bool { return strings.HasPrefix(account, "bad") }
+			healthy := &tally{from: 10 * time.Second}
+			var all []traffic
+			for i := range 100 {
+				if i < 70 {
+					all = append(all, traffic{fmt.Sprint("bad", i), 3, time.Second, nil})
+				} else {
+					all = append(all, traffic{fmt.Sprint("good", i), 3, time.Second, healthy})
+				}
 			}
-		}
-		o.run(100*time.Second, all)
-		if t.Logf("%.1f %%", 100*healthy.share()); healthy.share() < leastBesideMany {
-			t.Errorf("%.1f %% of the requests of healthy accounts were answered", 100*healthy.share())
-		}
-	})
+			o.run(100*time.Second, all)
+			if t.Logf("%.1f %%", 100*healthy.share()); healthy.share() < leastBesideMany {
+				t.Errorf("%.1f %% of the requests of healthy accounts were answered", 100*healthy.share())
+			}
+		})
+	}
 }
 
 // One filter of an account fails for good: its other lists go on.

@@ -30,11 +30,11 @@ var errIgnored = errors.New("not evidence about the legacy system")
 // breaker rejects fetches of one kind on this node while the legacy system fails. A fetch passes two
 // circuits of gobreaker: its account's own, and the one that all accounts share.
 //
-// A failure counts once. A list that failed before adds nothing until it succeeds, and an account adds
-// nothing while its circuit is not closed, so no account adds more than [accountFailures]: a failure of
-// a few accounts never stops the others. Repeated failures count as well once no list has succeeded for
-// [BreakerWindow]: that is an outage. The shared circuit is half-open after a [probeShare]th of open_for,
-// first for accounts and lists that have not failed, and after open_for for all.
+// In the shared circuit a failure counts once: an account that failed adds nothing until one of its lists
+// succeeds, so fewer failing accounts than min_requests never stop the others. Repeated failures count as
+// well once no list of any account has succeeded for [BreakerWindow]: that is an outage, whatever the ratio.
+// The shared circuit is half-open after a [probeShare]th of open_for, first for accounts and lists that have
+// not failed, and after open_for for all.
 //
 // It is safe for concurrent use. gobreaker can be told neither another configuration nor to start again,
 // so a reload of upstream.breaker or another base_url makes a new one.
@@ -52,6 +52,11 @@ type breaker struct {
 type circuit struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	opened atomic.Int64
+}
+
+// fails reports whether the last outcome was a failure.
+func (c *circuit) fails() bool {
+	return c.State() != gobreaker.StateClosed || c.Counts().ConsecutiveFailures > 0
 }
 
 // currentBreaker is the breaker of a kind, and how its fetches end, for the gauges.
@@ -75,7 +80,7 @@ func newBreaker(cfg BreakerConfig, window time.Duration, changed func(from, to g
 		Interval: window, BucketPeriod: window / 10, Timeout: cfg.OpenFor / probeShare,
 		ReadyToTrip: func(n gobreaker.Counts) bool {
 			failures, all := float64(n.TotalFailures), float64(n.TotalFailures+n.TotalSuccesses)
-			return int(n.TotalFailures) >= cfg.MinRequests && failures >= cfg.FailureRatio*all
+			return int(n.TotalFailures) >= cfg.MinRequests && (failures >= cfg.FailureRatio*all || b.since(&b.succeeded) >= BreakerWindow)
 		},
 	}, changed)
 	return b
@@ -102,7 +107,7 @@ func (b *breaker) allow(account string, failing bool) (done func(error), err err
 	if err != nil {
 		return nil, notAsked(reasonBreaker, b.left(own, b.cfg.OpenFor), "the account's lists fail: %w", err)
 	}
-	suspect := failing || own.State() != gobreaker.StateClosed
+	suspect := failing || own.fails()
 	state := b.all.State()
 	if suspect && state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor {
 		doneOwn(errIgnored)
@@ -123,7 +128,7 @@ func (b *breaker) allow(account string, failing bool) (done func(error), err err
 		case saysNothing:
 			err = errIgnored
 		}
-		late := !suspect && own.State() != gobreaker.StateClosed // other lists of the account failed meanwhile
+		late := !suspect && own.fails() // other lists of the account failed meanwhile
 		if state == gobreaker.StateClosed && (late || suspect && b.since(&b.succeeded) < BreakerWindow) {
 			doneAll(errIgnored)
 		} else {
@@ -157,13 +162,14 @@ func (b *breaker) accountCircuit(account string) *circuit {
 // stateFor is the state that an account meets; with an empty account that of the kind.
 func (b *breaker) stateFor(account string) gobreaker.State {
 	state := b.all.State()
-	if account == "" || state != gobreaker.StateClosed {
+	own, ok := b.accounts.GetIfPresent(account)
+	if !ok {
 		return state
 	}
-	if own, ok := b.accounts.GetIfPresent(account); ok {
-		return own.State()
+	if own.fails() && state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor {
+		return gobreaker.StateOpen
 	}
-	return state
+	return max(state, own.State())
 }
 
 // left is how long a circuit that opened rejects fetches.

@@ -102,9 +102,9 @@ const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is how many fetches must have failed within 10 s; a list that goes on failing counts once, an account three times at most. Lower it for few callers.
+	// MinRequests is how many fetches must have failed within 10 s; while lists come, an account that goes on failing counts once. Lower it for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio is the share of these fetches that must have failed, too, to open the breaker.
+	// FailureRatio is the share of fetches that must have failed, too, to open the breaker while lists come.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
 	// OpenFor is how long accounts and lists that have failed are not fetched; others probe after a fifth of it, one at a time.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`

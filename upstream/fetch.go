@@ -126,7 +126,7 @@ func (f *fetch) whole(ctx context.Context, begin func() *pages) (p *pages, err e
 			return p, err
 		}
 		deadline, bounded := ctx.Deadline()
-		if bounded && time.Until(deadline) <= time.Since(start) || !f.endpoint.guard.budget.withdraw(f.want.Account, p.end.Pages) {
+		if bounded && time.Until(deadline) <= time.Since(start) || !f.endpoint.guard.budget.withdraw(f.want.Account) {
 			return p, err
 		}
 		changed = err

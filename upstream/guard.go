@@ -158,9 +158,9 @@ func (b *budget) deposit() {
 	b.tokens = min(b.tokens+budgetShare, budgetMost)
 }
 
-// withdraw takes the tokens for so many repeated requests, if there is at least one for the account.
-// The bucket may go below zero: later requests fill it again.
-func (b *budget) withdraw(account string, requests int) bool {
+// withdraw takes a token for a repeated request, or for a second reading of a list whatever its length,
+// if there is one for the account.
+func (b *budget) withdraw(account string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	least := 1.0
@@ -170,7 +170,7 @@ func (b *budget) withdraw(account string, requests int) bool {
 	if b.tokens < least {
 		return false
 	}
-	b.tokens, b.last = b.tokens-float64(requests), account
+	b.tokens, b.last = b.tokens-1, account
 	return true
 }
 

@@ -52,6 +52,33 @@ func TestTheBudgetIsNotOneAccounts(t *testing.T) {
 	})
 }
 
+// A long list that is read once more, as it has changed meanwhile, leaves the other accounts their repeats.
+func TestASecondReadingLeavesRepeats(t *testing.T) {
+	const pages = 40
+	failed := map[string]bool{}
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		account, page := r.URL.Query().Get("customer"), r.URL.Query().Get("p")
+		switch {
+		case account == "long" && page == fmt.Sprint(pages-1):
+			serveJSON(rows(`,"n":1`, "a"))(w, r) // it says another total than the pages before
+		case account == "long":
+			serveJSON(rows(fmt.Sprintf(`,"n":%d`, pages), "a"+page))(w, r)
+		case !failed[account]:
+			failed[account] = true
+			status(502)(w, r)
+		default:
+			serveJSON(rows(`,"n":0`))(w, r)
+		}
+	}, "buyer: {paging: {style: page, param: p, total: n}}", func(t *testing.T, f *fixture) {
+		if got := buyer(t, f.Client, "long"); got != "changed" || f.metric(t, "retries_total", "changed") != 1 {
+			t.Fatalf("the long list: %s, read again %v times", got, f.metric(t, "retries_total", "changed"))
+		}
+		if got := buyer(t, f.Client, "other"); got != "ok" {
+			t.Errorf("another account's list that fails once: %s", got)
+		}
+	})
+}
+
 // A caller's deadline ends the repeats, too, and who leaves counts for nothing.
 func TestCallersWhoLeave(t *testing.T) {
 	const keys = "{attempts: 50, breaker: {min_requests: 1}}"

@@ -70,7 +70,7 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		// Full jitter, so that callers who failed together do not return together.
 		wait := e.Wait + time.Duration(rand.Int64N(int64(20*time.Millisecond)<<min(attempt, 6)))
 		// A caller is told to come back rather than kept for longer than an attempt.
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait || e.Wait > s.cfg.Timeout || !s.guard.budget.withdraw(account, 1) {
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait || e.Wait > s.cfg.Timeout || !s.guard.budget.withdraw(account) {
 			return r, e
 		}
 		s.metrics.retries[reason].Inc()

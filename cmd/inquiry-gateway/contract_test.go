@@ -71,8 +71,8 @@ func refusals() []refusal {
 			upstream: shortTimeouts, status: 504, code: "upstream_timeout"},
 		{name: "over the rate", key: "buyer", yaml: "rate_limit: {per_second: 0.1, burst: 1}",
 			prepare: func(p *program) { p.get(buyerList, "buyer") }, status: 429, code: "rate_limited"},
-		{name: "breaker open", key: "buyer", target: buyerList + "?" + filterQuery(15), upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 5}"}, yaml: "max_connections: 100", fault: legacy.Fault{Name: legacy.FaultStatus},
-			prepare: openBreaker, status: 503, code: "upstream_unavailable"}, // of a list that has not failed before
+		{name: "breaker open", key: "buyer", target: buyerList + "?" + filterQuery(15), upstream: []string{"max_records: 10000", "max_records: 10000\n  breaker: {min_requests: 2}"}, yaml: "max_connections: 100", fault: legacy.Fault{Name: legacy.FaultStatus},
+			prepare: openBreaker, status: 503, code: "upstream_unavailable"}, // of a list that has not failed itself
 	}
 }
 
