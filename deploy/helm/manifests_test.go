@@ -50,7 +50,7 @@ type object struct {
 type selector map[string]any
 
 func (s selector) labels() map[string]any {
-	if inner, ok := s["matchLabels"].(map[string]any); ok {
+	if inner, ok := s["matchLabels"].(selector); ok { // yaml decodes nested mappings as what they are in
 		return inner
 	}
 	return s
