@@ -214,7 +214,7 @@ func (c *canary) write(out io.Writer) {
 func (c *canary) verdict() error {
 	switch {
 	case len(c.Failures) > 0:
-		return errors.New("the canary failed: accounts may read each other's lists; see the runbook, InquiryGatewayForeignRecords")
+		return errors.New("the canary failed: accounts may read each other's lists; see the runbook, Canary")
 	case len(c.Inconclusive) > 0:
 		return errors.New("the canary is inconclusive: not everything could be compared")
 	}
