@@ -2,9 +2,10 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"maps"
+	"math"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -226,18 +227,21 @@ func wholeSeconds(d time.Duration) time.Duration {
 	return max(time.Second, (d + time.Second - 1).Truncate(time.Second))
 }
 
-// retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3). Zero: it has neither.
+// retryAfter reads the header of that name: seconds, or a date (RFC 9110, 10.2.3). Fractions of a second, which some
+// systems send, are rounded up. Zero: it has neither.
 func retryAfter(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
-	seconds, err := strconv.ParseUint(text, 10, 31) // of one that is too large the largest that is read
-	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(seconds) * time.Second
+	if decimal.MatchString(text) {
+		seconds, _ := strconv.ParseFloat(text, 64) // +Inf beyond its range
+		return time.Duration(math.Ceil(min(seconds, math.MaxInt32))) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return max(0, at.Sub(now))
 	}
 	return 0
 }
+
+var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]*)?$`)
 
 // minuteLog counts what the log has a line about once a minute at most.
 type minuteLog struct {

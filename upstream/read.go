@@ -86,12 +86,13 @@ func discard(resp *http.Response) {
 	_ = resp.Body.Close()
 }
 
-// readPlain gives the body without its content coding.
+// readPlain returns the body without its content coding. Some systems declare a charset or a transfer encoding there
+// (RFC 2045, 6.1): the bytes are plain then.
 func readPlain(resp *http.Response, allowed *allowance) (string, error) {
 	var from io.Reader = resp.Body
 	size := resp.ContentLength
-	switch encoding := strings.ToLower(resp.Header.Get("Content-Encoding")); encoding {
-	case "", "identity":
+	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
+	case "", "identity", "none", "binary", "8bit", "7bit", "utf-8", "utf8":
 	case "gzip", "x-gzip":
 		zip, err := gzip.NewReader(resp.Body)
 		switch {

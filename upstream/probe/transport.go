@@ -57,7 +57,6 @@ type exchange struct {
 
 	status    int // 0: there was none
 	mediaType string
-	packed    bool // in a content coding
 	begin     []byte
 }
 
@@ -107,7 +106,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	e.status, e.mediaType, e.packed = resp.StatusCode, resp.Header.Get("Content-Type"), resp.Header.Get("Content-Encoding") != ""
+	e.status, e.mediaType = resp.StatusCode, resp.Header.Get("Content-Type")
 	resp.Body = struct {
 		io.Reader
 		io.Closer
@@ -135,7 +134,7 @@ func (b beginning) Write(p []byte) (int, error) {
 // text is how the reply begins, in UTF-8.
 func (e *exchange) text() string {
 	text := e.begin
-	if e.packed {
+	if bytes.HasPrefix(text, []byte("\x1f\x8b")) { // gzip; the header may name a coding that is none
 		zip, err := gzip.NewReader(bytes.NewReader(text))
 		if err != nil {
 			return ""
