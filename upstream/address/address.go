@@ -215,7 +215,7 @@ func (m *Template) Trust(name string) { m.trusted = append(m.trusted, name) }
 const Repeat = "repeat"
 
 // Join says what stands between several values of a placeholder. Without it, and with [Repeat],
-// what is nothing but the placeholder is repeated for each.
+// what is nothing but the placeholder is repeated for each, and so is a part in brackets of XML.
 func (m *Template) Join(name, join string) {
 	for _, t := range m.at(name) {
 		for i := range t.pieces {
@@ -254,11 +254,16 @@ func (m *Template) InPath(name string) bool { return m.path.has(name) }
 // several values; the path, of which [Template.InPath] tells, is not among them.
 func (m *Template) OneValue(name string) (names []string) {
 	for _, t := range m.at(name) {
-		if t.in != inPath && (!t.bare() || t.in == inXML || t.in == inJSON && !t.element) {
+		if t.in == inXML && !t.repeatable(name) || (t.in == inParam || t.in == inJSON) && !t.bare() || t.in == inJSON && !t.element {
 			names = append(names, t.name)
 		}
 	}
 	return names
+}
+
+// InXML tells whether the placeholder occurs in XML, where a separator is escaped as the values are.
+func (m *Template) InXML(name string) bool {
+	return slices.ContainsFunc(m.at(name), func(t *text) bool { return t.in == inXML })
 }
 
 // Within names the parameters and texts of JSON that are more than the placeholder: they hold

@@ -163,22 +163,55 @@ func (t *text) plain() bool {
 	return !slices.ContainsFunc(t.pieces, func(p piece) bool { return p.name != "" })
 }
 
+// repeatable tells whether the placeholder stands in parts in brackets only, with no other one than
+// the account's: such a part of XML is written again for each of several values.
+func (t *text) repeatable(name string) bool {
+	return !slices.ContainsFunc(t.pieces, func(p piece) bool {
+		return p.name == name && (p.group == 0 || slices.ContainsFunc(t.pieces, func(other piece) bool {
+			return other.group == p.group && other.name != "" && other.name != name && other.name != Account
+		}))
+	})
+}
+
 // render fills the text in. ok is false where a placeholder outside of brackets is
 // empty: then the whole has no meaning.
 func (t *text) render(values Values, escape func(string) string) (s string, ok bool) {
 	var b strings.Builder
-	for _, p := range t.pieces {
-		switch {
-		case p.group > 0 && t.dropped(p.group, values):
-		case p.name == "":
-			b.WriteString(p.text)
-		case p.value(values) == "":
-			return "", false
-		default:
-			b.WriteString(escape(p.value(values)))
+	for i := 0; i < len(t.pieces); {
+		end, group := i+1, t.pieces[i].group
+		for group > 0 && end < len(t.pieces) && t.pieces[end].group == group {
+			end++
+		}
+		part := t.pieces[i:end]
+		if i = end; group > 0 && t.dropped(group, values) {
+			continue
+		}
+		for n := range t.times(part, values) {
+			for _, p := range part {
+				if p.name == "" {
+					b.WriteString(p.text)
+					continue
+				}
+				list := p.all(values)
+				if len(list) == 0 || list[0] == "" {
+					return "", false
+				}
+				b.WriteString(escape(list[min(n, len(list)-1)]))
+			}
 		}
 	}
 	return b.String(), b.Len() > 0
+}
+
+// times is how often a part is written: in XML once for each of several values if it is in brackets, else once.
+func (t *text) times(part []piece, values Values) int {
+	n := 1
+	for _, p := range part {
+		if t.in == inXML && p.group > 0 && p.name != "" {
+			n = max(n, len(p.all(values)))
+		}
+	}
+	return n
 }
 
 // dropped tells whether a part in brackets is left out.

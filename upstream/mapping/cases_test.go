@@ -160,8 +160,8 @@ func reasonOf(t testing.TB, err error) string {
 // What is wrong with a configuration is said at its key. Several settings have a semicolon
 // between them.
 func TestConfigurationsThatAreRefused(t *testing.T) {
-	eachLine(t, "testdata/refused.txt", func(at string, _ map[string]string, given, want string) {
-		settings := map[string]string{}
+	eachLine(t, "testdata/refused.txt", func(at string, ofCase map[string]string, given, want string) {
+		settings := maps.Clone(ofCase)
 		for line := range strings.SplitSeq(given, "; ") {
 			set(settings, line)
 		}

@@ -349,6 +349,7 @@ func (r *SecondRequest) stage(member string, one bool) stage {
 
 // join is what stands between the ids of a batch.
 func (c *compiler) join(t *address.Template, field string, f FetchConfig) string {
+	c.checkJoin(t, address.IDs, field, f.Join)
 	switch within := t.Within(address.IDs); {
 	case f.Batch == 0:
 	case f.Join == address.Repeat:

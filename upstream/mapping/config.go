@@ -305,8 +305,8 @@ type TextField struct {
 	// TrimHTML keeps the text of what the legacy system stores as HTML.
 	TrimHTML bool `yaml:"trim_html"`
 	// ValuesJoin says how a filter names several legacy values of one public
-	// value: joined by this text, or each as a parameter or list element of its own
-	// if it is "repeat". Empty: "repeat" where a body has the placeholder in a list;
+	// value: joined by this text, or, if it is "repeat", each as a parameter, list element
+	// or part of XML in brackets of its own. Empty: "repeat" where a body has the placeholder in a list;
 	// else it does not, and the gateway filters.
 	ValuesJoin string `yaml:"values_join"`
 }
