@@ -250,7 +250,7 @@ type AuthConfig struct {
 	SendAs string `yaml:"send_as" enum:",bearer,header,cookie" with:"type=session"`
 	// RenewOn are statuses that say that the session has ended; default 401. For a 200 see renew_if.
 	RenewOn []int `yaml:"renew_on" min:"300" max:"499" with:"type=session"`
-	// RenewIf is for a legacy that says with status 200 that the session has ended: a
+	// RenewIf is for a legacy that says with status 200, or by a SOAP fault, that the session has ended: a
 	// reply that meets one of these conditions.
 	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
 	// TTL is how long a session is used before the next sign-in. 0s: until the legacy says that it has ended.

@@ -199,7 +199,7 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 func (e *explanation) count(ctx context.Context, asked address.Request) (n int, items string) {
 	p := e.pages
 	r, err := e.fetch.request(ctx, asked, &p.replies.Format)
-	if err != nil || r.empty() {
+	if err != nil || r.empty {
 		return 0, ""
 	}
 	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
@@ -220,7 +220,7 @@ func (e *explanation) finish(err error) {
 	if err != nil {
 		e.Problem = asError(err)
 	}
-	if first := e.pages.first; !first.empty() {
+	if first := e.pages.first; !first.empty {
 		e.NextPage, e.Reply = e.pages.paging.following(first, e.pages.ask, e.First), first.body
 	}
 	e.explainer.Finish()

@@ -124,7 +124,7 @@ func (p *pages) read(ctx context.Context) (err error) {
 	p.answered = p.fetch.endpoint.opts.Now()
 	n, err := p.addPage(ctx, &p.first)
 	switch {
-	case err != nil || p.first.empty() || p.paging.Style == mapping.PageNone:
+	case err != nil || p.first.empty || p.paging.Style == mapping.PageNone:
 	case p.paging.tellsLength() && p.paging.Numbers():
 		if err = p.allAtOnce(ctx, n); err == nil {
 			err = p.grown(ctx)
@@ -193,7 +193,7 @@ func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Reque
 // page before: else the legacy has sent one again. What stands around the items says nothing of
 // that, as it may have a time or the id of the request.
 func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) {
-	if r.empty() {
+	if r.empty {
 		return 0, nil
 	}
 	_, step := p.fetch.endpoint.tracer.Start(ctx, "upstream.map")
@@ -274,7 +274,7 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 		if r, err = p.fetch.request(ctx, asked, &p.replies.Format); err != nil {
 			return err
 		}
-		if r.empty() {
+		if r.empty {
 			return p.endsWith(r, page+1)
 		}
 		if n, err = p.addPage(ctx, &r); err != nil {
@@ -370,7 +370,7 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 		switch {
 		case err != nil:
 			return err
-		case !r.empty() && (n > 0 || counts && i == len(replies)-1): // what is missing then shows in the total
+		case !r.empty && (n > 0 || counts && i == len(replies)-1): // what is missing then shows in the total
 		case i == len(replies)-1:
 			return pagingError("page %d, the last, is empty; does the legacy system count pages from another number than paging.first?", i+2)
 		default:

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -47,13 +48,13 @@ func (a *allowance) take(n int64) error {
 }
 
 // readBody gives the body of a 200 with an accepted media type as JSON, as far as
-// the allowance goes. It closes the body in every case.
+// the allowance goes. It closes the body in every case. With the error of a SOAP fault, whatever its
+// status, the body is there, too.
 func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, now time.Time) (string, error) {
 	defer resp.Body.Close()
 	charset, wrong := checkHead(resp, format, now)
 	if wrong != nil && resp.StatusCode != http.StatusOK {
-		discard(resp)
-		return "", wrong
+		return readFault(resp, format, wrong)
 	}
 	if wrong != nil { // it may tell more
 		resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
@@ -72,9 +73,31 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 	defer allowed.decoding.Unlock()
 	body, err := format.Decode(raw, charset, allowed.left.Load()+int64(len(raw)))
 	if err != nil {
-		return "", asError(err)
+		return body, asError(err)
 	}
 	return body, allowed.take(int64(len(body) - len(raw)))
+}
+
+// readFault reads the SOAP fault that a reply with status 400 or more may have (SOAP 1.1, 6.2). It adds
+// the fault to the error of the status.
+func readFault(resp *http.Response, format *mapping.Format, wrong error) (string, error) {
+	media, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if !format.XML || resp.StatusCode < http.StatusBadRequest || media == "" || !format.Accepts(media) {
+		discard(resp)
+		return "", wrong
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
+	raw, err := readPlain(resp, newAllowance(1<<20))
+	if err != nil {
+		return "", wrong
+	}
+	body, err := format.Decode(raw, params["charset"], 1<<20)
+	if fault, ok := errors.AsType[*decode.Error](err); ok && fault.Reason == "fault" {
+		e := *asError(wrong)
+		e.Err = fmt.Errorf("%w: %w", e.Err, fault)
+		return body, &e
+	}
+	return "", wrong
 }
 
 // discard closes a body that is not wanted. That of a 101 is the connection itself: the deadline of

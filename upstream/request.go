@@ -23,17 +23,15 @@ import (
 )
 
 // reply is what came. Of its header nothing is read but what paging needs. With an error it has
-// nothing but the status, 0 where no reply came.
+// nothing but the status, 0 where no reply came, and the body of a SOAP fault.
 type reply struct {
 	status int
 	header http.Header
 	body   string         // JSON
 	json   jsontree.Value // the same, once it was read
 	none   bool           // nothing is at the path of its items
+	empty  bool           // its status, or reply.empty_if, says that there is nothing
 }
-
-// empty tells whether the status says that there is nothing.
-func (r reply) empty() bool { return r.status != http.StatusOK }
 
 // request makes one request and reads the whole reply. It is sent again, up to upstream.attempts
 // in all, where that may help, and once more with a new credential where the legacy rejects the
@@ -177,10 +175,14 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 	}
 	if r.status = raw.StatusCode; format.Empty(r.status) {
 		discard(raw)
-		return reply{status: r.status, header: raw.Header}, nil
+		return reply{status: r.status, header: raw.Header, empty: true}, nil
 	}
 	body, err := readBody(raw, format, f.allowed, s.opts.Now())
+	if format.EmptyIf.Any(body) {
+		return reply{status: r.status, header: raw.Header, empty: true}, nil
+	}
 	if err != nil {
+		r.body = body
 		return r, classify(ctx, err)
 	}
 	return reply{status: r.status, header: raw.Header, body: body}, nil

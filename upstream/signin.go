@@ -221,7 +221,7 @@ func (c *credentials) rejection(r reply, err error) (why *Error, configured bool
 		return asError(err), configured
 	case configured:
 		return failure(reasonDenied, "status %d", r.status), true
-	case err == nil && r.status == http.StatusOK && c.renewIf.Any(r.body):
+	case (err != nil || r.status == http.StatusOK) && c.renewIf.Any(r.body): // a SOAP fault comes with an error, and a body
 		return failure(reasonDenied, "the reply meets auth.renew_if"), true
 	}
 	return nil, false

@@ -29,10 +29,12 @@ type Format struct {
 	Outline *Outline
 }
 
-// Error says why a reply cannot be decoded. Its text holds nothing of the reply.
+// Error says why a reply cannot be decoded. Its text holds nothing of the reply but the code of a SOAP fault.
 type Error struct {
 	Reason string // charset, xml, fault or too_large
-	text   string
+	// Found is the code and the text of a SOAP fault, for the operator's screen only: it may hold whatever the reply holds.
+	Found string
+	text  string
 }
 
 // Error implements error.
@@ -40,7 +42,7 @@ func (e *Error) Error() string { return e.text }
 
 // refusal makes an [Error]. Its arguments must hold nothing of the reply.
 func refusal(reason, format string, args ...any) error {
-	return &Error{reason, fmt.Sprintf(format, args...)}
+	return &Error{Reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
 // tooLarge is the error for a reply that grew past the limit.
@@ -50,7 +52,7 @@ func tooLarge(limit int64) error {
 
 // Decode gives a reply as JSON of at most limit bytes. declared is the charset that its
 // header names; empty: none. JSON in UTF-8 is given back as it is: whether it is valid
-// is seen when it is read. An error is an [*Error].
+// is seen when it is read. An error is an [*Error]. With reason fault the JSON is there, too.
 func (f *Format) Decode(body, declared string, limit int64) (string, error) {
 	if !f.XML && f.Charset == nil && declared == "" {
 		return body, nil
@@ -70,7 +72,7 @@ func (f *Format) Decode(body, declared string, limit int64) (string, error) {
 	}
 	if f.XML && int64(len(body)) <= limit {
 		if body, err = f.fromXML(body, limit); err != nil {
-			return "", err
+			return body, err
 		}
 	}
 	if int64(len(body)) > limit {

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"inquiry-gateway/upstream/jsontree"
 )
 
 // Text is the name of an element's text in the tree, where the element has
@@ -43,6 +46,7 @@ type treeWriter struct {
 	open     []element
 	scratch  []byte
 	elements int
+	fault    bool // the document is a SOAP fault
 }
 
 // element is an open element. Its members and its text begin where those of the
@@ -79,7 +83,9 @@ func (f *Format) fromXML(body string, limit int64) (string, error) {
 		case len(w.members) != 1:
 			err = refusal("xml", "the reply is not an XML document: it has no element")
 		default:
-			err = w.end()
+			if err = w.end(); err == nil && w.fault {
+				err = faultIn(string(w.out))
+			}
 			return string(w.out), err
 		}
 		if err == nil && int64(len(w.out)) > limit {
@@ -90,6 +96,32 @@ func (f *Format) fromXML(body string, limit int64) (string, error) {
 		}
 	}
 }
+
+// faultCode matches the codes that a log may have: no number, which could be an id.
+var faultCode = regexp.MustCompile(`^[A-Za-z][A-Za-z._:-]{0,63}$`)
+
+// faultIn is the error of a document with a SOAP fault, of version 1.1 or 1.2.
+func faultIn(tree string) error {
+	root, _ := jsontree.Parse(tree) // else nothing is found in it
+	read := func(paths ...string) string {
+		for _, path := range paths {
+			if v := root.At("Envelope.Body.Fault." + path); v.Present() && v.Scalar() {
+				return strings.TrimSpace(v.String())
+			}
+		}
+		return ""
+	}
+	code, text := read("faultcode.$", "faultcode", "Code.Subcode.Value.$", "Code.Subcode.Value", "Code.Value.$", "Code.Value"), read("faultstring.$", "faultstring", "Reason.Text.$", "Reason.Text", "Reason.Text.0.$")
+	found := strings.Trim(code+": "+text[:min(len(text), shownText)], ": ")
+	e := &Error{Reason: "fault", text: "the reply is a SOAP fault", Found: strings.ToValidUTF8(found, "")}
+	if faultCode.MatchString(code) {
+		e.text += " with the code " + code
+	}
+	return e
+}
+
+// shownText is how much of a fault's text is shown.
+const shownText = 200
 
 // refuse says where the document cannot be accepted.
 func (w *treeWriter) refuse(why string) error {
@@ -118,8 +150,7 @@ func (w *treeWriter) token(token xml.Token) error {
 }
 
 // start opens an element, whose attributes become members: not declarations of
-// namespaces, what says that it is null, nor others of xsi. A SOAP fault ends the reading: it is a
-// failure, however its parts are named.
+// namespaces, what says that it is null, nor others of xsi.
 func (w *treeWriter) start(t xml.StartElement) error {
 	w.elements++
 	e := element{name: t.Name.Local, space: t.Name.Space, members: len(w.members), text: len(w.text), whole: len(w.whole), from: len(w.out)}
@@ -133,9 +164,8 @@ func (w *treeWriter) start(t xml.StartElement) error {
 		return w.refuse("too many elements")
 	case len(t.Attr) > maxAttributes:
 		return w.refuse("too many attributes")
-	case e.name == "Fault" && len(w.open) == 3 && w.open[1].name == "Envelope" && w.open[2].name == "Body":
-		return refusal("fault", "the reply is a SOAP fault")
 	}
+	w.fault = w.fault || e.name == "Fault" && len(w.open) == 3 && w.open[1].name == "Envelope" && w.open[2].name == "Body"
 	for i, a := range t.Attr {
 		name := Attribute + a.Name.Local
 		switch {

@@ -39,7 +39,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	p.MaxRecords, p.skipsInvalid = maxRecords, p.skipInvalid
 	c := &compiler{Problems: problems, base: baseURL, plan: p}
 	p.Format = c.format(kind+".reply", cfg.Reply)
-	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.Paging, []string{address.Account}, []string{address.Account, address.Status, address.Type})
+	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.RepliesConfig, []string{address.Account}, []string{address.Account, address.Status, address.Type})
 	c.AddIf(cfg.Items == "", kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
 	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, inRecord)
@@ -63,13 +63,16 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 // request compiles what is asked for, with the placeholders that its path and its query or
 // body may hold besides those of pages, and what each reply must be. It gives what paths in a
 // reply lead into.
-func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, paging PagingConfig, inPath, inQuery []string) scope {
+func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, replies RepliesConfig, inPath, inQuery []string) scope {
 	r.Format.Outline, r.itemName = &decode.Outline{}, what
 	reply := scope{compiler: c, replies: r, in: inReply, outline: r.Format.Outline, xml: r.Format.XML}
+	if setting.Says(replies.Reply) { // else it is as the list's
+		r.Format.EmptyIf = reply.conditions(field+".reply.empty_if", replies.Reply.EmptyIf, "")
+	}
 	r.request = address.Spec{
-		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, paging.placeholders()...),
+		Path: cfg.Path, Query: cfg.Query, Sending: cfg.Sending, InPath: inPath, InQuery: append(inQuery, replies.Paging.placeholders()...),
 	}.Compile(c.base, field, c.Problems)
-	r.Paging = reply.paging(field+".paging", paging)
+	r.Paging = reply.paging(field+".paging", replies.Paging)
 	r.Format.Pages = r.Paging.Style != PageNone
 	r.expect = reply.conditions(field+".expect", cfg.Expect, "")
 	return reply
@@ -307,7 +310,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 	}
 	names := slices.Sorted(maps.Keys(paths))
 	known := append([]string{address.Account}, names...)
-	reply := s.request(&r.Replies, strings.TrimSuffix(name, "s"), field, f.RequestConfig, f.Paging, known, known)
+	reply := s.request(&r.Replies, strings.TrimSuffix(name, "s"), field, f.RequestConfig, f.RepliesConfig, known, known)
 	r.request.Join(address.IDs, s.join(&r.request, field+".join", f))
 	for _, name := range names {
 		key, path := field+".id", paths[name]

@@ -91,6 +91,9 @@ type ReplyConfig struct {
 	// EmptyStatuses mean an empty list: of 204, 205, 404 and 410. For details they
 	// mean a missing one.
 	EmptyStatuses []int `yaml:"empty_statuses"`
+	// EmptyIf are conditions on the whole reply, also on a SOAP fault, one of which means an empty list, such as
+	// {path: Envelope.Body.Fault.faultcode, is: "app:NoRecords"}.
+	EmptyIf []Condition `yaml:"empty_if"`
 }
 
 // TextFields are the public fields that a record and its responses have in common.

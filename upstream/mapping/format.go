@@ -13,8 +13,9 @@ import (
 // concurrent use.
 type Format struct {
 	decode.Format
-	Pages         bool   // the list comes in pages: a 206 is a reply like a 200
-	Accept        string // the value of the request's header of that name
+	Pages         bool       // the list comes in pages: a 206 is a reply like a 200
+	Accept        string     // the value of the request's header of that name
+	EmptyIf       Conditions // one of which a reply meets that says that there is nothing
 	mediaTypes    []string
 	emptyStatuses []int
 }

@@ -15,6 +15,7 @@ import (
 
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/address"
+	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -108,6 +109,9 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		p.Problem = seen.Problem.Error()
 		if refused, ok := errors.AsType[*mapping.Error](seen.Problem); ok {
 			p.Found = refused.Found
+		}
+		if fault, ok := errors.AsType[*decode.Error](seen.Problem); ok {
+			p.Found = fault.Found
 		}
 	}
 	if o.Sample == nil {
