@@ -364,7 +364,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
 		removed:   counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
-		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null. A jump tells that a path has vanished.", "field", fields...),
+		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null, and a record without responses has none. A jump tells that a path has vanished, or that the legacy no longer shows us what is there.", "field", fields...),
 		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
 		kept:    all.Counters("kept_replies_total", "Requests for details or responses that were not made, because the record says by its version that nothing has changed.", "kind").WithLabelValues(kind),

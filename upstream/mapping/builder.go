@@ -111,8 +111,11 @@ func (b *Builder) fail(why *Error) *Error {
 }
 
 // EachDefaulted visits the fields that had nothing, or null, at their paths, so that they got their
-// default, or null. n is how often.
+// default, or null, and responses, of which a record then has none. n is how often.
 func (b *Builder) EachDefaulted(visit func(field string, n int)) {
+	if n := b.mapper.withoutResponses; n > 0 {
+		visit("responses", n)
+	}
 	for _, t := range b.plan.allTexts() {
 		if n := b.mapper.defaulted[t.index]; n > 0 {
 			visit(t.name, n)

@@ -44,11 +44,12 @@ const (
 
 // mapper maps records and responses, each by itself.
 type mapper struct {
-	plan      *Plan
-	defaulted [maxTexts]int        // records, or responses, without a value of each text
-	responses []Response           // of all records: those of each are a part of it
-	compared  []string             // of the current record: what values are compared with
-	allow     func(bytes int) bool // what look-ups give
+	plan             *Plan
+	withoutResponses int                  // records with nothing, or null, at responses.items, which items_optional allows
+	defaulted        [maxTexts]int        // records, or responses, without a value of each text
+	responses        []Response           // of all records: those of each are a part of it
+	compared         []string             // of the current record: what values are compared with
+	allow            func(bytes int) bool // what look-ups give
 }
 
 // scratchMapper is for records that are judged only, and not put into a list.
@@ -177,8 +178,12 @@ func (m *mapper) mapResponses(e *element) (bad Violation) {
 	for i := m.plan.responses.skip; i < len(e.responses) && bad.Problem == ""; i++ {
 		bad = m.mapResponse(&e.responses[i])
 	}
-	if bad.Problem == "" && !e.container.Present() && !m.plan.responses.optional {
+	switch {
+	case bad.Problem != "" || e.container.Present():
+	case !m.plan.responses.optional:
 		bad = Violation{Field: "responses", Problem: reasonNoResponses}
+	case m.plan.Responses == nil:
+		m.withoutResponses++
 	}
 	if bad.Problem == "" && e.problem != "" {
 		bad = Violation{Field: "responses", Problem: e.problem}
