@@ -343,6 +343,8 @@ func (t *text) check(p piece, value string) error {
 	case value == "":
 	case t.in == inPath && strings.Trim(value, ".") == "":
 		return &Unsendable{p.name, "is made of dots, which name another folder in a path"}
+	case p.as == asEscapedQuotes && strings.HasSuffix(value, `\`):
+		return &Unsendable{p.name, "ends in a backslash, which would escape the quote behind it"}
 	case p.quote != "":
 		if strings.ContainsFunc(value, unicode.IsControl) {
 			return &Unsendable{p.name, "holds a control character, which no text in quotes can have"}
@@ -354,7 +356,7 @@ func (t *text) check(p piece, value string) error {
 		for _, r := range value {
 			if !inWord(r) && (p.name != Cursor || !strings.ContainsRune("=+/:,", r)) {
 				return &Unsendable{p.name, "holds " + strconv.QuoteRune(r) + ", which may mean something in the query language of " + t.name +
-					"; {" + p.name + ":doubled} or :escaped in quotes says how a quote is written there"}
+					"; {" + p.name + ":doubled}, :escaped or :escapedquotes in quotes says how a quote is written there"}
 			}
 		}
 	}

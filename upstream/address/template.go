@@ -36,7 +36,7 @@ type piece struct {
 	name  string // of the placeholder; "": a literal
 	text  string // of a literal; of a placeholder what stands for no value, empty: there is nothing
 	as    string // what stands after the name
-	quote string // the mark that stands around an asDoubled or asEscaped value
+	quote string // the mark that stands around an asDoubled, asEscaped or asEscapedQuotes value
 	join  string // what stands between several values; empty: nothing can
 	group int    // of the part in brackets; 0: none
 }
@@ -48,6 +48,8 @@ const (
 	asNull    = ":null"
 	asDoubled = ":doubled"
 	asEscaped = ":escaped"
+	// asEscapedQuotes leaves backslashes as they are, as in the filters of PocketBase.
+	asEscapedQuotes = ":escapedquotes"
 )
 
 const placeholder = `\{([a-z_]+)(:[a-z]+)?(\|[^{}\[\]]*)?\}`
@@ -96,7 +98,7 @@ func (t *text) part(s string, known []string, group int) error {
 			p.as = s[at[4]:at[5]]
 		}
 		typed := p.as == "" || t.in == inJSON && whole == s && (p.as == asNumber || p.as == asNull)
-		if p.as == asDoubled || p.as == asEscaped {
+		if p.as == asDoubled || p.as == asEscaped || p.as == asEscapedQuotes {
 			if typed = at[0] > 0 && at[1] < len(s) && s[at[0]-1] == s[at[1]] && strings.IndexByte(`'"`, s[at[1]]) >= 0; !typed {
 				return fmt.Errorf("%s is for a text in quotes, which must stand right before and after it, as in '%[1]s'", whole)
 			}
@@ -238,9 +240,12 @@ func (p piece) all(values Values) []string {
 	if p.quote != "" {
 		list = slices.Clone(list)
 		for i, value := range list {
-			if p.as == asDoubled {
+			switch p.as {
+			case asDoubled:
 				list[i] = strings.ReplaceAll(value, p.quote, p.quote+p.quote)
-			} else {
+			case asEscapedQuotes:
+				list[i] = strings.ReplaceAll(value, p.quote, `\`+p.quote)
+			default:
 				list[i] = strings.NewReplacer(`\`, `\\`, p.quote, `\`+p.quote).Replace(value)
 			}
 		}
