@@ -159,7 +159,10 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 		return false
 	}
 	l.backoff.gave(f.key, e.AnsweredAt)
-	q := query{policy: l.policy.Load(), kind: f.kind, key: f.key, source: f.key}
+	q := l.queryOf(f.key)
+	if tier == TierRedis && l.decide(&q, e, l.opts.Now()).state.servable() {
+		l.keep(e) // before another flight can begin, which would read it again
+	}
 	l.mu.Lock()
 	q.terms = f.callers.terms
 	v := l.decide(&q, e, l.opts.Now())
@@ -169,9 +172,6 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 	}
 	l.mu.Unlock()
 	f.tooOld = f.tooOld || !serves && v.state != fresh
-	if tier == TierRedis && v.state.servable() {
-		l.keep(e)
-	}
 	if v.state == purged {
 		f.newest.Store(nil)
 	}

@@ -248,7 +248,7 @@ func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
 	var notes atomic.Int64
 	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
 		yaml:     "cache: {buyer: {ttl: 0s, stale_while_revalidate: 0s, stale_if_error: 10m}}", // so that each list is fetched
-		upstream: []string{"items: replies #", "items: notes\n        fetch: {path: \"/notes/{id}\", id: uuid, version: opened, paging: {style: none}} #"},
+		upstream: []string{"items: replies\n        items_optional: true\n", "items: notes\n        fetch: {path: \"/notes/{id}\", id: uuid, version: opened, paging: {style: none}}\n"},
 		backend: func(system http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if !strings.HasPrefix(r.URL.Path, "/notes/") {

@@ -56,7 +56,7 @@ func TestTheToolsSayWhatServeDoes(t *testing.T) {
 		legacy.BuyerEmpty:   {"empty-buyer", numbered, 0, 200, "no response came for any of 2 records: every inquiry would look unanswered"},
 	}
 	p := start(t, setup{
-		upstream: []string{"items: replies #", "items: notes\n        fetch: {path: \"/notes/{account}/{id}\", id: no, paging: {style: none}} #"},
+		upstream: []string{"items: replies\n        items_optional: true\n", "items: notes\n        fetch: {path: \"/notes/{account}/{id}\", id: no, paging: {style: none}}\n"},
 		backend: func(system http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				account := r.URL.Query().Get("customer")

@@ -23,15 +23,11 @@ type keyring struct {
 	inRedis bool
 	all     []*key
 
-	mu       sync.Mutex // guards revokedAt of all keys, and versions
-	versions [16]int    // of the shards in Redis
+	mu sync.Mutex // guards revokedAt of all keys
 }
 
-// shard is the one that begins with a digit, as the digest of a key or an account does.
-func shard(digest string) (name string, n int) {
-	n = strings.Index("0123456789abcdef", digest[:1])
-	return fmt.Sprintf("iq:{auth.%x}", n), n
-}
+// record is where Redis has the record of a key.
+func (k *key) record() string { return "iq:key:sha256:" + k.digest() }
 
 func digest(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
@@ -91,30 +87,20 @@ func (k *keyring) restore() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, account := range accounts() {
-		hash, _ := shard(digest(account))
-		k.env.redis.Do("HSET", hash, "account:"+account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
+		k.env.redis.Do("SET", "iq:account:"+account, fmt.Sprintf(`{"id":%q,"api_access":"paid"}`, account))
+		k.env.redis.Do("HSET", "iq:{keys}:accounts", account, "")
+		k.env.redis.Do("XADD", "iq:{keys}:changes", "*", "account", account)
 	}
 	k.put(k.all...)
-	for n := range k.versions {
-		k.raise(n)
-	}
 }
 
-// raise raises the version of a shard.
-func (k *keyring) raise(n int) {
-	k.versions[n]++
-	k.env.redis.Do("HSET", fmt.Sprintf("iq:{auth.%x}", n), "version", fmt.Sprint(k.versions[n]))
-}
-
-// put writes the records of keys into Redis, and the version of each shard after that.
+// put writes the records of keys into Redis, and then the changes.
 func (k *keyring) put(some ...*key) {
 	for _, key := range some {
-		record := fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`,
-			key.id, key.kind, key.account, !key.revokedAt.IsZero())
-		hash, n := shard(key.digest())
-		k.env.redis.Do("HSET", hash, "sha256:"+key.digest(), record)
-		k.env.redis.Do("HSET", hash, "id:"+key.id, key.digest())
-		k.raise(n)
+		k.env.redis.Do("HSET", "iq:{keys}:sha256", "id:"+key.id, key.digest(), key.digest(), key.id)
+		k.env.redis.Do("SET", key.record(), fmt.Sprintf(`{"id":%q,"kind":%q,"account":%q,"scopes":["inquiries:read"],"revoked":%v}`,
+			key.id, key.kind, key.account, !key.revokedAt.IsZero()))
+		k.env.redis.Do("XADD", "iq:{keys}:changes", "*", "key", key.digest())
 	}
 }
 
@@ -133,9 +119,8 @@ func (k *keyring) revoke(key *key) {
 		return
 	}
 	k.env.redis.With(func() {
-		if hash, n := shard(key.digest()); k.env.redis.Do("HGET", hash, "sha256:"+key.digest()) != nil {
+		if k.env.redis.Do("GET", key.record()) != nil {
 			revoke(func() { k.put(key) })
-			k.env.redis.Do("PUBLISH", "iq:{auth}:changes", fmt.Sprintf("%x %d key %s", n, k.versions[n], key.digest()))
 		}
 	})
 }
