@@ -220,7 +220,7 @@ func (e *explanation) finish(err error) {
 	if err != nil {
 		e.Problem = asError(err)
 	}
-	if first := e.pages.first; !first.empty {
+	if first := e.pages.first; first.status == http.StatusOK && !first.empty {
 		e.NextPage, e.Reply = e.pages.paging.following(first, e.pages.ask, e.First), first.body
 	}
 	e.explainer.Finish()
