@@ -102,7 +102,7 @@ func (b *backoff) gave(k Key, answered time.Time) {
 
 // looked notes that Redis has nothing better for a key than what this node has.
 func (b *backoff) looked(k Key, now time.Time) {
-	b.keys.Compute(k, func(old *rest, found bool) (*rest, otter.ComputeOp) {
+	b.keys.Compute(k.clone(), func(old *rest, found bool) (*rest, otter.ComputeOp) {
 		if !found {
 			return nil, otter.CancelOp
 		}

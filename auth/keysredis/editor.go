@@ -153,8 +153,12 @@ func (e *editor) write(ctx context.Context, about auth.Subjects, before state, a
 func (e *editor) reserve(ctx context.Context, k auth.KeyRecord, missing string) error {
 	index := []string{e.layout.index()}
 	free, err := reserve.Run(ctx, e.client, index, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
-	if err == nil && free && missing != "" && e.client.Exists(ctx, e.layout.keyOf(missing)).Val() > 0 { // it was finished meanwhile: give the id back
-		free, err = false, reserve.Run(ctx, e.client, index, fieldID+k.ID, missing, k.ID, k.Digest.Hex()).Err()
+	if err == nil && free && missing != "" {
+		// If it was finished meanwhile, or nobody knows, the id is given back: a key that is in no index could not be revoked.
+		if n, existsErr := e.client.Exists(ctx, e.layout.keyOf(missing)).Result(); n > 0 || existsErr != nil {
+			free = false
+			err = errors.Join(existsErr, reserve.Run(ctx, e.client, index, fieldID+k.ID, missing, k.ID, k.Digest.Hex()).Err())
+		}
 	}
 	if err == nil && !free {
 		err = fmt.Errorf("key %s: %w", auth.Clip(k.ID), auth.ErrDuplicate)

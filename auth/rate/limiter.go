@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -197,7 +198,7 @@ func (l *Limiter) report(b *bucket, name bucketName, limit Limit) {
 	b.inFlight = true
 	l.wg.Go(func() {
 		began := l.opts.Now()
-		level, err := l.charge(name, time.Duration(n)*limit.every(), maxDebt*limit.capacity())
+		level, err := l.charge(name, time.Duration(n)*limit.every(), maxDebtOf(limit.capacity()))
 		l.recordResult(err)
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -209,6 +210,14 @@ func (l *Limiter) report(b *bucket, name bucketName, limit Limit) {
 			b.fullAt = fullAt
 		}
 	})
+}
+
+// maxDebtOf is the debt that an account with this capacity can have.
+func maxDebtOf(capacity time.Duration) time.Duration {
+	if capacity > math.MaxInt64/maxDebt {
+		return math.MaxInt64
+	}
+	return maxDebt * capacity
 }
 
 // charge runs the script.

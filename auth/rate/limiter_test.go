@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -373,5 +374,14 @@ func TestAHitAllocatesNothing(t *testing.T) {
 	l := newLimiter(t, burst(1_000_000), Options{})
 	if n := testing.AllocsPerRun(1000, func() { l.Allow("acme", "") }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A capacity whose debt does not fit into a duration has the longest one.
+func TestDebtOfALargeCapacity(t *testing.T) {
+	for capacity, want := range map[time.Duration]time.Duration{time.Second: maxDebt * time.Second, 1_000_000 * 1000 * time.Second: math.MaxInt64} {
+		if got := maxDebtOf(capacity); got != want {
+			t.Errorf("%v: %v, want %v", capacity, got, want)
+		}
 	}
 }

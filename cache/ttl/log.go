@@ -77,7 +77,8 @@ func (s Sample) WriteTo(w io.Writer) (n int64, err error) {
 		}
 		err = enc.Encode(one)
 	}
-	return counted.n, errors.Join(err, out.Flush())
+	err = errors.Join(err, out.Flush()) // before the count is read
+	return counted.n, err
 }
 
 type counter struct {

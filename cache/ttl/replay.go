@@ -80,7 +80,7 @@ func Replay(samples ...Sample) Report {
 				continue
 			}
 			to = max(to, l.At)
-			if first[l.Group] == 0 {
+			if first[l.Group] == 0 || l.Number < first[l.Group] {
 				first[l.Group] = l.Number
 			}
 			last[l.Group] = max(last[l.Group], l.Number)

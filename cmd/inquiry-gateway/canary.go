@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -144,7 +145,7 @@ func (c *canary) open(ctx context.Context, l *canaryList) error {
 // list that are valid for the other: a client would take the other's list for its own.
 func (c *canary) compare(ctx context.Context, a, b canaryList) {
 	c.Compared++
-	common, first := 0, len(a.records)
+	common, first := 0, math.MaxInt
 	for record, place := range a.records {
 		if b.records[record] > 0 {
 			common, first = common+1, min(first, place)
@@ -156,10 +157,15 @@ func (c *canary) compare(ctx context.Context, a, b canaryList) {
 	}
 	for _, pair := range [][2]canaryList{{a, b}, {b, a}} {
 		status, _, _, err := c.ask(ctx, c.kind, pair[0].key, pair[1].etag)
-		if err != nil {
+		switch {
+		case err != nil:
 			c.inconclusive("%s with the ETag of %s: %v", pair[0].file, pair[1].file, err)
-		} else if status == http.StatusNotModified {
+		case pair[1].etag == "":
+			c.inconclusive("the list of %s comes without an ETag", pair[1].file)
+		case status == http.StatusNotModified:
 			c.failed("%s gets 304 for the ETag of the list of %s", pair[0].file, pair[1].file)
+		case status != http.StatusOK:
+			c.inconclusive("%s with the ETag of %s gets status %d", pair[0].file, pair[1].file, status)
 		}
 	}
 }

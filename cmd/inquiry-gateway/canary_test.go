@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -42,7 +43,16 @@ func TestCanary(t *testing.T) {
 		"all is well": {code: 0, says: []string{"1 pair of lists compared"}},
 		"mixed up": {s: setup{upstream: []string{owner, ""}, backend: mixUp}, code: exitFailed,
 			says: []string{"records are in the lists of both", "gets 304 for the ETag", "accounts may read each other's lists"}},
-		"shared cache":  {front: http.HandlerFunc(cached), code: exitFailed, says: []string{"1 records are in the lists", "a request without a key gets status 200", "304 for the ETag"}},
+		"shared cache": {front: http.HandlerFunc(cached), code: exitFailed, says: []string{"1 records are in the lists", "a request without a key gets status 200", "304 for the ETag"}},
+		"no ETag": {front: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprintf(w, `{"data":[{"title":%q}]}`, r.Header.Get("Authorization"))
+		}), code: exitFailed, says: []string{"inconclusive: the list of", "comes without an ETag"}},
+		"limited after the lists": {front: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if w.Header().Set("ETag", `"x"`); r.Header.Get("If-None-Match") != "" {
+				w.WriteHeader(http.StatusTooManyRequests)
+			}
+			fmt.Fprintf(w, `{"data":[{"title":%q}]}`, r.Header.Get("Authorization"))
+		}), code: exitFailed, says: []string{"inconclusive:", "gets status 429"}},
 		"nothing there": {front: http.NotFoundHandler(), code: exitFailed, says: []string{"inconclusive: the list of", "status 404", "0 pairs", "not everything could be compared"}},
 		"a revoked key": {keys: []string{"buyer.key", "revoked.key"}, code: exitFailed, says: []string{"status 401"}},
 		"one key":       {keys: []string{"buyer.key"}, code: exitWrongUse, says: []string{"two or more keys"}},

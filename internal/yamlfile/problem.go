@@ -143,7 +143,7 @@ func (r *report) Warnings() setting.Problems { return r.warnings }
 // Keep drops the problems of keys that do not matter. Problems of the file as a whole stay, and all
 // do where there were too many to report.
 func (r *report) Keep(matters func(key string) bool) {
-	if len(r.problems) < maxProblems {
+	if r.more == 0 {
 		r.problems = slices.DeleteFunc(r.problems, func(p setting.Problem) bool { return p.Key != "" && !matters(p.Key) })
 	}
 }

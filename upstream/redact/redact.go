@@ -46,11 +46,11 @@ const uuidDigits = 32
 
 // Add adds an id. White space around it and braces are not part of it.
 func (ids *IDs) Add(id string) {
-	if id = strings.TrimSpace(id); id == "" || id == "{}" {
-		return
+	if id = strings.TrimSpace(id); len(id) > 1 && id[0] == '{' && id[len(id)-1] == '}' {
+		id = strings.TrimSpace(id[1 : len(id)-1])
 	}
-	if id[0] == '{' && id[len(id)-1] == '}' {
-		id = id[1 : len(id)-1]
+	if id == "" {
+		return
 	}
 	if whole, zeros, ok := strings.Cut(id, "."); ok && whole != "" && digitsAt(whole, 0) == len(whole) && zeros != "" && strings.Trim(zeros, "0") == "" {
 		ids.numbers = with(ids.numbers, TrimZeros(whole)) // a number that its system has as a float

@@ -251,3 +251,16 @@ func BenchmarkSequence(b *testing.B) {
 		})
 	}
 }
+
+// Neither braces nor blanks inside or around them belong to an id.
+func TestBracesAndBlanks(t *testing.T) {
+	for id, want := range map[string]string{
+		"{ 6f1c2a34-1111-4222-8333-9444555666aa }": "see [removed]!", " {6f1c2a34-1111-4222-8333-9444555666aa}": "see [removed]!",
+		"{ }": "see 6f1c2a34-1111-4222-8333-9444555666aa!", "{": "see 6f1c2a34-1111-4222-8333-9444555666aa!",
+	} {
+		set := idsOf(id)
+		if got, _ := set.Clean("see 6f1c2a34-1111-4222-8333-9444555666aa!"); got != want {
+			t.Errorf("%q: %q, want %q", id, got, want)
+		}
+	}
+}
