@@ -76,7 +76,7 @@ type cachedGrant struct {
 	grant     *Grant
 	began     time.Duration // when the look-up did
 	lifetime  time.Duration // the most that the grant may be cached, whatever the TTL
-	refreshAt atomic.Int64  // from when on the next use looks the key up again; invalidated: the grant does not count any more
+	refreshAt atomic.Int64  // when the next use triggers a refresh; invalidated: the grant must not be used
 }
 
 const invalidated = math.MinInt64

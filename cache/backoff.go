@@ -13,8 +13,8 @@ import (
 const (
 	backoffFirst = 500 * time.Millisecond // after one failure, before jitter
 	backoffMost  = 5 * time.Second
-	// Who waits for a list gets the last error again for that long at least where the list itself is at
-	// fault, which a moment does not mend.
+	// If the list itself is at fault, waiting callers get the last error again for this long, because a
+	// quick retry would not help.
 	retryMost   = 4500 * time.Millisecond
 	retryOfList = 3500 * time.Millisecond
 	lookEvery   = 2 * time.Second // between two looks into Redis for a list that may not be refreshed
@@ -57,10 +57,10 @@ func newBackoff() (*backoff, error) {
 	return &backoff{keys: keys}, err
 }
 
-// failed takes the error of a fill. The rest grows with each failure, but for one of a fill
-// that began during a rest, for somebody who waits: else many callers make it long at once. One
-// that was refused, so that the legacy was not asked, says nothing of the list, and takes nothing
-// of what is known of it: a refresh waits at least as after a first failure.
+// failed records the error of a fill. The back-off grows with each failure, except when the fill began
+// during a back-off for a waiting caller: otherwise many callers would lengthen it at once. A refused
+// fill never reached the legacy system. It says nothing about the list and keeps the existing state; a
+// refresh then waits at least as long as after a first failure.
 func (b *backoff) failed(k Key, a attempt, err error, now time.Time) {
 	fault, told := errors.AsType[FillError](err)
 	b.keys.Compute(k.clone(), func(old *rest, found bool) (*rest, otter.ComputeOp) {

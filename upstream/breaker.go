@@ -36,8 +36,7 @@ var errIgnored = errors.New("not evidence about the legacy system")
 // The shared circuit is half-open after a [probeShare]th of open_for, first for accounts and lists that have
 // not failed, and after open_for for all.
 //
-// It is safe for concurrent use. gobreaker can be told neither another configuration nor to start again,
-// so a reload of upstream.breaker or another base_url makes a new one.
+// It is safe for concurrent use. A gobreaker can be neither reconfigured nor reset, so a reload of upstream.breaker or another base_url makes a new one.
 type breaker struct {
 	cfg       BreakerConfig
 	window    time.Duration
@@ -47,8 +46,8 @@ type breaker struct {
 	succeeded atomic.Int64 // when the last list came
 }
 
-// circuit is a gobreaker with the moment since when it is open: it becomes half-open only when somebody
-// looks, and its errors do not tell what is left.
+// circuit adds the time of opening to a gobreaker, whose errors do not say how long it stays open, and
+// whose state changes only when it is queried.
 type circuit struct {
 	*gobreaker.TwoStepCircuitBreaker[struct{}]
 	opened atomic.Int64
@@ -65,7 +64,7 @@ type currentBreaker struct {
 	outcomes atomic.Pointer[outcomes]
 }
 
-// breakerWindow is over how long outcomes are counted. gobreaker counts an outcome in the bucket where its
+// breakerWindow is the period over which outcomes are counted. gobreaker counts an outcome in the bucket where its
 // fetch began, and drops it with the bucket. So the window is at least twice the longest fetch, or lists
 // that hang would never open a circuit.
 func breakerWindow(longestFetch time.Duration) time.Duration {

@@ -166,8 +166,8 @@ func (e *editor) reserve(ctx context.Context, k auth.KeyRecord, missing string) 
 	return err
 }
 
-// confirm removes the record of a new key again if another command has taken its id over, which looked as if it had never
-// been finished.
+// confirm deletes the record of a new key if another command has taken over its id, because this command looked
+// unfinished to it.
 func (e *editor) confirm(ctx context.Context, k auth.KeyRecord) error {
 	d, err := e.layout.digestOf(ctx, e.client, k.ID)
 	if err == nil && d != k.Digest {

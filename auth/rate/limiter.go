@@ -204,8 +204,8 @@ func (l *Limiter) report(b *bucket, name bucketName, limit Limit) {
 		defer b.mu.Unlock()
 		b.inFlight = false
 		b.unreported -= n
-		// The level is that of some moment during the call. Its begin is assumed, so that the time of the call
-		// is not taken from the account. The own copy counts where it is emptier: Redis may have lost its memory.
+		// The level is that of some moment during the call. The start of the call is assumed, so that the account
+		// does not pay for its latency. If this node's copy says less is left, it wins: Redis may have lost its data.
 		if fullAt := began.Add(level + time.Duration(b.unreported)*limit.every()); err == nil && fullAt.After(b.fullAt) {
 			b.fullAt = fullAt
 		}

@@ -15,8 +15,8 @@ import (
 const (
 	// maxRequest is the size of the largest request that is served here, in bytes.
 	maxRequest = 4 << 10
-	// nextBytes of a connection's next request are waited for, as http.Server does: if the client
-	// closes before them, it sent no request.
+	// nextBytes is how many bytes of the next request to wait for. Like http.Server, a client that
+	// closes earlier counts as having sent no request.
 	nextBytes = 4
 	// responsesPerTurn is how many responses a connection gets before it yields to others, for a
 	// client whose next request has always arrived already.
@@ -146,8 +146,8 @@ func (c *conn) prepare() {
 	}
 }
 
-// arm bounds the wait for the next request; zero means no bound. A Shutdown that has begun before
-// is seen by the caller's next look at stopping; one that begins later sets a deadline of its own.
+// arm bounds the wait for the next request; zero means no bound. A Shutdown that began before is noticed
+// at the caller's next check of stopping; one that begins later sets a deadline of its own.
 func (c *conn) arm(now time.Time, d time.Duration) {
 	if d > 0 {
 		c.reading.set(now.Add(d), c.SetReadDeadline)

@@ -40,8 +40,8 @@ func requestURI(text string) string {
 	return uri
 }
 
-// parse reads what one read has returned; false: it is not in that form. Many clients send one
-// request again and again: that one is there already.
+// parse parses what one read returned. It returns false if that is not in the canonical form. Clients
+// often repeat a request, so an identical one is not parsed again.
 func (p *parser) parse(b []byte) bool {
 	if p.text != "" && p.text == string(b) {
 		return true
@@ -116,7 +116,7 @@ func (p *parser) fieldLine(line string) bool {
 	return p.set(line[:colon], value)
 }
 
-// set keeps a field. One of which a second would matter must come once.
+// set keeps a field. It returns false for a repeated field if the repetition would change the meaning.
 func (p *parser) set(name, value string) bool {
 	is := func(s string) bool { return len(name) == len(s) && strings.EqualFold(name, s) }
 	for i, kept := range p.fields {
