@@ -288,10 +288,14 @@ func (w *treeWriter) object(dst []byte, e element, members []member, text []byte
 }
 
 // saysNothing reports whether the attributes of an element without content are those of an empty list: numbers, truth
-// values, and SOAP's array types of no elements. Others tell of an error, or refer to another element.
+// values, and types of arrays and lists, such as Rails' type="array" or SOAP's xsi:type="ns:ArrayOfTicket". Others tell of
+// an error, or refer to another element.
 func (w *treeWriter) saysNothing(attributes []member) bool {
 	return !slices.ContainsFunc(attributes, func(m member) bool {
 		value := strings.Trim(string(w.out[m.from:m.to]), `"`)
+		if kind := strings.ToLower(value); strings.HasSuffix(strings.ToLower(m.name), "type") && (strings.Contains(kind, "array") || strings.Contains(kind, "list")) {
+			return false
+		}
 		return strings.Trim(value, "0123456789.") != "" && value != "true" && value != "false" && !strings.HasSuffix(value, "[0]")
 	})
 }
