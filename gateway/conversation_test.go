@@ -9,10 +9,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -295,7 +293,7 @@ func FuzzConversations(f *testing.F) {
 func TestConversations(t *testing.T) {
 	testkit.Slow(t)
 	const conversationsSecure = 16
-	n, seed := numberOf(t, "LANE_CONVERSATIONS", 3000), testkit.Seed(t)
+	n, seed := int(testkit.Number(t, "LANE_CONVERSATIONS", 3000)), testkit.Seed(t)
 	config := secureConfig(t)
 	synctest.Test(t, func(t *testing.T) {
 		clear, secure := newPair(t, nil), newPair(t, config)
@@ -324,19 +322,6 @@ func TestConversations(t *testing.T) {
 	})
 }
 
-// numberOf is the number that a variable of the environment has.
-func numberOf(t *testing.T, name string, otherwise int) int {
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // Callers of different accounts ask at once over connections that they drop in the
 // middle of answers. Nobody ever gets a byte that is not of their own answer. A quarter of
 // the LANE_CHURN requests is sent with TLS, which costs three times as much.
@@ -345,7 +330,7 @@ func TestForeignBytes(t *testing.T) {
 	seed := testkit.Seed(t)
 	for name, n := range map[string]int{"clear": 3, "TLS": 1} {
 		t.Run(name, func(t *testing.T) {
-			n *= numberOf(t, "LANE_CHURN", 40_000) / 4
+			n *= int(testkit.Number(t, "LANE_CHURN", 40_000)) / 4
 			s := newStand(t, setting{options: func(o *Options) { o.RequestLog = io.Discard }})
 			dial := s.listen(t, name == "TLS")
 			var compared atomic.Int64
