@@ -104,18 +104,18 @@ func (b *breaker) allow(account string, failing bool) (done func(error), err err
 	own := b.accountCircuit(account)
 	doneOwn, err := own.Allow()
 	if err != nil {
-		return nil, notAsked(reasonBreaker, b.left(own, b.cfg.OpenFor), "the account's lists fail: %w", err)
+		return nil, notAsked(reasonBreaker, b.left(own), "the account's lists fail: %w", err)
 	}
 	suspect := failing || own.fails()
 	state := b.all.State()
-	if suspect && state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor {
+	if suspect && b.defers(state) {
 		doneOwn(errIgnored)
-		return nil, notAsked(reasonBreaker, b.left(b.all, b.cfg.OpenFor), "accounts and lists that have not failed probe first")
+		return nil, notAsked(reasonBreaker, b.left(b.all), "accounts and lists that have not failed probe first")
 	}
 	doneAll, err := b.all.Allow()
 	if err != nil {
 		doneOwn(errIgnored)
-		return nil, notAsked(reasonBreaker, b.left(b.all, b.cfg.OpenFor), "%w", err)
+		return nil, notAsked(reasonBreaker, b.left(b.all), "%w", err)
 	}
 	return func(err error) {
 		switch verdictOf(err) {
@@ -165,15 +165,21 @@ func (b *breaker) stateFor(account string) gobreaker.State {
 	if !ok {
 		return state
 	}
-	if own.fails() && state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor {
+	if own.fails() && b.defers(state) {
 		return gobreaker.StateOpen
 	}
 	return max(state, own.State())
 }
 
+// defers reports whether the shared circuit, in a state, still keeps accounts and lists that have failed
+// waiting for those that have not.
+func (b *breaker) defers(state gobreaker.State) bool {
+	return state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor
+}
+
 // left is how long a circuit that opened rejects fetches.
-func (b *breaker) left(c *circuit, openFor time.Duration) time.Duration {
-	return max(openFor-b.since(&c.opened), busyProbe)
+func (b *breaker) left(c *circuit) time.Duration {
+	return max(b.cfg.OpenFor-b.since(&c.opened), busyProbe)
 }
 
 func (b *breaker) since(t *atomic.Int64) time.Duration {
