@@ -190,10 +190,11 @@ func (c *canary) ask(ctx context.Context, kind, key, etag string) (status int, h
 		return 0, nil, nil, err
 	}
 	req.Header.Set("User-Agent", "inquiry-gateway-canary/"+version)
-	for name, value := range map[string]string{"Authorization": "Bearer " + key, "If-None-Match": etag} {
-		if value != "" && value != "Bearer " {
-			req.Header.Set(name, value)
-		}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	if etag != "" {
+		req.Header.Set("If-None-Match", etag)
 	}
 	resp, err := c.client.Do(req)
 	if err != nil {
