@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -65,22 +64,8 @@ func outageTable() string {
 
 // The documents promise what the tests below hold.
 func TestOutageTable(t *testing.T) {
-	const doc, begin, end = "../docs/operation.md", "<!-- outages -->\n", "<!-- /outages -->\n"
-	text, err := os.ReadFile(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, opened := strings.Cut(string(text), begin)
-	table, after, closed := strings.Cut(rest, end)
-	switch {
-	case !opened || !closed:
-		t.Fatalf("%s has no table between %q and %q", doc, begin, end)
-	case table == outageTable():
-	case *updateOutages:
-		if err := os.WriteFile(doc, []byte(before+begin+outageTable()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
+	const doc = "../docs/operation.md"
+	if _, same := testkit.Table(t, doc, "outages", outageTable(), *updateOutages); !same {
 		t.Errorf("the table in %s is not that of the tests; write it with: go test ./gateway -run TestOutageTable -update-outages", doc)
 	}
 }

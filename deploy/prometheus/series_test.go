@@ -152,30 +152,12 @@ func TestDashboard(t *testing.T) {
 	promtool(t, "check", "rules", file)
 }
 
-const begin, end = "<!-- metrics -->\n", "<!-- /metrics -->\n"
-
 // checkTable compares the table of metrics with what is exposed; -update writes it.
 func checkTable(t *testing.T, exposed map[string]family) {
-	text, err := os.ReadFile(metricsDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, opened := strings.Cut(string(text), begin)
-	table, after, closed := strings.Cut(rest, end)
-	if !opened || !closed {
-		t.Fatalf("docs/observing.md has no table between %q and %q", begin, end)
-	}
 	want := metricsTable(exposed)
-	if table == want {
-		return
+	if have, same := testkit.Table(t, metricsDoc, "metrics", want, *update); !same {
+		t.Errorf("the table in docs/observing.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(have, want))
 	}
-	if *update {
-		if err := os.WriteFile(metricsDoc, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Errorf("the table in docs/observing.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(table, want))
 }
 
 func metricsTable(exposed map[string]family) string {

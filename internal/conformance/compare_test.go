@@ -20,7 +20,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
-	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 	"inquiry-gateway/upstream/probe"
 )
@@ -231,8 +230,6 @@ func (r run) configure(t *testing.T, dir string, tr tree, legacyURL string) (key
 	return keys, true
 }
 
-var serving = regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","ops":"(http://[^"]+)"`)
-
 // observe makes the run with a tree and says what was seen.
 func (r run) observe(t *testing.T, tr tree) observation {
 	l, dir := startReplayer(t), t.TempDir()
@@ -242,12 +239,8 @@ func (r run) observe(t *testing.T, tr tree) observation {
 		o.add("example", r.example, "missing")
 		return o
 	}
-	p := testkit.RunProgram(t, testkit.Command{Name: "gateway", Path: tr.binary, Args: []string{"serve", "-c", filepath.Join(dir, "gateway.yaml")}, Dir: dir})
-	m, err := p.Await(t.Context(), serving)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := server{address: strings.TrimPrefix(m[1], "http://"), ops: m[2], keys: keys}
+	p, public, ops := gatewaytest.Serve(t, tr.binary, filepath.Join(dir, "gateway.yaml"), dir)
+	s := server{address: strings.TrimPrefix(public, "http://"), ops: ops, keys: keys}
 	if r.example == "" {
 		l.use(legacy.New(legacy.Options{}))
 		o.converse(t, s)
@@ -256,16 +249,16 @@ func (r run) observe(t *testing.T, tr tree) observation {
 		if step.legacy != nil {
 			l.use(step.legacy())
 		}
-		base, isOps := m[1], step.kind == ""
+		base, isOps := public, step.kind == ""
 		if isOps {
-			base = m[2]
+			base = ops
 		}
 		resp, body := get(t, base+step.path, keys[step.kind+":"+step.account])
 		o.answer(resp, body, strings.TrimSpace(step.path+" "+step.account), isOps)
 	}
 	series := ""
 	for before, i := "-", 0; series != before && i < 20; i++ { // until the last request is counted
-		_, body := get(t, m[2]+"/metrics", "")
+		_, body := get(t, ops+"/metrics", "")
 		before, series = series, string(body)
 		series = regexp.MustCompile(`(?m)^(go|process|promhttp)_.*\n`).ReplaceAllString(series, "")
 		time.Sleep(50 * time.Millisecond)
@@ -309,12 +302,7 @@ func get(t *testing.T, url, key string) (*http.Response, []byte) {
 // converse holds the conversations.
 func (o observation) converse(t *testing.T, s server) {
 	s.tight = new(atomic.Int64)
-	first := testCase{pieces: []string{expand("$get\r\n\r\n")}, want: make([]expected, 1)} // it stores the list
-	answers, _, err := hold(s, first, mode{pieces: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.etag = strings.TrimPrefix(answers[0].Header.Get("Etag"), "W/")
+	s.store(t)
 	for _, c := range readCases(t) {
 		answers, closed, _ := hold(s, c, mode{pieces: 1}) // too few answers are a difference
 		o.add("connection closed", c.name, fmt.Sprint(closed))

@@ -102,13 +102,21 @@ rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 	s := server{
 		address: address, secure: m.secure, keys: keys, tight: new(atomic.Int64), ops: a.OpsURL(),
 	}
-	first := testCase{pieces: []string{expand("$get\r\n\r\n")}, want: make([]expected, 1)} // it stores the list
-	answers, _, err := hold(s, first, mode{pieces: 1})
-	if err != nil || answers[0].StatusCode != http.StatusOK {
+	if first := s.store(t); first.StatusCode != http.StatusOK {
+		t.Fatal(first)
+	}
+	return s
+}
+
+// store has the server store the buyer's list, and remembers its entity tag.
+func (s *server) store(t *testing.T) answer {
+	first := testCase{pieces: []string{expand("$get\r\n\r\n")}, want: make([]expected, 1)}
+	answers, _, err := hold(*s, first, mode{pieces: 1})
+	if err != nil {
 		t.Fatal(answers, err)
 	}
 	s.etag = strings.TrimPrefix(answers[0].Header.Get("Etag"), "W/")
-	return s
+	return answers[0]
 }
 
 // callers are one for each way to be answered.

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
 )
 
@@ -89,12 +90,7 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	out := s.run("", fmt.Sprintf("%s check -c %s --live --all --buyer %s --seller %s 2>&1 || echo failed", binary, g.config, accounts[0], accounts[0]))
 	g.compare(!strings.HasSuffix(out, "failed\n"), "check --live --all: %s", out)
 
-	g.process = testkit.RunProgram(t, testkit.Command{Name: "gateway", Path: binary, Args: []string{"serve", "-c", g.config}, Dir: dir})
-	m, err := g.process.Await(t.Context(), regexp.MustCompile(`"msg":"serving".*"listen":"(http://[^"]+)","ops":"(http://[^"]+)"`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.url, g.ops = m[1], m[2]
+	g.process, g.url, g.ops = gatewaytest.Serve(t, binary, g.config, dir)
 	t.Logf("%s: installed and filled after %.0fs", way, time.Since(s.began).Seconds())
 	g.lists(refused)
 	if r != nil {

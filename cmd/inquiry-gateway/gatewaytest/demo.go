@@ -63,7 +63,20 @@ func (d *Demo) StartNode(binary, auth string) (ops string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	return await(d.t, serving, nil, binary, "serve", "-c", file)[2]
+	_, _, ops = Serve(d.t, binary, file, d.t.TempDir())
+	return ops
+}
+
+// Serve runs a built gateway until the test ends, and waits until it serves. Its log is in dir. It
+// returns the URLs of the public and of the ops listener.
+func Serve(t testing.TB, binary, config, dir string) (p *testkit.Process, public, ops string) {
+	t.Helper()
+	p = testkit.RunProgram(t, testkit.Command{Name: "gateway", Path: binary, Args: []string{"serve", "-c", config}, Dir: dir})
+	m, err := p.Await(t.Context(), serving)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, m[1], m[2]
 }
 
 // await runs a program until the test ends, and waits until its output has a match of
