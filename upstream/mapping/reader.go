@@ -194,8 +194,8 @@ func (r *reader) eachItem(it *items, in, one *element, visit func(*element) *Err
 				err = newError("record", reasonNoEntry)
 				continue
 			}
-			if err = r.allowLookup(len(entry.Raw())); err != nil {
-				break
+			if failed := r.allowLookup(len(entry.Raw())); failed != nil {
+				return container, true, failed
 			}
 			one.Value = entry
 		}
