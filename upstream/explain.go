@@ -163,7 +163,7 @@ func (e *explanation) doubt(path, format string, args ...any) {
 // records together than the list without a filter, the system has a filter where none is set.
 func (e *explanation) askBeyond(ctx context.Context) error {
 	s, p, want := e.fetch.endpoint, e.pages, e.fetch.want
-	if p.paging.Numbers() && p.paging.tellsLength() && p.end.Pages > 0 {
+	if p.paging.Numbers() && p.paging.TellsLength() && p.end.Pages > 0 {
 		if asked, err := pageRequest(p.ask, p.paging.pageValues(p.end.Pages, p.end.Records)); err == nil {
 			if more, items := e.count(ctx, asked); more > 0 && !p.items[items] { // else it is the last page again
 				e.doubt("paging", "the page after the last one has %s: does the length count something else?", records(more))
@@ -239,7 +239,7 @@ func (p paging) following(r reply, ask mapping.PagedRequest, first address.Reque
 	r.json, err = jsontree.Parse(r.body)
 	switch {
 	case err != nil:
-	case p.tellsLength() && (p.Numbers() || p.Style == mapping.PageNone):
+	case p.TellsLength() && (p.Numbers() || p.Style == mapping.PageNone):
 		var length int
 		length, err = p.lengthIn(r)
 		next = strconv.Itoa(length) + " pages in all"

@@ -125,7 +125,7 @@ func (p *pages) read(ctx context.Context) (err error) {
 	n, err := p.addPage(ctx, &p.first)
 	switch {
 	case err != nil || p.first.empty || p.paging.Style == mapping.PageNone:
-	case p.paging.tellsLength() && p.paging.Numbers():
+	case p.paging.TellsLength() && p.paging.Numbers():
 		if err = p.allAtOnce(ctx, n); err == nil {
 			err = p.grown(ctx)
 		}
@@ -217,7 +217,7 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	case records > 0:
 		p.items[items] = true
 	}
-	if p.paging.tellsLength() {
+	if p.paging.TellsLength() {
 		length, err := p.paging.lengthIn(*r)
 		if p.end.Pages == 1 {
 			p.length, p.latest = length, length
@@ -405,11 +405,6 @@ func (p paging) cursorValues(cursor, asJSON string) address.Values {
 		values[address.Size] = []string{strconv.Itoa(p.Size)}
 	}
 	return values
-}
-
-// tellsLength tells whether each reply says how long the list is.
-func (p paging) tellsLength() bool {
-	return p.Total != "" || p.TotalHeader != "" || p.TotalPages != ""
 }
 
 // countsRecords tells whether that length counts records, not pages.

@@ -169,19 +169,9 @@ func parseQuery(text string) (s step, rest string, err error) {
 	return s, rest, nil
 }
 
-// Several reports whether the path may lead to more than one value.
-func (p Path) Several() bool {
-	for i := range p.steps {
-		if k := p.steps[i].kind; k == stepEach || k == stepValues {
-			return true
-		}
-	}
-	return false
-}
-
 // Names returns the names that the path begins with, up to the first part that is more than a
-// name, and whether that is the whole path. With each, # counts as a name.
-func (p Path) Names(each bool) (names []string, whole bool) {
+// name. With each, # counts as a name.
+func (p Path) Names(each bool) (names []string) {
 	for i := range p.steps {
 		switch s := &p.steps[i]; {
 		case s.kind == stepKey:
@@ -189,10 +179,10 @@ func (p Path) Names(each bool) (names []string, whole bool) {
 		case s.kind == stepEach && each:
 			names = append(names, Each)
 		default:
-			return names, false
+			return names
 		}
 	}
-	return names, true
+	return names
 }
 
 // CutValues returns the path without @values at its end, and whether that was there.
@@ -260,8 +250,9 @@ func (v Value) visit(steps []step, visit func(Value)) {
 		}
 		s := &steps[i]
 		if s.kind == stepEach || s.kind == stepValues {
-			for k := range v.Len() {
-				if _, one := v.Child(k); v.holdsSeveral(s.kind) {
+			if v.holdsSeveral(s.kind) {
+				for k := range v.Len() {
+					_, one := v.Child(k)
 					one.visit(steps[i+1:], visit)
 				}
 			}

@@ -93,7 +93,7 @@ func (b *Builder) recordOutcome(e *element, outcome outcome, bad Violation) *Err
 			b.Skipped = make(map[string]int)
 		}
 		// A wrong path of the owner would lose all of a list unseen.
-		if b.Skipped[bad.Field]++; !b.plan.skipInvalid || bad.Problem == reasonNoOwner && !b.plan.dropForeign {
+		if b.Skipped[bad.Field]++; !b.plan.skipsInvalid || bad.Problem == reasonNoOwner && !b.plan.dropForeign {
 			return b.fail(newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
 		}
 	}

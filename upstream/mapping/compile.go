@@ -35,8 +35,8 @@ type scope struct {
 // lists have at most maxRecords. What is wrong is added to problems, under the keys
 // of the section that kind names. The plan is usable if nothing was.
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *setting.Problems) *Plan {
-	p := &Plan{Kind: kind, skipInvalid: cfg.OnInvalidRecord == "skip", dropForeign: cfg.OnForeignRecord == "drop"}
-	p.MaxRecords, p.skipsInvalid = maxRecords, p.skipInvalid
+	p := &Plan{Kind: kind, dropForeign: cfg.OnForeignRecord == "drop"}
+	p.MaxRecords, p.skipsInvalid = maxRecords, cfg.OnInvalidRecord == "skip"
 	c := &compiler{Problems: problems, base: baseURL, plan: p}
 	p.Format = c.format(kind+".reply", cfg.Reply)
 	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.RepliesConfig, []string{address.Account}, []string{address.Account, address.Status, address.Type})

@@ -220,7 +220,7 @@ func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 		if shown := shorten(owner.Raw()); len(x.Owner.Others) < maxOthers && !slices.Contains(x.Owner.Others, shown) {
 			x.Owner.Others = append(x.Owner.Others, shown)
 		}
-		if strings.EqualFold(owner.String(), strings.ReplaceAll(x.plan.ownerIs, accountPlaceholder, x.want.Account)) {
+		if strings.EqualFold(owner.String(), x.plan.ownerOf(x.want.Account)) {
 			x.Owner.Case++
 		}
 	default:
@@ -396,8 +396,7 @@ func kindAt(v jsontree.Value, path string) jsontree.Kind {
 // namesOf returns the names that a path begins with, see [jsontree.Path.Names].
 func namesOf(path string, each bool) []string {
 	p, _ := jsontree.CompilePath(path)
-	names, _ := p.Names(each)
-	return names
+	return p.Names(each)
 }
 
 // Finish explains what all replies together tell: which paths led somewhere, what no path

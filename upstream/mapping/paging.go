@@ -45,6 +45,11 @@ func (c PagingConfig) placeholders() []string {
 // Numbers reports whether the requests for pages can be computed.
 func (c PagingConfig) Numbers() bool { return c.Style == PageNumber || c.Style == PageOffset }
 
+// TellsLength reports whether each reply says how long the list is.
+func (c PagingConfig) TellsLength() bool {
+	return c.Total != "" || c.TotalHeader != "" || c.TotalPages != ""
+}
+
 // paging adds contradictions to the problems, completes the request by the parameters of
 // pages, and returns the section with its defaults. Keys that the style needs and lacks, or
 // would ignore, are found by their tags.
@@ -101,8 +106,7 @@ func (s scope) identify(field, id string) {
 	case id == "":
 		s.AddIf(r.Paging.Numbers(), field, "missing: the path of what no two records share, so that a list that changes while its pages are read is noticed; or none, with a total")
 	case id == noID:
-		total := r.Paging.Total != "" || r.Paging.TotalHeader != "" || r.Paging.TotalPages != ""
-		s.AddIf(r.Paging.Numbers() && !total, field, "records without an id need a declared total: nothing else tells that one is lost while pages are read")
+		s.AddIf(r.Paging.Numbers() && !r.Paging.TellsLength(), field, "records without an id need a declared total: nothing else tells that one is lost while pages are read")
 	case id == keyPath:
 		r.itemID = &compiledPath{key: true}
 	default:
@@ -233,7 +237,7 @@ const maxBeside = 2
 // eachBeside visits what stands around the list in a reply, with its path: in the objects that lead to
 // the list, and in those beside. Elements of an array have the array's path and no name.
 func (r *reader) eachBeside(reply jsontree.Value, visit func(path, name string, v jsontree.Value)) {
-	way, _ := r.items.at.Names(false)
+	way := r.items.at.Names(false)
 	var object func(v jsontree.Value, prefix string, way []string, depth int)
 	object = func(v jsontree.Value, prefix string, way []string, depth int) {
 		v.Members(func(name string, one jsontree.Value) {

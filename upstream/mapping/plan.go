@@ -45,7 +45,6 @@ type Plan struct {
 	byStatus, byType filter
 	filtersHere      bool // the gateway applies all filters: the whole list is read for each
 	dropForeign      bool
-	skipInvalid      bool
 	owner            compiledPaths
 	ownerKey         string // paths of the owner, as they were written
 	ownerIs          string // what stands there, with {account} in it

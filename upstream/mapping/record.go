@@ -60,6 +60,14 @@ func (p *Plan) scratchMapper() *mapper {
 // accountPlaceholder stands for the account in owner.is.
 const accountPlaceholder = "{account}"
 
+// ownerOf returns what stands as the owner in the records of an account.
+func (p *Plan) ownerOf(account string) string {
+	if p.ownerIs == accountPlaceholder { // as nearly always: nothing to build for each record
+		return account
+	}
+	return strings.ReplaceAll(p.ownerIs, accountPlaceholder, account)
+}
+
 // ownerMismatch says why a record is not the account's; empty: it is. The owner, or one of several,
 // must be the account byte by byte: accounts that differ in case are two accounts. Blanks around an
 // owner are those of a column of fixed width.
@@ -67,7 +75,7 @@ func (p *Plan) ownerMismatch(e *element, account string) (why string) {
 	if p.owner == nil {
 		return ""
 	}
-	want := strings.ReplaceAll(p.ownerIs, accountPlaceholder, account)
+	want := p.ownerOf(account)
 	v := p.owner.first(e)
 	if v.Kind() != jsontree.Array {
 		return mismatch(v, want)

@@ -52,15 +52,15 @@ func (ids *IDs) Add(id string) {
 	if id == "" {
 		return
 	}
-	if whole, zeros, ok := strings.Cut(id, "."); ok && whole != "" && digitsAt(whole, 0) == len(whole) && zeros != "" && strings.Trim(zeros, "0") == "" {
-		ids.numbers = with(ids.numbers, TrimZeros(whole)) // a number that its system has as a float
-	}
 	switch {
 	case IsUUID(id):
 		ids.uuids = true
 	case digitsAt(id, 0) == len(id):
 		ids.numbers = with(ids.numbers, TrimZeros(id))
 	default:
+		if whole, zeros, ok := strings.Cut(id, "."); ok && whole != "" && digitsAt(whole, 0) == len(whole) && zeros != "" && strings.Trim(zeros, "0") == "" {
+			ids.numbers = with(ids.numbers, TrimZeros(whole)) // a number that its system has as a float
+		}
 		ids.words = with(ids.words, id)
 		if short := shortForm(id); short != "" {
 			ids.words = with(ids.words, short)
@@ -176,7 +176,7 @@ func (ids *IDs) MatchedBy(s string) (uuid, pattern, id bool) {
 	one = IDs{Patterns: ids.Patterns}
 	_, n = one.Clean(s)
 	pattern = n > 0
-	one = IDs{numbers: ids.numbers, words: ids.words}
+	one = IDs{numbers: ids.numbers, words: ids.words, index: ids.index}
 	_, n = one.Clean(s)
 	return uuid, pattern, n > 0
 }
