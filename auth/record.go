@@ -111,9 +111,9 @@ func (l Listing) Account(id string) *Account {
 // in stores. The digest is not checked.
 func (r KeyRecord) Problems() setting.Problems {
 	var p setting.Problems
-	checkID(&p, "id", r.ID)
+	check(&p, "id", idProblem(r.ID))
 	p.AddIf(!ValidKind(r.Kind), "kind", "is %q: use %s or %s", Clip(r.Kind), KindBuyer, KindSeller)
-	checkAccount(&p, "account", r.Account)
+	check(&p, "account", accountProblem(r.Account))
 	for i, scope := range r.Scopes {
 		// A scope that means nothing here may be another service's: it is kept, and gives nothing.
 		if text := idProblem(scope); text != "" {
@@ -133,12 +133,12 @@ func (r KeyRecord) Problems() setting.Problems {
 // has in stores.
 func (a Account) Problems() setting.Problems {
 	var p setting.Problems
-	checkAccount(&p, "id", a.ID)
+	check(&p, "id", accountProblem(a.ID))
 	if a.APIAccess != AccessPaid && a.APIAccess != AccessNone {
 		p.Add("api_access", "is %q: use %s or %s", Clip(a.APIAccess), AccessPaid, AccessNone)
 	}
 	if a.Plan != "" {
-		checkID(&p, "plan", a.Plan)
+		check(&p, "plan", idProblem(a.Plan))
 	}
 	return p
 }
@@ -174,48 +174,41 @@ func ValidKind(kind string) bool { return kind == KindBuyer || kind == KindSelle
 
 const maxIDLength = 128
 
-func checkID(p *setting.Problems, field, id string) {
-	if text := idProblem(id); text != "" {
-		p.Add(field, "%s", text)
-	}
+// check adds what is wrong with a field, unless it is empty.
+func check(p *setting.Problems, field, problem string) {
+	p.AddIf(problem != "", field, "%s", problem)
 }
 
 // idProblem says what is wrong with an id; empty: nothing. Ids stand in logs, in names of
 // Redis and in files, so they are short and visible.
 func idProblem(id string) string {
-	switch {
-	case id == "":
-		return "is missing"
-	case len(id) > maxIDLength:
-		return fmt.Sprintf("is longer than %d bytes", maxIDLength)
-	case !visible(id):
-		return "may hold visible ASCII characters only, and no blanks"
-	}
-	return ""
-}
-
-func checkAccount(p *setting.Problems, field, id string) {
-	if text := accountProblem(id); text != "" {
-		p.Add(field, "%s", text)
-	}
+	return problem(id, visible, "may hold visible ASCII characters only, and no blanks")
 }
 
 // accountProblem says what is wrong with the id of an account; empty: nothing. It is what the legacy system calls the account:
 // any text that can be printed, in any script, with blanks.
 func accountProblem(id string) string {
-	unprintable := func(r rune) bool {
-		const joiner, nonJoiner = '\u200d', '\u200c' // some scripts need them
-		return !unicode.IsGraphic(r) && r != joiner && r != nonJoiner
-	}
+	return problem(id, printable, "must be printable text in UTF-8, without control characters")
+}
+
+// problem is otherwise where neither the length of an id is wrong nor valid holds.
+func problem(id string, valid func(string) bool, otherwise string) string {
 	switch {
 	case id == "":
 		return "is missing"
 	case len(id) > maxIDLength:
 		return fmt.Sprintf("is longer than %d bytes", maxIDLength)
-	case !utf8.ValidString(id) || strings.ContainsFunc(id, unprintable):
-		return "must be printable text in UTF-8, without control characters"
+	case !valid(id):
+		return otherwise
 	}
 	return ""
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
+		const joiner, nonJoiner = '\u200d', '\u200c' // some scripts need them
+		return !unicode.IsGraphic(r) && r != joiner && r != nonJoiner
+	})
 }
 
 // Clip keeps a quoted value short: what stands where a kind or a time should

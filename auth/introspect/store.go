@@ -136,13 +136,12 @@ func (s *Store) recordResult(err error) {
 type endpoint struct {
 	store   *Store
 	cfg     Config
-	secret  auth.Secret
 	client  *http.Client
 	breaker *gobreaker.CircuitBreaker[*auth.Grant]
 }
 
 func (s *Store) newEndpoint(cfg Config) *endpoint {
-	e := &endpoint{store: s, cfg: cfg, secret: auth.Secret(cfg.ClientSecretFile.Secret())}
+	e := &endpoint{store: s, cfg: cfg}
 	// No cookie jar: it would carry what one key's answer set into the next key's
 	// look-up.
 	e.client = &http.Client{
@@ -294,7 +293,7 @@ func (e *endpoint) request(ctx context.Context, key auth.Secret) (*http.Request,
 	form := url.Values{"token": {string(key)}, "token_type_hint": {"access_token"}}
 	if e.cfg.ClientID != "" && e.cfg.ClientAuth == ClientAuthPost {
 		form.Set("client_id", e.cfg.ClientID)
-		form.Set("client_secret", string(e.secret))
+		form.Set("client_secret", e.cfg.ClientSecretFile.Secret())
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.cfg.URL, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -308,7 +307,7 @@ func (e *endpoint) request(ctx context.Context, key auth.Secret) (*http.Request,
 	req.Header["Idempotency-Key"] = []string{}
 	if e.cfg.ClientID != "" && e.cfg.ClientAuth != ClientAuthPost {
 		// RFC 6749, 2.3.1: both are form-encoded before they become Basic.
-		req.SetBasicAuth(url.QueryEscape(e.cfg.ClientID), url.QueryEscape(string(e.secret)))
+		req.SetBasicAuth(url.QueryEscape(e.cfg.ClientID), url.QueryEscape(e.cfg.ClientSecretFile.Secret()))
 	}
 	return req, nil
 }

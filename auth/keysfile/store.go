@@ -179,7 +179,7 @@ func readBounded(path string) ([]byte, error) {
 	return data, nil
 }
 
-// DigestOf finds the digest of the key with that id, for Authenticator.ByID.
+// DigestOf finds the digest of the key with that id, for Authenticator.CheckByID.
 // Errors: auth.ErrNoSuchKey.
 func (s *Store) DigestOf(_ context.Context, id string) (auth.Digest, error) {
 	k, err := s.current.Load().Key(id)

@@ -1,7 +1,6 @@
 package keysredis
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,7 +120,7 @@ const maxRecord = 8192
 func parse(text string, record interface{ Problems() setting.Problems }) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields() // "revoke": true must not make a valid key
-	if len(text) > maxRecord || d.Decode(record) != nil || len(bytes.TrimSpace([]byte(text)[d.InputOffset():])) > 0 || len(record.Problems()) > 0 {
+	if len(text) > maxRecord || d.Decode(record) != nil || strings.TrimSpace(text[d.InputOffset():]) != "" || len(record.Problems()) > 0 {
 		return fmt.Errorf("%w: a record is not valid", auth.ErrMalformedResponse)
 	}
 	return nil
