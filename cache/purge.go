@@ -171,13 +171,12 @@ func (l *Lists) announce(ctx context.Context, all []redistier.Change, serial uin
 func (l *Lists) watch() {
 	news := make(chan struct{}, 1)
 	l.watchers.Go(func() {
-		ctx := l.life
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
 			// Errors are counted, and the next tick is the retry.
-			if l.poll(ctx) == nil {
-				l.announcePending(ctx)
+			if l.poll(l.life) == nil {
+				l.announcePending(l.life)
 			}
 			select {
 			case <-l.life.Done():

@@ -2,6 +2,7 @@ package ttl
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -125,7 +126,7 @@ func Read(in io.Reader, groups []Group) (Sample, LogSummary, error) {
 	}
 	err := r.read(bufio.NewReaderSize(in, maxLine))
 	lookups := r.sample.ordered()
-	slices.SortStableFunc(lookups, func(a, b Lookup) int { return int(max(min(a.At-b.At, 1), -1)) })
+	slices.SortStableFunc(lookups, func(a, b Lookup) int { return cmp.Compare(a.At, b.At) })
 	return Sample{Groups: r.groups, Below: r.sample.below, Since: r.sample.since, Lookups: lookups}, r.sum, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"inquiry-gateway/cache"
 )
 
 // Report is what other ttls would have done between From and To.
@@ -143,7 +145,7 @@ func (g *GroupReport) summary(goals Goals) string {
 			fmt.Fprintf(&b, "; %s to %s keep the goals", short(keeps.From), short(keeps.To))
 		}
 	}
-	if observed := time.Duration(g.Observed * 1e9); observed < enoughObserved || g.LookupsPerSecond*g.Observed < enoughLookups {
+	if observed := cache.Seconds(g.Observed).Duration(); observed < enoughObserved || g.LookupsPerSecond*g.Observed < enoughLookups {
 		fmt.Fprintf(&b, ". Too early to act on: %.0f look-ups in %s", g.LookupsPerSecond*g.Observed, observed.Round(time.Second))
 	}
 	return b.String() + "."
@@ -178,7 +180,7 @@ func (g *GroupReport) describe(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n%s lists: ttl %s, stale_while_revalidate %s\n", g.Group, short(g.TTL), short(g.StaleWhileRevalidate))
-	fmt.Fprintf(b, "  observed %s: %.4g look-ups/s of about %.0f lists (%d sampled)", time.Duration(g.Observed*1e9).Round(time.Second), g.LookupsPerSecond, g.Lists, g.SampledLists)
+	fmt.Fprintf(b, "  observed %s: %.4g look-ups/s of about %.0f lists (%d sampled)", cache.Seconds(g.Observed).Duration().Round(time.Second), g.LookupsPerSecond, g.Lists, g.SampledLists)
 	fmt.Fprintf(b, ", %d changes in %d intervals\n", g.Changes, g.Intervals)
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "\tttl\thits %\t+-\tlegacy/s\t+-\tmean age\toutdated %\t+-\t")

@@ -148,7 +148,6 @@ func (s *sample) ordered() []Lookup {
 // Sampler observes a cache. It is safe for concurrent use.
 type Sampler struct {
 	*Rechecker
-	now    func() time.Time
 	policy atomic.Pointer[policy]
 
 	mu     sync.Mutex
@@ -167,7 +166,7 @@ func NewSampler(groups []Group, rechecksPerSecond float64, now func() time.Time)
 	if now == nil {
 		now = time.Now
 	}
-	s := &Sampler{Rechecker: newRechecker(rechecksPerSecond, now), now: now}
+	s := &Sampler{Rechecker: newRechecker(rechecksPerSecond, now)}
 	s.begin(groups)
 	return s
 }
@@ -189,10 +188,7 @@ func (s *Sampler) SetGroups(groups []Group) {
 		s.begin(groups)
 		return
 	}
-	p := &policy{groups: groups, lookups: make([]atomic.Uint64, len(groups))}
-	for i := range p.lookups {
-		p.lookups[i].Store(old.lookups[i].Load())
-	}
+	p := &policy{groups: groups, lookups: old.lookups}
 	p.below.Store(s.sample.below)
 	s.policy.Store(p)
 }
