@@ -15,6 +15,7 @@ type parser struct {
 	present  []bool   // in the request that was read last
 	header   http.Header
 	host     string
+	target   string // as it was sent
 	url      url.URL
 	request  http.Request
 	template *http.Request // what all requests of the connection share
@@ -31,13 +32,8 @@ func (p *parser) init(template *http.Request, fields []string) {
 func (p *parser) take() *http.Request {
 	p.request = *p.template
 	p.request.Header, p.request.Host, p.request.URL = p.header, p.host, &p.url
-	p.request.RequestURI = requestURI(p.text)
+	p.request.RequestURI = p.target
 	return &p.request
-}
-
-func requestURI(text string) string {
-	uri, _, _ := strings.Cut(text[len("GET "):], " ")
-	return uri
 }
 
 // parse parses what one read returned. It returns false if that is not in the canonical form. Clients
@@ -95,6 +91,7 @@ func (p *parser) requestLine(line string) bool {
 			return false
 		}
 	}
+	p.target = line
 	p.url = url.URL{Path: path, RawQuery: query, ForceQuery: found && query == ""}
 	return true
 }

@@ -98,8 +98,7 @@ func (s *sealedConn) send(over net.Conn, head, body []byte) (n int, err error) {
 	return n, err
 }
 
-// CloseWrite and NetConn are for http.Server and for users of the connection underneath.
-func (s *sealedConn) CloseWrite() error { return closeWrite(s.Conn) }
+// NetConn is for users of the connection underneath.
 func (s *sealedConn) NetConn() net.Conn { return s.Conn }
 
 // prefixedTLS is prefixed under TLS, which http.Server knows by this method.

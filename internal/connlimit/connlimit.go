@@ -19,11 +19,11 @@ import (
 // Listener is a net.Listener with a limit. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
-	max              atomic.Int64
 	open, limit      prometheus.Gauge
 	evicted, refused prometheus.Counter
 
 	mu              sync.Mutex
+	max             int
 	count           int
 	unauthenticated list.List // of *Conn, the oldest first
 }
@@ -47,7 +47,9 @@ func New(l net.Listener, name string, limit int, reg prometheus.Registerer) *Lis
 // SetMax changes the limit; zero means any number of connections. Open connections stay open until
 // another one needs their place.
 func (l *Listener) SetMax(limit int) {
-	l.max.Store(int64(limit))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.max = limit
 	l.limit.Set(float64(limit))
 }
 
@@ -71,15 +73,14 @@ func (l *Listener) admit(c net.Conn) *Conn {
 	conn := &Conn{Conn: c, listener: l}
 	l.mu.Lock()
 	var evicted []*Conn
-	limit := int(l.max.Load())
-	for limit > 0 && l.count-len(evicted) >= limit {
+	for l.max > 0 && l.count-len(evicted) >= l.max {
 		oldest := l.unauthenticated.Front()
 		if oldest == nil {
 			break
 		}
 		evicted = append(evicted, oldest.Value.(*Conn).unlist())
 	}
-	admitted := limit <= 0 || l.count-len(evicted) < limit
+	admitted := l.max <= 0 || l.count-len(evicted) < l.max
 	if admitted {
 		conn.element = l.unauthenticated.PushBack(conn)
 		l.count++

@@ -149,11 +149,6 @@ func (c *Client) Commands() redis.Cmdable {
 	return c
 }
 
-// Subscribe opens a connection of its own for messages of the channels.
-func (c *Client) Subscribe(ctx context.Context, channels ...string) *redis.PubSub {
-	return c.client.Subscribe(ctx, channels...)
-}
-
 // CallTimeout is redis.timeout: how long one call may take.
 func (c *Client) CallTimeout() time.Duration { return c.timeout }
 
