@@ -46,8 +46,8 @@ func canaryCommand() *cli.Command {
 			run := canary{base: base.String(), kind: c.String("kind"), Failures: []string{}, Inconclusive: []string{}}
 			run.client = &http.Client{Timeout: canaryTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 			defer run.client.CloseIdleConnections()
-			if run.kind != "buyer" && run.kind != "seller" {
-				return usagef("--kind is %q; give buyer or seller", run.kind)
+			if err := checkKind(run.kind); err != nil {
+				return err
 			}
 			if err := run.readKeys(c.StringSlice("key-file")); err != nil {
 				return err

@@ -52,11 +52,19 @@ func mayMissFlag(with string) *cli.StringSliceFlag {
 	return &cli.StringSliceFlag{Name: "may-miss", Usage: with + "a `PATH` of the mapping that may match nothing in this list, or have a round number of items"}
 }
 
+// checkKind refuses what is no kind of lists.
+func checkKind(kind string) error {
+	if kind != "buyer" && kind != "seller" {
+		return usagef("--kind is %q; give buyer or seller", kind)
+	}
+	return nil
+}
+
 // runProbe refuses what cannot be meant, and probes once or again and again. Standard
 // input can be read once only.
 func runProbe(ctx context.Context, c *cli.Command) error {
-	if kind := c.String("kind"); kind != "buyer" && kind != "seller" {
-		return usagef("--kind is %q; give buyer or seller", kind)
+	if err := checkKind(c.String("kind")); err != nil {
+		return err
 	}
 	if c.String("account") == "" || c.Int("records") < 1 {
 		return usagef("--account wants an id, --records 1 or more")

@@ -126,7 +126,7 @@ func (a *App) facts() console.Facts {
 		facts.Last["keystore"] = failed
 	}
 	if server := running.keyring.server; server != nil {
-		facts.Introspection = cfg.Shown()["auth.introspection.url"]
+		facts.Introspection = running.introspection
 		_, failed, unusable := server.State()
 		for id, f := range map[string]introspect.Failure{"keystore": failed, "tokens": unusable} {
 			if f.Err != nil {

@@ -25,12 +25,13 @@ const refusalRecords = 10
 // another one that shares the parts which do not change. It is not changed once it
 // is made. The zero value is what runs before the first.
 type setup struct {
-	cfg         config.Config
-	keyring     *keyring
-	client      *upstream.Client
-	gateway     *gateway.Gateway
-	certificate *tls.Certificate // nil without TLS
-	policy      func()           // sets the policy of the cache; cannot fail any more
+	cfg           config.Config
+	keyring       *keyring
+	client        *upstream.Client
+	gateway       *gateway.Gateway
+	certificate   *tls.Certificate // nil without TLS
+	policy        func()           // sets the policy of the cache; cannot fail any more
+	introspection string           // URL of the authorization server, as the console shows it
 }
 
 // keyring is the authenticator over one key store. The store, with the keys that it has cached, and its series last until a
@@ -84,6 +85,9 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		if next.policy, err = a.lists.Prepare(a.memory.fit(cfg.Cache), fills); err != nil {
 			return next, err
 		}
+	}
+	if cfg.Auth.Introspection != nil {
+		next.introspection = cfg.Shown()["auth.introspection.url"]
 	}
 	next.keyring = openKeyring()
 	next.gateway = gateway.New(gateway.Options{
