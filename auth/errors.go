@@ -32,8 +32,8 @@ var (
 	// ErrUnknownKey is what a Store answers when it has no grant for a
 	// credential. The Authenticator turns it into a Denial.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrMalformedResponse marks answers of a store that make no sense. They let nobody in
-	// and say nothing about the key.
+	// ErrMalformedResponse marks an answer of a store that cannot be understood. It lets nobody in
+	// and says nothing about the key.
 	ErrMalformedResponse = errors.New("the key store's answer makes no sense")
 )
 

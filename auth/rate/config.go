@@ -21,7 +21,7 @@ type Config struct {
 
 // Plan is a limit of those whom its section names.
 type Plan struct {
-	// PerSecond is how many per second are let through in the long run.
+	// PerSecond is how many requests per second are allowed in the long run.
 	PerSecond float64 `yaml:"per_second" min:"0.001" max:"1000000" zero:"no limit"`
 	// Burst is how many may come at once. 0: a second's worth.
 	Burst int `yaml:"burst" min:"0" max:"1000000"`

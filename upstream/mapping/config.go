@@ -223,7 +223,7 @@ type Condition struct {
 	Path string `yaml:"path" form:"gjson"`
 	// Is holds for this value, or each of a list; null stands for nothing at the path.
 	Is Accepted `yaml:"is" short:"list"`
-	// Not holds for every other single value; null: for every value.
+	// Not holds for a single value other than this, or than each of a list; null: for any value.
 	Not Accepted `yaml:"not" short:"list"`
 }
 
@@ -298,9 +298,10 @@ type FieldPath struct {
 // TextField is a public field that is a text.
 type TextField struct {
 	FieldPath `yaml:",inline"`
-	// Values has the public value for each value of the legacy system; null: it means that nothing is there, and the next path or the
-	// default counts. A path in braces, such as "{author}", stands for the value there in the record, "*" for every other value; "*": keep serves these as they are. Without "*" they make the record invalid.
-	// Filters look up the legacy values of a public one.
+	// Values maps each value of the legacy system to its public value. A value that is mapped to null counts as missing: the
+	// next path or the default is used. A path in braces, such as "{author}", stands for the value there in the record. "*"
+	// stands for all other values, and "*": keep serves them as they are; without "*" they make the record invalid. A filter by
+	// a public value asks for all legacy values that are mapped to it.
 	Values Values `yaml:"values"`
 	// Default is used for a missing or null value; without a path it is the value of every record. Not set is different from
 	// set to null.
