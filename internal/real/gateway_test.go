@@ -278,7 +278,7 @@ func (g *gateway) cause(a answer) string {
 // forget makes the gateway ask anew for an account's lists.
 func (g *gateway) forget(account string) {
 	g.t.Helper()
-	res, err := http.Post(g.ops+"/ops/purge", "application/json", strings.NewReader(asJSON(map[string]string{"account": account})))
+	res, err := http.Post(g.ops+"/ops/purge", "application/json", strings.NewReader(asJSON(map[string][]string{"accounts": {account}})))
 	if err != nil {
 		g.t.Fatal(err)
 	}
