@@ -138,7 +138,7 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	if r != nil && r.policy == q.policy && l.changes.after(q.source.Kind, &r.mark, now) == (marks{}) {
 		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
 		if now.Before(r.retry) {
-			h.err = r.err
+			h.err = &RestError{r.err, r.retry.Sub(now)}
 		}
 	}
 	return h
