@@ -172,6 +172,33 @@ func TestFailuresThatDoNotMakeARestLonger(t *testing.T) {
 	}
 }
 
+// A list that must not be asked for rests as long as the legacy says, for a minute at most: callers get it stale
+// within its window, else the error with the time that is left.
+func TestAListRestsForRetryAfter(t *testing.T) {
+	for told, rests := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
+		l, g := alone(t)
+		mustGet(t, l, aKey)
+		g.failWith(legacyDown{retryAfter: told})
+		g.clock.Add(15 * time.Second)
+		mustGet(t, l, aKey)
+		settled(l)
+		_, _ = l.Get(t.Context(), otherKey)
+		n := g.calls.Load()
+		g.clock.Add(rests - time.Millisecond)
+		if r, err := l.Get(t.Context(), aKey); rests < time.Minute && (err != nil || r.Outcome != StaleError) {
+			t.Errorf("%v: the list that there is: %v %v", told, r.Outcome, err)
+		}
+		_, err := l.Get(t.Context(), otherKey)
+		if rest, ok := errors.AsType[*RestError](err); !ok || rest.Left != time.Millisecond || g.calls.Load() != n {
+			t.Errorf("%v: %v after %d fetches", told, err, g.calls.Load()-n)
+		}
+		g.clock.Add(time.Millisecond)
+		if _, _ = l.Get(t.Context(), otherKey); g.calls.Load() != n+1 {
+			t.Errorf("%v: %d fetches when it was over", told, g.calls.Load()-n)
+		}
+	}
+}
+
 // Nobody has asked for a list for longer than its stale window since it failed. Whether it still
 // fails is not known: a caller waits for the list.
 func TestAFailureOfLongAgoIsForgotten(t *testing.T) {

@@ -112,6 +112,8 @@ type FillError interface {
 	Refused() bool
 	// OfList: the legacy is well, and this list cannot be had from it.
 	OfList() bool
+	// RetryAfter is how long the legacy wants not to be asked for the list; 0: it does not say.
+	RetryAfter() time.Duration
 }
 
 // Variant is one coding of a body, ready to be written. Neither field may be

@@ -123,7 +123,7 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	if r != nil && r.policy == q.policy && l.invalidations.since(q.source.Kind, r.fetch) == (invalidation{}) {
 		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
 		if now.Before(r.retry) {
-			h.err = r.err
+			h.err = &RestError{r.err, r.retry.Sub(now)}
 		}
 	}
 	return h

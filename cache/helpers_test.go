@@ -33,11 +33,16 @@ var (
 )
 
 // legacyDown is an error of the legacy, or of who did not ask it, or of one list.
-type legacyDown struct{ refused, ofList bool }
+type legacyDown struct {
+	refused, ofList bool
+	retryAfter      time.Duration
+}
 
 func (legacyDown) Error() string   { return "the legacy is down" }
 func (e legacyDown) Refused() bool { return e.refused }
 func (e legacyDown) OfList() bool  { return e.ofList }
+
+func (e legacyDown) RetryAfter() time.Duration { return e.retryAfter }
 
 // legacy numbers its answers, fails on demand, and holds its answers back.
 type legacy struct {
