@@ -57,15 +57,14 @@ func parseAll(samples [][]byte) (trees []jsontree.Value, header http.Header, xml
 
 // markLists marks the names of all elements that are lists in a tree.
 func markLists(v jsontree.Value, at *decode.Outline) {
-	v.Entries(func(name string, one jsontree.Value) bool {
+	for name, one := range v.All() {
 		if v.Kind() == jsontree.Array {
 			at.List = true
 			markLists(one, at)
 		} else {
 			markLists(one, at.Below(name))
 		}
-		return true
-	})
+	}
 }
 
 // list is a list of records that the samples have.
@@ -92,7 +91,9 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 				l.keyed, l.path = true, below(path, "@values")
 				break
 			}
-			v.Members(func(name string, one jsontree.Value) { visit(below(path, pathOf(name)), one) })
+			for name, one := range v.All() {
+				visit(below(path, pathOf(name)), one)
+			}
 		}
 		if before := all[l.path]; before != nil {
 			before.records = append(before.records, l.records...)
@@ -128,15 +129,15 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 // the same keys.
 func alike(object jsontree.Value) (members []jsontree.Value) {
 	seen, same, good := map[string]int{}, 0, true
-	object.Members(func(_ string, member jsontree.Value) {
+	for _, member := range object.All() {
 		good = good && member.Kind() == jsontree.Object && member.Len() >= 3
-		member.Members(func(key string, _ jsontree.Value) {
+		for key := range member.All() {
 			if seen[key]++; seen[key] == object.Len() {
 				same++
 			}
-		})
+		}
 		members = append(members, member)
-	})
+	}
 	if !good || len(members) < 2 || 3*same < 2*len(seen) {
 		return nil
 	}
@@ -145,12 +146,11 @@ func alike(object jsontree.Value) (members []jsontree.Value) {
 
 // objects returns the elements of a list that are objects.
 func objects(v jsontree.Value) (all []jsontree.Value) {
-	v.Each(func(one jsontree.Value) bool {
+	for _, one := range v.All() {
 		if one.Kind() == jsontree.Object {
 			all = append(all, one)
 		}
-		return true
-	})
+	}
 	return all
 }
 
@@ -183,7 +183,9 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 	visit = func(path string, v jsontree.Value, array, one func(string, jsontree.Value)) {
 		switch v.Kind() {
 		case jsontree.Object:
-			v.Members(func(name string, member jsontree.Value) { visit(below(path, pathOf(name)), member, array, one) })
+			for name, member := range v.All() {
+				visit(below(path, pathOf(name)), member, array, one)
+			}
 		case jsontree.Array:
 			array(path, v)
 		case jsontree.Text:
@@ -205,8 +207,7 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 			}
 		}
 		if longest[path] = max(longest[path], v.Len()); v.Len() > 0 {
-			_, first := v.Child(0)
-			visit(below(path, "0"), first, measure, ignore)
+			visit(below(path, "0"), v.At("0"), measure, ignore)
 		}
 	}
 	add := func(path string, v jsontree.Value) {
@@ -230,8 +231,7 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 			return
 		}
 		if elements[path] = append(elements[path], objects(v)...); longest[path] == 1 && v.Len() == 1 {
-			_, first := v.Child(0)
-			visit(below(path, "0"), first, read, add)
+			visit(below(path, "0"), v.At("0"), read, add)
 		}
 	}
 	for _, record := range records {

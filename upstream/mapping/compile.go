@@ -124,7 +124,7 @@ func (s scope) locateAll(field, list string, paths Paths) (all compiledPaths) {
 
 // items compiles where items are, and returns what the paths in each lead into.
 func (s scope) items(it *items, field string, cfg ItemsConfig, in int) scope {
-	*it = items{path: cfg.Items, kind: jsontree.Array, optional: cfg.ItemsOptional, lookup: it.lookup, single: it.single}
+	*it = items{path: cfg.Items, kind: jsontree.Array, optional: cfg.ItemsOptional, single: it.single}
 	path, _ := s.compilePath(field+"items", cfg.Items, cfg.Items != "")
 	inner := s
 	inner.in, inner.outline = in, markLists(s.outline, path)
@@ -245,19 +245,12 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	} else {
 		s.notePaths(at+"items", hidesResponses, false, cfg.Items)
 	}
-	if looked {
-		named := s
-		path, _ := jsontree.CompilePath(cfg.Items)
-		named.outline = markLists(s.outline, path)
-		p.responseItems.lookup = named.entry(at+"lookup", cfg.Lookup)
-	}
 	response := s.items(p.responseItems, at, within, inResponse)
 	switch {
 	case fetched:
 		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
 	case looked: // the paths lead into the entry
-		in, _ := jsontree.CompilePath(cfg.Lookup.In)
-		response.outline = markLists(s.replies.Format.Outline, in)
+		p.responseItems.lookup, response = response.lookup(at+"lookup", cfg.Lookup)
 	case p.grouped && cfg.Items == rowsMember:
 		response.outline = s.outline
 	}

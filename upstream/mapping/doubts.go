@@ -110,14 +110,13 @@ func (x *Explainer) unused() {
 func shapes(v jsontree.Value, path string, depth int, visit func(path string, k jsontree.Kind)) {
 	const deepest = 8
 	empty := true
-	inner := func(key string, item jsontree.Value) {
-		empty = false
-		shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
-	}
 	if depth < deepest {
-		v.Members(func(key string, item jsontree.Value) { inner(shapeKey(key), item) })
-		if v.Kind() == jsontree.Array {
-			v.Each(func(item jsontree.Value) bool { inner(jsontree.Each, item); return true })
+		for key, item := range v.All() {
+			if key = shapeKey(key); v.Kind() == jsontree.Array {
+				key = jsontree.Each
+			}
+			empty = false
+			shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
 		}
 	}
 	if empty && path != "" {

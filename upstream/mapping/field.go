@@ -254,7 +254,7 @@ func (o *origin) value(e *element) (s string, found bool, why string) {
 // a time needs all.
 func (o *origin) joinedValue(e *element) (s string, found bool, why string) {
 	var parts []string
-	add := func(v jsontree.Value) bool {
+	add := func(v jsontree.Value) {
 		switch {
 		case v.Scalar() && !o.isNull(v):
 			parts = append(parts, v.String())
@@ -263,13 +263,15 @@ func (o *origin) joinedValue(e *element) (s string, found bool, why string) {
 		case o.needsAll:
 			why = reasonMissing
 		}
-		return true
 	}
 	for i := range o.at {
-		if v := o.at[i].find(e); v.Kind() == jsontree.Array && !o.needsAll {
-			v.Each(add)
-		} else {
+		v := o.at[i].find(e)
+		if v.Kind() != jsontree.Array || o.needsAll {
 			add(v)
+			continue
+		}
+		for _, one := range v.All() {
+			add(one)
 		}
 	}
 	s, null := o.trimmed(strings.Join(parts, o.join.Value))

@@ -184,8 +184,8 @@ func (r *reader) eachItem(it *items, in, one *element, visit func(*element) *Err
 		return container, false, nil
 	}
 	*one = element{tables: in.tables}
-	for i := range container.Len() {
-		if one.key, one.Value = container.Child(i); it.keyIDs {
+	for key, value := range container.All() {
+		if one.key, one.Value = key, value; it.keyIDs {
 			r.ids.Add(one.key)
 		}
 		if it.lookup != nil {

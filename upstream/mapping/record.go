@@ -81,12 +81,13 @@ func (p *Plan) ownerMismatch(e *element, account string) (why string) {
 		return mismatch(v, want)
 	}
 	why = reasonNoOwner
-	v.Each(func(one jsontree.Value) bool {
+	for _, one := range v.All() {
 		if one.Scalar() {
-			why = mismatch(one, want)
+			if why = mismatch(one, want); why == "" {
+				break
+			}
 		}
-		return why != ""
-	})
+	}
 	return why
 }
 

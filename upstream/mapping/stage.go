@@ -46,7 +46,7 @@ func (b *Builder) enterStage(e *element, nth int) *Error {
 	e.beforeDetail = s.name != stageResponses // whose records are judged before
 	record := e.Value
 	if record.Kind() != jsontree.Object { // a bare id becomes a record
-		record = jsontree.ObjectOf(bareID, record)
+		record, _ = jsontree.Parse(`{"` + bareID + `":` + record.Raw() + `}`)
 	}
 	switch {
 	case outcome != outcomeServed:
@@ -190,7 +190,7 @@ func (b *Builder) completeStage() error {
 		switch {
 		case one.id == "":
 		case !s.single:
-			one.record.Attach(s.member, jsontree.ArrayOf(values...))
+			one.record.Attach(s.member, jsontree.ListOf(values...))
 		case len(values) == 1:
 			one.record.Attach(s.member, values[0])
 		case len(values) > 1:
