@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -179,73 +180,56 @@ func tableOf(records []jsontree.Value) *table { return tableWithin(records, maxL
 func tableWithin(records []jsontree.Value, lists int) *table {
 	t := &table{rows: len(records), lists: map[string]*table{}}
 	byPath, elements, longest := map[string]*column{}, map[string][]jsontree.Value{}, map[string]int{}
-	var visit func(path string, v jsontree.Value, array func(path string, v jsontree.Value), one func(path string, v jsontree.Value))
-	visit = func(path string, v jsontree.Value, array, one func(string, jsontree.Value)) {
-		switch v.Kind() {
-		case jsontree.Object:
+	var visit func(path string, v jsontree.Value)
+	visit = func(path string, v jsontree.Value) {
+		switch inner := v.At("@fromstr"); {
+		case v.Kind() == jsontree.Object:
 			for name, member := range v.All() {
-				visit(below(path, pathOf(name)), member, array, one)
+				visit(below(path, pathOf(name)), member)
 			}
-		case jsontree.Array:
-			array(path, v)
-		case jsontree.Text:
-			if inner := v.At("@fromstr"); inner.Kind() == jsontree.Object {
-				visit(below(path, "@fromstr"), inner, array, one)
-				return
+		case v.Kind() == jsontree.Array:
+			named := false
+			for _, element := range v.All() {
+				if name, value := namedValue(element); name != "" {
+					named = true
+					visit(below(path, name), value)
+				}
 			}
-			one(path, v)
-		case jsontree.Bool, jsontree.Number:
-			one(path, v)
-		}
-	}
-	ignore := func(string, jsontree.Value) {}
-	var measure, read func(path string, v jsontree.Value)
-	measure = func(path string, v jsontree.Value) {
-		for _, element := range objects(v) {
-			if name, value := namedValue(element); name != "" {
-				visit(below(path, name), value, measure, ignore)
+			if longest[path] = max(longest[path], v.Len()); !named && lists > 0 {
+				elements[path] = append(elements[path], objects(v)...)
+				visit(below(path, "0"), v.At("0"))
 			}
-		}
-		if longest[path] = max(longest[path], v.Len()); v.Len() > 0 {
-			visit(below(path, "0"), v.At("0"), measure, ignore)
-		}
-	}
-	add := func(path string, v jsontree.Value) {
-		c := byPath[path]
-		if c == nil {
-			c = &column{path: path, words: wordsOf(path), bools: true}
-			byPath[path] = c
-		}
-		c.texts = append(c.texts, v.String())
-		c.bools = c.bools && (v.Kind() == jsontree.Bool || strings.Contains(" true false 0 1 Y N ", " "+v.String()+" ") && v.String() != "")
-	}
-	read = func(path string, v jsontree.Value) {
-		named := false
-		for _, element := range objects(v) {
-			if name, value := namedValue(element); name != "" {
-				named = true
-				visit(below(path, name), value, read, add)
+		case inner.Kind() == jsontree.Object:
+			visit(below(path, "@fromstr"), inner)
+		case v.Scalar():
+			c := byPath[path]
+			if c == nil {
+				c = &column{path: path, words: wordsOf(path), bools: true}
+				byPath[path] = c
 			}
-		}
-		if named || lists == 0 {
-			return
-		}
-		if elements[path] = append(elements[path], objects(v)...); longest[path] == 1 && v.Len() == 1 {
-			visit(below(path, "0"), v.At("0"), read, add)
+			c.texts = append(c.texts, v.String())
+			c.bools = c.bools && (v.Kind() == jsontree.Bool || strings.Contains(" true false 0 1 Y N ", " "+v.String()+" ") && v.String() != "")
 		}
 	}
 	for _, record := range records {
-		visit("", record, measure, ignore)
+		visit("", record)
 	}
-	for _, record := range records {
-		visit("", record, read, add)
+	// The first element stands for a list only where no list has more.
+	first := func(path string) bool {
+		for at := range longest {
+			if longest[at] > 1 && strings.HasPrefix(path, below(at, "0")) {
+				return true
+			}
+		}
+		return false
 	}
-	for path := range byPath {
-		t.columns = append(t.columns, byPath[path])
+	for _, path := range slices.Sorted(maps.Keys(byPath)) {
+		if !first(path) {
+			t.columns = append(t.columns, byPath[path])
+		}
 	}
-	slices.SortFunc(t.columns, func(a, b *column) int { return strings.Compare(a.path, b.path) })
 	for path, all := range elements {
-		if len(all) > 0 {
+		if len(all) > 0 && !first(path) {
 			t.lists[path] = tableWithin(all, lists-1)
 		}
 	}
