@@ -261,13 +261,12 @@ const publicTime = "2006-01-02T15:04:05.000Z07:00"
 // is at any, and what is behind it.
 func (x *Explainer) explainFields(e *element) (list []ExplainedField) {
 	scratch := x.plan.scratchMapper()
-	scratch.noteCompared(e)
 	for _, t := range x.plan.texts() {
 		one := t.explained(e)
 		if one.mayContainIDs = t.mayContainIDs(); t.constant.Set {
 			one.Path = "(const)"
 		}
-		s, _, why := t.of(e, scratch.compared)
+		s, _, why := t.of(e, e)
 		if one.Problem = why; s.Valid {
 			one.Mapped = s.String
 		} else if why == "" {
@@ -299,7 +298,7 @@ func (x *Explainer) explainFields(e *element) (list []ExplainedField) {
 }
 
 // explained shows where a field comes from.
-func (o *origin) explained(e *element) ExplainedField {
+func (o *source) explained(e *element) ExplainedField {
 	one := ExplainedField{Field: o.name}
 	for i := range o.at {
 		v := o.at[i].find(e)

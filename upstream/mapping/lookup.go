@@ -43,16 +43,6 @@ func (s scope) lookup(field string, cfg LookupConfig) (*lookup, scope) {
 	return l, entry
 }
 
-// locateByLookup compiles paths in the entry of a table, of which the first present one counts.
-func (s scope) locateByLookup(field string, paths Paths, at string, cfg LookupConfig) compiledPaths {
-	l, entry := s.lookup(at, cfg)
-	all := entry.locateAll(field, field, paths)
-	for i := range all {
-		all[i].lookup = l
-	}
-	return all
-}
-
 // find returns the entry whose key the element names; false: there is none.
 func (l *lookup) find(e *element) (entry jsontree.Value, found bool) {
 	key, ok := keyOf(l.by, e)
