@@ -121,7 +121,6 @@ type Client struct {
 // credentials and certificates as they are.
 type network struct {
 	connections *http.Transport
-	http        *resty.Client // which uses them
 	creds       *credentials
 }
 
@@ -132,6 +131,7 @@ type endpoint struct {
 	plan        *mapping.Plan
 	fingerprint string
 	network     *network
+	http        *resty.Client // uses its connections
 	bulkhead    *bulkhead
 	replies     *replyStore
 	keepFor     time.Duration
@@ -158,10 +158,11 @@ func New(cfg Config, opts Options) (*Client, error) {
 			return nil, err
 		}
 	}
+	client := newHTTP(c.network, cfg, opts)
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
 		s := &endpoint{
-			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead, replies: c.replies, keepFor: opts.KeepFor[kind],
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, http: client, bulkhead: c.bulkhead, replies: c.replies, keepFor: opts.KeepFor[kind],
 			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
 			tracer:  telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
@@ -198,7 +199,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 
 // connects is the part of a configuration that connections and credentials are made of.
 func (c Config) connects() Config {
-	own := Config{Timeout: c.Timeout, MaxConcurrent: c.MaxConcurrent, Headers: c.Headers, Auth: c.Auth, TLS: c.TLS}
+	own := Config{Headers: c.Headers, Auth: c.Auth, TLS: c.TLS}
 	if c.Auth.Type == authSession { // which signs in there
 		own.BaseURL = c.BaseURL
 	}
@@ -210,14 +211,7 @@ func (c Config) connects() Config {
 func connect(cfg Config, b *bulkhead, opts Options) (*network, error) {
 	connections := newTransport(cfg, opts)
 	creds, err := newCredentials(cfg, connections, b, opts)
-	if err != nil {
-		return nil, err
-	}
-	var way http.RoundTripper = connections
-	if opts.Transport != nil {
-		way = opts.Transport(way)
-	}
-	return &network{connections, newHTTP(way, cfg, opts), creds}, nil
+	return &network{connections, creds}, err
 }
 
 // mappingVersion changes when the same configuration and reply come to mean

@@ -83,7 +83,7 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: prometheus.Gatherers{a.registry, newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
 		Purge: purge, Changed: a.changed, TTL: a.ttlReport(), Lookups: a.lookups, Explain: a.explain,
-		Config: func() string { return a.running().cfg.Redacted() },
+		Config: func() string { return a.current().cfg.Redacted() },
 	}), opsWriteTimeout, a.errorLog)
 	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // nobody needs it, and one connection would do for a hundred
 	return nil
@@ -96,7 +96,7 @@ type replaced struct{ a *App }
 func (replaced) Describe(chan<- *prometheus.Desc) {}
 
 func (r replaced) Collect(to chan<- prometheus.Metric) {
-	s := r.a.running()
+	s := r.a.current()
 	if s.keyring != nil {
 		s.keyring.registry.Collect(to)
 	}
@@ -105,14 +105,14 @@ func (r replaced) Collect(to chan<- prometheus.Metric) {
 // facts are what the console's lines name: the files and addresses of this gateway, what
 // is known of the legacy system, and the newest errors of other parts.
 func (a *App) facts() console.Facts {
-	running := a.running()
+	running := a.current()
 	cfg := running.cfg
 	if a.redis != nil {
 		if at, err := a.redis.LastError(); err != nil {
-			a.lastErrors.note("redis", at, err)
+			a.lastErrors.record("redis", at, err)
 		}
 	}
-	facts := a.lastErrors.known()
+	facts := a.lastErrors.snapshot()
 	facts.Kinds, facts.File, facts.Breakers = cfg.Upstream.Kinds(), cfg.Path(), map[string]string{}
 	for _, kind := range facts.Kinds {
 		state := running.client.State(kind)
@@ -140,7 +140,7 @@ func (a *App) facts() console.Facts {
 // readiness is degraded, but ready, while Redis, the legacy system or the authorization server
 // fails: there are still lists to serve.
 func (a *App) readiness() ops.Readiness {
-	running := a.running()
+	running := a.current()
 	client := running.client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{"redis": a.lists.RedisState()}}
 	if state.Parts["redis"] == "down" {
@@ -166,7 +166,7 @@ func (a *App) readiness() ops.Readiness {
 
 // legacyHealthy tells whether all breakers are closed.
 func (a *App) legacyHealthy() bool {
-	client := a.running().client
+	client := a.current().client
 	for kind := range client.Fingerprints() {
 		if client.BreakerState(kind, "") != "closed" {
 			return false
@@ -177,7 +177,7 @@ func (a *App) legacyHealthy() bool {
 
 // checkKind refuses a question about a list that the configuration does not have.
 func (a *App) checkKind(kind string) error {
-	if a.running().client.BreakerState(kind, "") == "" {
+	if a.current().client.BreakerState(kind, "") == "" {
 		return fmt.Errorf("%w: the configuration has no upstream.%s, so there are no such lists", ops.ErrNoSuchList, kind)
 	}
 	return nil
@@ -200,7 +200,7 @@ func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedRep
 // kept, and what is limited. It holds no secret: values of variables are shown by their
 // names, and files are named, not shown.
 func (a *App) summary() []any {
-	cfg := a.running().cfg
+	cfg := a.current().cfg
 	shown := cfg.Shown()
 	var redis []string
 	for i := range cfg.Redis.Addrs {
