@@ -88,7 +88,7 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 		case jsontree.Array:
 			l.records = objects(v)
 		case jsontree.Object:
-			if l.records = alike(v); l.records != nil {
+			if l.records = sameShape(v); l.records != nil {
 				l.keyed, l.path = true, below(path, "@values")
 				break
 			}
@@ -126,9 +126,9 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 	return best, second
 }
 
-// alike returns the members of an object whose keys are ids: all are objects with nearly
+// sameShape returns the members of an object whose keys are ids: all are objects with nearly
 // the same keys.
-func alike(object jsontree.Value) (members []jsontree.Value) {
+func sameShape(object jsontree.Value) (members []jsontree.Value) {
 	seen, same, good := map[string]int{}, 0, true
 	for _, member := range object.All() {
 		good = good && member.Kind() == jsontree.Object && member.Len() >= 3

@@ -37,7 +37,7 @@ type scope struct {
 // lists have at most maxRecords. What is wrong is added to problems, under the keys
 // of the section that kind names. The plan is usable if nothing was.
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *setting.Problems) *Plan {
-	p := &Plan{Kind: kind, dropForeign: cfg.OnForeignRecord == "drop"}
+	p := &Plan{Kind: kind, dropForeign: cfg.OnOwnerMismatch == "drop"}
 	p.MaxRecords, p.skipsInvalid = maxRecords, cfg.OnInvalidRecord == "skip"
 	c := &compiler{Problems: problems, base: baseURL, plan: p, rows: cfg.Group != ""}
 	if cfg.ID != noID && cfg.ID != keyPath {
@@ -159,7 +159,7 @@ func (s scope) internalIDs(field string, paths []string) (all compiledPaths) {
 // records without one: the list of one account would be that of all.
 func (s scope) owner(cfg EndpointConfig) {
 	p, key, paths := s.plan, s.plan.Kind+".owner", cfg.Owner.Path
-	s.AddIf(cfg.OnForeignRecord == "drop" && len(paths) == 0, p.Kind+".on_foreign_record",
+	s.AddIf(cfg.OnOwnerMismatch == "drop" && len(paths) == 0, p.Kind+".on_owner_mismatch",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
 	s.AddIf(len(paths) == 0 && !p.request.Binds(address.Account), key,
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")

@@ -122,9 +122,9 @@ type Explainer struct {
 
 // Explainer prepares to explain the list of a request, showing so many records
 // field by field. It does not filter.
-func (p *Plan) Explainer(want Want, show int) *Explainer {
+func (p *Plan) Explainer(want Query, show int) *Explainer {
 	x := &Explainer{
-		Builder: p.NewBuilder(Want{Account: want.Account}), showRecords: show,
+		Builder: p.NewBuilder(Query{Account: want.Account}), showRecords: show,
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Beside: []string{}, Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
@@ -197,7 +197,7 @@ func (x *Explainer) CheckEnd(end End) error {
 // maxOthers is how many other owners are shown: they are somebody else's names.
 const maxOthers = 3
 
-// explainRecord takes each record when it was judged.
+// explainRecord takes each record once it was evaluated.
 func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 	x.Items++
 	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, reasonNoID) {

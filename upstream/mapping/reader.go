@@ -245,7 +245,7 @@ func (r *reader) addItem(e *element) *Error {
 	return r.err
 }
 
-// keepResponse keeps a response until its record is judged, which comes first.
+// keepResponse keeps a response until its record is evaluated, which comes first.
 func (r *reader) keepResponse(one *element) *Error {
 	r.addIDs(r.responseItems, one)
 	n, most := len(r.responses), entriesPerRecord*r.MaxRecords

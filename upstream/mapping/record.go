@@ -51,7 +51,7 @@ type mapper struct {
 	allow            func(bytes int) bool // what look-ups give
 }
 
-// scratchMapper is for records that are judged only, and not put into a list.
+// scratchMapper is for records that are evaluated only, and not put into a list.
 func (p *Plan) scratchMapper() *mapper {
 	return &mapper{plan: p, allow: func(int) bool { return true }}
 }
@@ -125,7 +125,7 @@ func (p *Plan) evaluateShown(e *element, account string, beforeDetail bool) (out
 }
 
 // evaluate maps a record that is complete.
-func (m *mapper) evaluate(inq *Inquiry, e *element, want *Want) (outcome, Violation) {
+func (m *mapper) evaluate(inq *Inquiry, e *element, want *Query) (outcome, Violation) {
 	if e.Kind() != jsontree.Object {
 		return outcomeInvalid, Violation{Field: "record", Problem: reasonObject}
 	}
@@ -146,7 +146,7 @@ func (m *mapper) evaluate(inq *Inquiry, e *element, want *Want) (outcome, Violat
 }
 
 // matches tells whether an inquiry is wanted, whatever the legacy was asked for.
-func (w *Want) matches(inq *Inquiry) bool {
+func (w *Query) matches(inq *Inquiry) bool {
 	return (w.Status == "" || inq.Status == w.Status) &&
 		(w.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == w.InquiryType)
 }
