@@ -169,13 +169,13 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 	for _, name := range []string{"status", "inquiry_type"} {
 		all := 0
 		for _, word := range words[name] {
-			filtered := mapping.Want{Account: want.Account, Status: word}
+			filtered := mapping.Query{Account: want.Account, Status: word}
 			if name != "status" {
 				filtered.Status, filtered.InquiryType = "", word
 			}
 			ask, _ := s.plan.Request(filtered)
 			e.fetch.allowed = newAllowance(s.cfg.MaxResponseBytes)
-			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Want{Account: want.Account}))
+			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Query{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
 				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
 				return nil
@@ -197,7 +197,7 @@ func (e *explanation) count(ctx context.Context, asked address.Request) (n int, 
 	if err != nil || r.empty {
 		return 0, ""
 	}
-	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
+	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Query{Account: e.fetch.want.Account})
 	page, _ := scratch.Take(r.body)
 	return page.Records, page.Items
 }
