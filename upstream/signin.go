@@ -407,7 +407,7 @@ func (a AuthConfig) tokenIn(resp *http.Response, body []byte) (text string, err 
 	case a.TokenCookie != "":
 		for _, cookie := range resp.Cookies() {
 			if cookie.Name == a.TokenCookie {
-				text = cmp.Or(text, cookie.Value)
+				text = cookie.Value // the last one counts (RFC 6265, 5.3)
 			}
 		}
 	default:
