@@ -203,8 +203,8 @@ func saysNext(name string) bool {
 }
 
 // checkEnd refuses a list whose last reply says that it goes on, in the Link header or by one of
-// nextNames beside the list, where paging does not read it, nor ignore_marks names it. A part must
-// never be served as the whole. An error is an [*Error].
+// nextNames beside the list, where paging does not read it, nor ignore_marks names it: never serve a
+// truncated list as complete. An error is an [*Error].
 func (r *reader) checkEnd(end End) error {
 	found := ""
 	if end.Next != "" && r.Paging.Style != PageLink && !r.Paging.IgnoresMark("Link") {
