@@ -277,7 +277,7 @@ func (n *node) isCalled(text, name string) bool {
 	if n.nameEsc {
 		return nameOf(text, n) == name
 	}
-	return text[n.nameFrom:n.nameTo] == name
+	return int(n.nameTo-n.nameFrom) == len(name) && text[n.nameFrom:n.nameTo] == name
 }
 
 // unescape returns the text of a valid JSON string without its quotation marks. Half a surrogate pair
