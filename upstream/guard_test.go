@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/ceiling"
 )
 
 // Of a legacy that is down a tenth of the requests is repeated, and three more.
@@ -154,56 +154,40 @@ func TestOneProbeAtATime(t *testing.T) {
 	})
 }
 
-// The fleet's ceiling counts every request: pages, repeats, sign-ins, and those that
-// net/http sends again. It changes none of them: one without a body is not sent in chunks.
+// The fleet's ceiling counts every request: pages, repeats, sign-ins; not those that net/http sends
+// again on a new connection. A request without a body is not sent in chunks.
 func TestCeilingCountsEveryRequest(t *testing.T) {
 	list, drop := serveJSON(rows("")), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	const session = "auth: {type: session, password_file: f, login: {path: /login, body: ['{password}']}, token: t}"
-	for keys, replies := range map[string][]http.HandlerFunc{
-		"attempts: 3": {status(502), status(502), list},
-		"buyer: {paging: {style: page, param: p, until_empty: true}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
-		session: {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
-		"auth: {type: session, username: u, password_file: f, login: {path: /login, basic: true}, token: t}": {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
-		"buyer: {method: POST, paging: {style: page, param: p, until_empty: true}}":                          {serveJSON(rows("", "a")), drop, list},
-		"buyer: {method: POST, body: x, paging: {style: page, param: p, until_empty: true}}":                 {serveJSON(rows("", "a")), drop, list},
-		"buyer: {paging: {style: page, size: 1, size_param: n, param: p, until_empty: true}}":                {serveJSON(rows("", "a")), drop, list},
+	for keys, tt := range map[string]struct {
+		resent  int
+		replies []http.HandlerFunc
+	}{
+		"attempts: 3": {0, []http.HandlerFunc{status(502), status(502), list}},
+		"buyer: {paging: {style: page, param: p, until_empty: true}}": {0, []http.HandlerFunc{serveJSON(rows("", "a")), serveJSON(rows("", "b")), list}},
+		session: {0, []http.HandlerFunc{serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list}},
+		"auth: {type: session, username: u, password_file: f, login: {path: /login, basic: true}, token: t}": {0, []http.HandlerFunc{serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list}},
+		"buyer: {method: POST, paging: {style: page, param: p, until_empty: true}}":                          {1, []http.HandlerFunc{serveJSON(rows("", "a")), drop, list}},
+		"buyer: {method: POST, body: x, paging: {style: page, param: p, until_empty: true}}":                 {1, []http.HandlerFunc{serveJSON(rows("", "a")), drop, list}},
+		"buyer: {paging: {style: page, size: 1, size_param: n, param: p, until_empty: true}}":                {1, []http.HandlerFunc{serveJSON(rows("", "a")), drop, list}},
 	} {
 		came := 0
 		virtual(t, func(w http.ResponseWriter, r *http.Request) {
 			if came++; r.ContentLength < 0 || r.TransferEncoding != nil {
 				t.Errorf("%s: request %d is %s with %d bytes, %v", keys, came, r.Method, r.ContentLength, r.TransferEncoding)
 			}
-			replies[min(came, len(replies))-1](w, r)
+			tt.replies[min(came, len(tt.replies))-1](w, r)
 		}, keys, func(t *testing.T, f *fixture) {
-			ceiling := quota.NewCeiling(quota.CeilingOptions{})
-			defer ceiling.Close()
-			ceiling.Set(1, 1)
-			c := f.another(t, f.cfg, func(o *Options) { o.Ceiling = ceiling })
+			limiter := ceiling.New(ceiling.Options{})
+			limiter.Set(1, 1)
+			c := f.another(t, f.cfg, func(o *Options) { o.Ceiling = limiter })
 			begin := time.Now()
 			got := buyer(t, c, "acme")
-			if least := time.Duration(len(replies)-1) * time.Second; got != "ok" || came != len(replies) || time.Since(begin) < least {
+			if least := time.Duration(len(tt.replies)-1-tt.resent) * time.Second; got != "ok" || came != len(tt.replies) || time.Since(begin) < least {
 				t.Errorf("%s: %s after %d requests in %v", keys, got, came, time.Since(begin))
 			}
 		})
 	}
-}
-
-// A request that net/http may not send again, because the ceiling is reached, is not repeated.
-func TestACeilingReachedInBetween(t *testing.T) {
-	virtual(t, serveJSON(rows("")), "attempts: 3", func(t *testing.T, f *fixture) {
-		sent := 0
-		c := f.another(t, f.cfg, func(o *Options) {
-			o.Transport = func(http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(*http.Request) (*http.Response, error) {
-					sent++
-					return nil, notAsked(reasonCeiling, time.Second, "no token")
-				})
-			}
-		})
-		if got := buyer(t, c, "acme"); got != reasonCeiling || sent != 1 {
-			t.Errorf("%s after %d", got, sent)
-		}
-	})
 }
 
 // An account has a quarter of the places, or what the configuration says, and all together

@@ -1,15 +1,12 @@
 package upstream
 
 import (
-	"context"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/go-resty/resty/v2"
 
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -27,7 +24,6 @@ func newTransport(cfg Config, opts Options) *http.Transport {
 		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
 	}
 	t := &http.Transport{
-		Proxy:                  payToll,
 		DialContext:            dial,
 		TLSHandshakeTimeout:    cfg.Timeout,
 		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
@@ -74,34 +70,3 @@ type silent struct{}
 func (silent) Errorf(string, ...any) {}
 func (silent) Warnf(string, ...any)  {}
 func (silent) Debugf(string, ...any) {}
-
-// toll is what a request pays to the ceiling each time that it is sent. net/http sends it
-// again by itself where the legacy has closed the connection meanwhile.
-type toll struct {
-	ceiling *quota.Ceiling
-	account string // empty: everybody's, as of a sign-in
-	paid    bool   // the next time already
-}
-
-// tollKey is where a request's context has its toll.
-type tollKey struct{}
-
-func withToll(ctx context.Context, t *toll) context.Context {
-	return context.WithValue(ctx, tollKey{}, t)
-}
-
-// payToll is the Transport's Proxy, which net/http asks before each sending of a request.
-// There is no proxy; an error ends the request.
-func payToll(r *http.Request) (*url.URL, error) {
-	t, ok := r.Context().Value(tollKey{}).(*toll)
-	switch {
-	case !ok:
-	case t.paid:
-		t.paid = false
-	default:
-		if err := t.ceiling.Wait(r.Context(), t.account, quota.Started); err != nil {
-			return nil, notAsked(reasonCeiling, time.Second, "%w", err)
-		}
-	}
-	return nil, nil
-}

@@ -15,7 +15,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsontree"
@@ -100,7 +100,7 @@ func repeatable(r reply, e *Error) string {
 }
 
 // prepare waits for what one attempt needs: a permit of the list, a credential that was made
-// after the rejected one, and a token of the fleet's ceiling. Without an error the permit must
+// after the rejected one, and a slot of the fleet's ceiling. Without an error the permit must
 // be put back. The first request of a list may be refused by the ceiling. Each further one waits as
 // long as the list has time: to give up in between would waste what the legacy has done.
 func (f *fetch) prepare(ctx context.Context, rejected token) (credential token, err error) {
@@ -120,14 +120,14 @@ func (f *fetch) prepare(ctx context.Context, rejected token) (credential token, 
 		// A deadline, too: the list was not asked for.
 		return token{}, failure(reasonNoSignIn, "%s: %w", s.network.creds.name, err)
 	}
-	class := quota.Asked
+	priority := ceiling.Interactive
 	switch {
 	case f.begun.Swap(true):
-		class = quota.Started
+		priority = ceiling.Continuation
 	case f.want.Background:
-		class = quota.Background
+		priority = ceiling.Background
 	}
-	if err = s.opts.Ceiling.Wait(ctx, f.want.Account, class); err != nil {
+	if err = s.opts.Ceiling.Wait(ctx, f.want.Account, priority); err != nil {
 		return token{}, classify(ctx, notAsked(reasonCeiling, time.Second, "%w", err))
 	}
 	return credential, nil
@@ -164,7 +164,6 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(out.Header))
 		defer func() { endRequest(step, r, err) }()
 	}
-	ctx = withToll(ctx, &toll{ceiling: s.opts.Ceiling, account: f.want.Account, paid: true})
 	resp, err := out.SetContext(ctx).Execute(asked.Method, asked.URL)
 	if err != nil {
 		return reply{}, classify(ctx, err)

@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
-	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
@@ -113,17 +113,20 @@ func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Opt
 	return c, nil
 }
 
-// signInTransport takes a token of the ceiling for each request, and adds headers where it
+// signInTransport waits for a slot of the ceiling before each request, and adds headers where it
 // has none of these names.
 type signInTransport struct {
 	network http.RoundTripper
 	headers http.Header
-	ceiling *quota.Ceiling
+	ceiling *ceiling.Limiter
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(withToll(r.Context(), &toll{ceiling: t.ceiling}))
+	if err := t.ceiling.Wait(r.Context(), "", ceiling.Continuation); err != nil {
+		return nil, notAsked(reasonCeiling, time.Second, "%w", err)
+	}
+	r = r.Clone(r.Context())
 	for name, values := range t.headers {
 		if r.Header[name] == nil {
 			r.Header[name] = values
