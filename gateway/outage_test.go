@@ -37,11 +37,12 @@ type outage struct {
 // What an outage may do, on each node. The table in docs/operation.md is made of these.
 const (
 	leastOfHealthy    = .95 // of the requests of healthy accounts that are answered, beside a few that fail
-	leastBesideMany   = .90 // beside 70 of 100 that fail
+	leastBesideMany   = .85 // beside 70 of 100 that fail, on the average of manyRuns
 	mostPerAccount    = .4  // requests per second, if all fail, once noticed
 	mostInAll         = 2   // requests per second, with more than min_requests lists in use
 	noticed           = 15 * time.Second
 	outageFillTimeout = 5 * time.Second
+	manyRuns          = 4 // in one of ten the breaker opens once, for a seventh of the time
 )
 
 var (
@@ -55,7 +56,7 @@ func outageTable() string {
 	return fmt.Sprintf(`| what fails, with 500 or by hanging | what holds, on each node |
 |---|---|
 | %d, %d or %d of 11 accounts, each with %d or %d lists and 27 requests per second | at least %.0f %% of the requests of the others, once a second together, are answered |
-| 70 of 100 accounts | at least %.0f %% of the requests of the others are answered |
+| 70 of 100 accounts | on average at least %.0f %% of the requests of the others are answered |
 | one filter of an account | all its other lists are answered |
 | all of %d, %d, %d or %d accounts, before or after lists have come | %s after the first failure the legacy system gets at most %.1f requests per second and account, and at most %d in all with more than min_requests lists in use; never more than max_concurrent at a time; %s after it has recovered (two open_for and one fetch) all lists are answered |
 `, loudAccounts[0], loudAccounts[1], loudAccounts[2], loudLists[0], loudLists[1], 100*leastOfHealthy, 100*leastBesideMany,
@@ -246,24 +247,35 @@ func TestFailingAccountsBesideHealthyOnes(t *testing.T) {
 		}
 	}
 	for _, ttl := range []time.Duration{time.Second, 10 * time.Second} { // with many or few lists of the others that come
-		inOutage(t, fmt.Sprint("70 of 100, ttl ", ttl), func(t *testing.T, o *outage) {
-			o.keep(t, ttl)
-			o.fails = func(account, _ string, _ time.Duration) bool { return strings.HasPrefix(account, "bad") }
-			healthy := &tally{from: 10 * time.Second}
-			var all []traffic
-			for i := range 100 {
-				if i < 70 {
-					all = append(all, traffic{fmt.Sprint("bad", i), 3, time.Second, nil})
-				} else {
-					all = append(all, traffic{fmt.Sprint("good", i), 3, time.Second, healthy})
-				}
+		for _, hangs := range []bool{false, true} {
+			sum := 0.0
+			for range manyRuns {
+				synctest.Test(t, func(t *testing.T) { sum += besideMany(t, ttl, hangs) })
 			}
-			o.run(100*time.Second, all)
-			if t.Logf("%.1f %%", 100*healthy.share()); healthy.share() < leastBesideMany {
-				t.Errorf("%.1f %% of the requests of healthy accounts were answered", 100*healthy.share())
+			if t.Logf("ttl %s, hangs %t: %.1f %%", ttl, hangs, 100*sum/manyRuns); sum/manyRuns < leastBesideMany {
+				t.Errorf("ttl %s, hangs %t: %.1f %% of the requests of healthy accounts were answered", ttl, hangs, 100*sum/manyRuns)
 			}
-		})
+		}
 	}
+}
+
+// besideMany is the share of the requests of 30 accounts that are answered while 70 others fail.
+func besideMany(t *testing.T, ttl time.Duration, hangs bool) float64 {
+	o := newOutage(t)
+	o.hangs = hangs
+	o.keep(t, ttl)
+	o.fails = func(account, _ string, _ time.Duration) bool { return strings.HasPrefix(account, "bad") }
+	healthy := &tally{from: 10 * time.Second}
+	var all []traffic
+	for i := range 100 {
+		if i < 70 {
+			all = append(all, traffic{fmt.Sprint("bad", i), 3, time.Second, nil})
+		} else {
+			all = append(all, traffic{fmt.Sprint("good", i), 3, time.Second, healthy})
+		}
+	}
+	o.run(100*time.Second, all)
+	return healthy.share()
 }
 
 // One filter of an account fails for good: its other lists go on.

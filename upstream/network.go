@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"math"
 	"net"
 	"net/http"
 	"time"
@@ -14,24 +15,20 @@ import (
 // via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
 const via = "1.1 inquiry-gateway"
 
-// newTransport makes the connections to the legacy system. They have no bound of
-// their own: max_concurrent bounds the requests. A request that waited for a connection
-// here would look like a legacy that is slow. Every request has a deadline by its
-// context, the header's arrival included.
+// newTransport makes the connections to the legacy system. Their number is bounded by upstream.max_concurrent and
+// not here, where a request that waits would look like a slow legacy system. Each request has a timeout of its own.
 func newTransport(cfg Config, opts Options) *http.Transport {
 	dial := opts.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
+		dial = (&net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
 	t := &http.Transport{
 		DialContext:            dial,
-		TLSHandshakeTimeout:    cfg.Timeout,
+		TLSHandshakeTimeout:    connectTimeout,
 		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
 		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConns:           cfg.MaxConcurrent,
-		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
+		MaxIdleConnsPerHost:    math.MaxInt, // no more than were in use at a time
 		MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression:     true, // done here, with the limit applied to what comes out
 	}
 	if cfg.TLS != (setting.TLS{}) {
 		t.TLSClientConfig = cfg.TLS.Config("tls", &setting.Problems{}) // Validate has told them
@@ -39,14 +36,20 @@ func newTransport(cfg Config, opts Options) *http.Transport {
 	return t
 }
 
-// newHTTP builds the one client of all requests for lists. It keeps nothing of a reply but
-// its body: no cookies, no redirects, no proxy out of the environment, and no repeats, which
-// are decided in one place (see [fetch.request]).
-func newHTTP(network http.RoundTripper, cfg Config, opts Options) *resty.Client {
-	client := resty.NewWithClient(&http.Client{Transport: network, CheckRedirect: noRedirect})
-	client.SetLogger(silent{})
+// connectTimeout bounds dialing, and a TLS handshake, that go on when the request that they began for has ended.
+const connectTimeout = 10 * time.Second
+
+// newHTTP builds the client of all requests for lists. It keeps nothing of a reply but
+// its body: no cookies, no redirects, no proxy out of the environment. Repeats are decided
+// in [fetch.request].
+func newHTTP(network *network, cfg Config, opts Options) *resty.Client {
+	var way http.RoundTripper = network.connections
+	if opts.Transport != nil {
+		way = opts.Transport(way)
+	}
+	client := resty.NewWithClient(&http.Client{Transport: way, CheckRedirect: noRedirect})
+	client.SetLogger(silent{}).SetTimeout(cfg.Timeout)
 	client.Header = cfg.common(opts, mapping.AcceptJSON)
-	client.SetHeader("Accept-Encoding", "gzip")
 	return client
 }
 

@@ -50,29 +50,28 @@ func TestResponsesOfAnyHandler(t *testing.T) {
 		"many values": func(w http.ResponseWriter, _ *http.Request) { w.Header()["X-A"] = []string{"b", "c\r\nX-Injected: d"} },
 		"closes":      func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") },
 	} {
-		c := serve(t, h)
-		in, here, other := bufio.NewReader(c), "", ""
-		for path, text := range map[string]*string{"/here": &here, "/other": &other} {
-			if name == "closes" && path == "/other" {
-				c = serve(t, h)
-				in = bufio.NewReader(c)
-			}
-			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
-			resp, err := http.ReadResponse(in, httptest.NewRequest("GET", path, nil))
-			if err != nil {
-				t.Fatalf("%s, %s: %v", name, path, err)
-			}
-			body, err := io.ReadAll(resp.Body)
-			if resp.Header.Get("Date") == "" || err != nil {
-				t.Errorf("%s, %s: no Date; %v", name, path, err)
-			}
-			resp.Header.Del("Date")
-			*text = fmt.Sprint(resp.Status, resp.Header, resp.ContentLength, resp.Close, string(body))
-		}
+		here, other := answer(t, h, "/here"), answer(t, h, "/other")
 		if here != other {
 			t.Errorf("%s: %s, want as net/http: %s", name, here, other)
 		}
 	}
+}
+
+// answer is the response to one GET on a connection of its own, without its Date.
+func answer(t *testing.T, h http.HandlerFunc, path string) string {
+	t.Helper()
+	c := serve(t, h)
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path)
+	resp, err := http.ReadResponse(bufio.NewReader(c), httptest.NewRequest("GET", path, nil))
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if resp.Header.Get("Date") == "" || err != nil {
+		t.Errorf("%s: no Date; %v", path, err)
+	}
+	resp.Header.Del("Date")
+	return fmt.Sprint(resp.Status, resp.Header, resp.ContentLength, resp.Close, string(body))
 }
 
 // The Listener may be shut down when nothing is open and the time is over, and closed twice.
