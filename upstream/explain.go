@@ -45,9 +45,9 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, beyond boo
 	if err != nil {
 		return nil, err
 	}
-	err = e.admitted(ctx, e.readAll)
+	err = e.caught(ctx, e.readAll)
 	if e.finish(err); err == nil && beyond {
-		if err = e.admitted(ctx, e.askBeyond); err != nil {
+		if err = e.caught(ctx, e.askBeyond); err != nil {
 			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
 		}
 	}
@@ -86,14 +86,9 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 
-// admitted makes requests with a permit, as a fetch does. A panic is its error.
-func (e *explanation) admitted(ctx context.Context, ask func(context.Context) error) (err error) {
-	s := e.fetch.endpoint
-	defer s.opts.Panics.Catch(func(p any) { err = bug(p) })
-	if err = s.bulkhead.enter(e.fetch.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
-		return err
-	}
-	defer s.bulkhead.leave(e.fetch.permits.who)
+// caught makes a panic in requests their error.
+func (e *explanation) caught(ctx context.Context, ask func(context.Context) error) (err error) {
+	defer e.fetch.endpoint.opts.Panics.Catch(func(p any) { err = bug(p) })
 	return ask(ctx)
 }
 

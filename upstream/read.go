@@ -191,7 +191,7 @@ var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|
 // statusError is the error of a reply with another status than 200. A 429, and a 503 with
 // Retry-After, tell us to wait. A status that no final reply can have counts as a 5xx (RFC 9110, 15).
 func statusError(resp *http.Response, now time.Time) *Error {
-	status, wait := resp.StatusCode, min(retryAfter(resp.Header.Get("Retry-After"), now), mostHold)
+	status, wait := resp.StatusCode, min(retryAfter(resp.Header.Get("Retry-After"), now), maxRetryAfter)
 	class := status / 100
 	if class < 2 || class > 5 {
 		class = 5

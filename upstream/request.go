@@ -39,18 +39,22 @@ type reply struct {
 func (f *fetch) request(ctx context.Context, asked address.Request, format *mapping.Format) (reply, error) {
 	s, rejected := f.endpoint, token{}
 	for attempt := 1; ; {
-		if err := f.permits.take(ctx); err != nil {
+		release, class, err := f.place(ctx)
+		if err != nil {
 			return reply{}, err
 		}
 		used, err := s.network.creds.header(ctx, rejected, s.cfg.Timeout)
 		if err == nil {
-			err = f.waitForCeiling(ctx)
+			err = s.waitForCeiling(ctx, f.want.Account, class)
 		}
 		if err != nil {
-			f.permits.put()
+			release()
 			return reply{}, err
 		}
-		r, err := f.send(ctx, asked, format, used) // puts the permit back
+		r, err := func() (reply, error) {
+			defer release() // also after a panic
+			return f.send(ctx, asked, format, used)
+		}()
 		if attempt == 1 && rejected.made == 0 {
 			s.guard.budget.deposit()
 		}
@@ -66,7 +70,6 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 			return r, nil
 		}
 		e := asError(err)
-		s.guard.hold.obey(f.want.Account, e, s.opts.Now())
 		// Full jitter, so that callers who failed together do not return together.
 		wait := e.Wait + time.Duration(rand.Int64N(int64(20*time.Millisecond)<<min(attempt, 6)))
 		reason := f.repeats(ctx, r, e, attempt, wait)
@@ -102,34 +105,39 @@ func (f *fetch) repeats(ctx context.Context, r reply, e *Error, attempt int, wai
 		return ""
 	}
 	deadline, bounded := ctx.Deadline()
-	if attempt >= s.cfg.Attempts || e.Wait > s.cfg.Timeout || bounded && time.Until(deadline) <= wait || !s.guard.budget.withdraw(f.want.Account) {
+	if attempt >= s.cfg.Attempts || e.Wait > s.cfg.Timeout || bounded && time.Until(deadline) <= wait || !s.guard.budget.withdraw() {
 		return ""
 	}
 	return reason
 }
 
-// waitForCeiling waits until the fleet may send one more request. The first request of a list may be rejected.
-// Each further one waits as long as the list has time: to give up in between would waste what the
-// legacy system has done.
-func (f *fetch) waitForCeiling(ctx context.Context) error {
-	class := quota.Asked
-	switch {
-	case f.begun.Swap(true):
-		class = quota.Started
-	case f.want.Background:
-		class = quota.Background
+// place is the one that the list was admitted with for its first request, and waits for one for each other.
+// A first request may be rejected by the ceiling, too, while the others wait as long as the list has time: to give up
+// in between would waste what the legacy system has done.
+func (f *fetch) place(ctx context.Context) (release func(), class quota.Class, err error) {
+	if f.admitted == nil {
+		release, err = f.endpoint.places.acquire(ctx, f.accountKey())
+		return release, quota.Started, err
 	}
-	if err := f.endpoint.opts.Ceiling.Wait(ctx, f.want.Account, class); err != nil {
+	release, f.admitted = f.admitted, nil
+	if f.want.Background {
+		return release, quota.Background, nil
+	}
+	return release, quota.Asked, nil
+}
+
+// waitForCeiling waits until the fleet may send one more request.
+func (s *endpoint) waitForCeiling(ctx context.Context, account string, class quota.Class) error {
+	if err := s.opts.Ceiling.Wait(ctx, account, class); err != nil {
 		return classify(ctx, notAsked(reasonCeiling, time.Second, "%w", err))
 	}
 	return nil
 }
 
-// send makes one attempt, which has upstream.timeout until its reply is read, and puts the permit back, also after
-// a panic. Its span goes to the legacy as traceparent.
+// send makes one attempt, which has upstream.timeout until its reply is read. Its span goes to the legacy system
+// as traceparent.
 func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (r reply, err error) {
 	s := f.endpoint
-	defer f.permits.put()
 	out := s.http.R().SetDoNotParseResponse(true).SetHeaders(asked.Headers)
 	if asked.Method != http.MethodGet {
 		out.SetBody(strings.NewReader(asked.Body)) // a reader that net/http can rewind, and knows the length of

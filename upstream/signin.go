@@ -56,15 +56,14 @@ type token struct {
 // were rejected: for the others it goes on until there is a new one, as the legacy may mean one
 // account only. They are safe for concurrent use.
 type credentials struct {
-	name     string // for an error: type, user and file
-	opts     Options
-	bulkhead *bulkhead
-	request  func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
-	renewOn  []int                                // statuses that reject a token
-	renewIf  mapping.Conditions                   // one of them in a 200 does so, too
-	flight   singleflight.Group
-	limit    *rate.Limiter // of all sign-ins
-	renewal  *rate.Limiter // of those because a token was rejected
+	name    string // for an error: type, user and file
+	opts    Options
+	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
+	renewOn []int                                // statuses that reject a token
+	renewIf mapping.Conditions                   // one of them in a 200 does so, too
+	flight  singleflight.Group
+	limit   *rate.Limiter // of all sign-ins
+	renewal *rate.Limiter // of those because a token was rejected
 
 	ok, failed, limited prometheus.Counter // sign-ins
 
@@ -80,7 +79,7 @@ type credentials struct {
 
 // newCredentials makes what the type of the configuration says. Sign-ins use the network
 // themselves, and no other client's.
-func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Options) (*credentials, error) {
+func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*credentials, error) {
 	a := cfg.Auth
 	if err := a.checkFiles(); err != nil {
 		return nil, err
@@ -88,7 +87,7 @@ func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Opt
 	results := telemetry.Series(opts.Registerer, subsystem).Counters("sign_ins_total",
 		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
 	c := &credentials{
-		name: a.String(), opts: opts, bulkhead: b, renewOn: []int{http.StatusUnauthorized}, renewed: map[string]time.Time{},
+		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized}, renewed: map[string]time.Time{},
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
 		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
@@ -183,9 +182,6 @@ func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Du
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// It goes on when those who wait for it have given up, so that it needs a permit besides
-	// theirs. Until then these are used for nothing else: the bound is not exceeded.
-	c.bulkhead.exceed()
 	var fresh token
 	err := c.opts.Ceiling.Wait(ctx, "", quota.Started)
 	if err != nil {
@@ -193,7 +189,6 @@ func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Du
 	} else {
 		fresh, err = c.signIn(ctx)
 	}
-	c.bulkhead.leave(asker{})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil && asError(err).Failure() == FailureRefused { // by the ceiling: nothing has failed
@@ -412,7 +407,7 @@ func (a AuthConfig) tokenIn(resp *http.Response, body []byte) (text string, err 
 	case a.TokenCookie != "":
 		for _, cookie := range resp.Cookies() {
 			if cookie.Name == a.TokenCookie {
-				text = cmp.Or(text, cookie.Value)
+				text = cookie.Value // the last one counts (RFC 6265, 5.3)
 			}
 		}
 	default:
