@@ -116,7 +116,7 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 	case c.failure == "system" && !slices.ContainsFunc(episodes, func(f ops.Failing) bool { return f.Of > 1 }):
 		do += " No other account was asked for, so it may be this one alone: try another one, too."
 	}
-	if first.Reason == "throttled" || first.Reason == "overloaded" || first.Reason == "held_back" {
+	if first.Reason == "throttled" || first.Reason == "overloaded" {
 		l.Name = toldToWait
 	}
 	if done {
