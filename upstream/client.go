@@ -112,7 +112,7 @@ type Client struct {
 	cfg       Config
 	network   *network
 	places    *places                    // of both lists
-	replies   replyStore                // of both lists, whatever configuration has read them
+	replies   replyStore                 // of both lists, whatever configuration has read them
 	breakers  map[string]*currentBreaker // of every kind that there was; they outlive any reload, as their gauges do
 	endpoints map[string]*endpoint       // by kind
 }

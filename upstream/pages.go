@@ -387,7 +387,9 @@ type paging struct {
 	secret string // that requests have; empty: none
 }
 
-func (s *endpoint) paging(c mapping.PagingConfig) paging { return paging{c, s.cfg.Auth.requestSecret()} }
+func (s *endpoint) paging(c mapping.PagingConfig) paging {
+	return paging{c, s.cfg.Auth.requestSecret()}
+}
 
 // pageValues are those of a page by its index and the records before it.
 func (p paging) pageValues(page, records int) address.Values {
