@@ -45,12 +45,12 @@ type rest struct {
 	look     time.Time // Redis has nothing new for a refresh before
 }
 
-// attempt is a fill: by a policy, from a moment on, before the changes that came after its mark. Its
+// attempt is a fill: by a policy, from a moment on, before the purges that came after its version. Its
 // failure is remembered for a time after the list may be refreshed again.
 type attempt struct {
 	policy *policy
 	began  time.Time
-	mark   mark
+	fetch  fetchVersion
 	memory time.Duration
 }
 

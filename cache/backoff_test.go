@@ -138,7 +138,7 @@ func TestAnOlderFillThatFailsLater(t *testing.T) {
 	for g.calls.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	purge(t, l, Scope{Account: "acme"})
+	purge(t, l, acme)
 	g.clock.Add(time.Millisecond)
 	want(t, mustGet(t, l, aKey), Miss, "#2")
 	g.clock.Add(time.Millisecond)
@@ -219,9 +219,12 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 	for _, ofList := range []bool{true, false} {
 		for name, end := range map[string]func(*Lists) error{
 			"nothing": func(*Lists) error { return nil },
-			"a purge": func(l *Lists) error { _, err := l.Purge(t.Context(), Scope{Account: aKey.Account}); return err },
-			"a hint": func(l *Lists) error {
-				_, err := l.Changed(t.Context(), Hint{Kinds: []string{aKey.Kind}})
+			"a purge": func(l *Lists) error {
+				_, err := l.Purge(t.Context(), Purge{Accounts: []string{aKey.Account}})
+				return err
+			},
+			"a soft purge": func(l *Lists) error {
+				_, err := l.Purge(t.Context(), Purge{Kinds: []string{aKey.Kind}, Soft: true})
 				return err
 			},
 			"a reload": func(l *Lists) error {

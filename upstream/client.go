@@ -55,8 +55,8 @@ type Request struct {
 }
 
 // mapped is what the mapping is told of it.
-func (r Request) mapped() mapping.Want {
-	return mapping.Want{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
+func (r Request) mapped() mapping.Query {
+	return mapping.Query{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
 }
 
 // List is a whole list. Its texts share memory with the reply that they came in.
@@ -252,7 +252,7 @@ func (c *Client) State(kind string) State {
 // Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
 func (c *Client) Askable(kind, account string) *Error {
 	if s, ok := c.endpoints[kind]; ok {
-		ask, _ := s.plan.Request(mapping.Want{Account: account})
+		ask, _ := s.plan.Request(mapping.Query{Account: account})
 		return s.askable(ask, account)
 	}
 	return nil

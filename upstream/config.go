@@ -116,7 +116,7 @@ type BreakerConfig struct {
 func defaultEndpoint() mapping.EndpointConfig {
 	return mapping.EndpointConfig{
 		OnInvalidRecord: "fail",
-		OnForeignRecord: "fail",
+		OnOwnerMismatch: "fail",
 	}
 }
 

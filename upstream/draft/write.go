@@ -51,7 +51,7 @@ func YAML(proposals ...*Proposal) string {
 		w.line("auth: {type: header, name: X-Api-Key, token_file: %s}", ToComplete)
 		for _, p := range proposals {
 			w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
-			w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
+			w.line("#   inquiry-gateway probe -c FILE --%s ID --sample REPLY", p.Kind)
 			w.line("%s:", p.Kind)
 			w.deeper(func() { p.endpoint(w) })
 		}

@@ -59,18 +59,6 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 	if err != nil {
 		return err
 	}
-	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
-		if err := a.checkKind(kind); kind != "" && err != nil {
-			return ops.PurgeReply{}, err
-		}
-		reply := ops.PurgeReply{Reached: ops.ReachedFleet}
-		if a.redis == nil {
-			reply.Reached = ops.ReachedNode
-		}
-		var err error
-		reply.Epoch, err = a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
-		return reply, err
-	}
 	node, err := os.Hostname()
 	if err != nil {
 		return err
@@ -82,7 +70,7 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 	}
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: prometheus.Gatherers{a.registry, newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
-		Purge: purge, Changed: a.changed, TTL: a.ttlReport(), Lookups: a.lookups, Explain: a.explain,
+		Purge: a.purge, TTL: a.ttlReport(), Lookups: a.lookups, Explain: a.explain,
 		Config: func() string { return a.current().cfg.Redacted() },
 	}), opsWriteTimeout, a.errorLog)
 	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // nobody needs it, and one connection would do for a hundred
@@ -183,17 +171,22 @@ func (a *App) checkKind(kind string) error {
 	return nil
 }
 
-// changed marks lists as changed, as the legacy system has told.
-func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedReply, error) {
-	marked, err := a.lists.Changed(ctx, cache.Hint{
-		Accounts: r.Accounts, AccountHashes: r.AccountHashes, Kinds: r.Kinds, Hard: r.Hard,
-	})
-	if errors.Is(err, cache.ErrHint) {
-		err = fmt.Errorf("%w: %w", ops.ErrChanged, err)
+// purge purges lists over the fleet.
+func (a *App) purge(ctx context.Context, r ops.PurgeRequest) (reply ops.PurgeReply, err error) {
+	for _, kind := range r.Kinds {
+		if err := a.checkKind(kind); err != nil {
+			return reply, err
+		}
 	}
-	a.opts.Logger.Info("lists marked as changed", "hard", r.Hard, "accounts", len(r.Accounts)+len(r.AccountHashes),
-		"kinds", r.Kinds, "marked", marked, "error", err)
-	return ops.ChangedReply{Marked: marked}, err
+	if reply.Reached = ops.ReachedFleet; a.redis == nil {
+		reply.Reached = ops.ReachedNode
+	}
+	reply.Purged, err = a.lists.Purge(ctx, cache.Purge{Accounts: r.Accounts, AccountHashes: r.AccountHashes, Kinds: r.Kinds, Soft: r.Soft})
+	if errors.Is(err, cache.ErrPurge) {
+		err = fmt.Errorf("%w: %w", ops.ErrPurge, err)
+	}
+	a.opts.Logger.Info("lists purged", "soft", r.Soft, "accounts", len(r.Accounts)+len(r.AccountHashes), "kinds", r.Kinds, "error", err)
+	return reply, err
 }
 
 // summary says in the log what was started: where keys come from, where lists are

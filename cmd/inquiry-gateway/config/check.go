@@ -4,6 +4,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -30,6 +31,22 @@ func (doc document) check(c Config) {
 	doc.Invalid("redis", c.Redis.Validate())
 	doc.Invalid("cache", c.Cache.Validate())
 	doc.checkUpstream(c)
+	doc.refuseHidden(doc.Root, "")
+}
+
+// refuseHidden reports headers with the text that Redacted shows instead of their values.
+func (doc document) refuseHidden(n *yaml.Node, path string) {
+	for i, inner := range n.Content {
+		switch {
+		case n.Kind == yaml.SequenceNode:
+			doc.refuseHidden(inner, yamlfile.Item(path, i))
+		case i%2 == 0:
+		case inner.Value == hidden && (path == "headers" || strings.HasSuffix(path, ".headers")):
+			doc.Wrong(yamlfile.Join(path, n.Content[i-1].Value), "%s stands where check --print and /ops/config hide a value; write the value", hidden)
+		default:
+			doc.refuseHidden(inner, yamlfile.Join(path, n.Content[i-1].Value))
+		}
+	}
 }
 
 // minTokenLength of the ops listener's tokens, in bytes: wrong ones are counted and logged, and not
