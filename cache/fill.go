@@ -10,12 +10,9 @@ import (
 	"inquiry-gateway/cache/redistier"
 )
 
-const (
-	// overdueGrace is how much longer than its deadline a fill may take to
-	// return its own error before the waiters are sent away.
-	overdueGrace = 250 * time.Millisecond
-	leaseRenew   = redistier.LeaseLife / 3
-)
+// overdueGrace is how much longer than its deadline a fill may take to
+// return its own error before the waiters are sent away.
+const overdueGrace = 250 * time.Millisecond
 
 // fill asks the legacy and settles the flight with its answer. It has the whole
 // Fills.Timeout, however long the flight has waited before: if its callers leave
@@ -34,9 +31,6 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 		l.settle(f, Result{}, ErrFillOverdue)
 	})
 	defer watchdog.Stop()
-	if filling, token := ctx, f.redis.token; token != "" { // copied, as ctx is replaced and the token given away below
-		l.spawn(func() { l.keepLease(filling, f.redis.names, token) })
-	}
 	q := l.queryOf(f.key)
 	newest := f.newest.Load()
 	tooOld := f.tooOld || newest != nil && q.decide(newest, began, invalidation{}, health{}).state != fresh
@@ -163,22 +157,4 @@ func (l *Lists) share(f *flight, e *Entry, lives time.Duration) {
 			l.metrics.unstored.WithLabelValues(unstoredRedis).Inc()
 		}
 	})
-}
-
-// keepLease renews a lease until the fill has ended or its time is up, so that a slow fill
-// stays the only one, a dead node is found out quickly, and a fill that hangs is not
-// waited for.
-func (l *Lists) keepLease(ctx context.Context, n redistier.Names, token string) {
-	tick := time.NewTicker(leaseRenew)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if held, err := l.redis.Renew(ctx, n, token); err == nil && !held {
-			return
-		}
-	}
 }

@@ -245,7 +245,7 @@ func (f *fleet) warm(t testing.TB, keys ...Key) {
 	t.Helper()
 	for _, l := range f.nodes {
 		// What a node fetches before it has read the clock of Redis is purged by its first poll.
-		redistest.Eventually(t, "the node has polled", func() bool { return synced(l) && l.redis.Connected() })
+		redistest.Eventually(t, "the node has polled", func() bool { return synced(l) })
 		for _, k := range keys {
 			mustGet(t, l, k)
 			settled(l)
