@@ -92,26 +92,19 @@ type Content struct {
 
 // Fill fetches a list. It runs detached from the caller: its context keeps the
 // caller's values, has its own deadline and ends early only when the cache is
-// closed. It is called once per key at a time, but again beside a call that a purge, a hint
-// or a reload has left behind, or that is past its deadline. An error is never stored.
+// closed. It is called once per key at a time, but again beside a call that a purge or a reload
+// has left behind, or that is past its deadline. An error is never stored. It may have two methods, for
+// the back-off: Refused() bool, the legacy was not asked, and RetryAfter() time.Duration, which the legacy
+// has asked to wait.
 type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
 // FillInfo is what a fill is told besides its key.
 type FillInfo struct {
 	Background bool // nobody waits for it
 	Failing    bool // its last fill failed, and was not refused
-	// Changes is another text after each purge or hint of the list, as far as this node knew of
+	// Changes is another text after each purge of the list, as far as this node knew of
 	// them when the fill began.
 	Changes string
-}
-
-// FillError is what the error of a fill may say about itself, for the back-off.
-type FillError interface {
-	error
-	// Refused: the legacy was not asked. That says nothing about the list.
-	Refused() bool
-	// OfList: the legacy is well, and this list cannot be had from it.
-	OfList() bool
 }
 
 // Variant is one coding of a body, ready to be written. Neither field may be
@@ -195,7 +188,7 @@ func (o Options) withDefaults() (Options, error) {
 //     have time; they get it up to 25 ms later than those of that node. If that node crashes, the
 //     others wait for as long as a fetch may take. If Redis is slow a fetch may begin although its
 //     caller has left.
-//   - Failed fetches are cached, for 5 s at most: see backoff.
+//   - Failed fetches are cached, for 5 s at most or as long as Retry-After says, a minute at most: see backoff.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.

@@ -37,7 +37,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 
 	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
 	defer span.End()
-	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Failing: l.failing(&q, began), Changes: changes})
+	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Failing: l.failing(&q), Changes: changes})
 	if err != nil {
 		span.Fail(reasonOf(err))
 		if watchdog.Stop() { // else that is noted already
@@ -52,7 +52,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	if c.NoStore {
 		result = fillNoStore
 	} else { // without the legacy nothing is known about it
-		l.backoff.gave(f.key, e.AnsweredAt)
+		l.backoff.succeeded(f.key, e.AnsweredAt)
 	}
 	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
 	unstored, lives := l.store(f, e, c.NoStore)
@@ -78,20 +78,19 @@ func (l *Lists) unwanted(f *flight) bool {
 
 // failing reports whether the last fill of a query's source failed, and no purge or reload came since.
 // A soft purge does not make a list that goes on failing count as a new failure.
-func (l *Lists) failing(q *query, now time.Time) bool {
-	r := l.backoff.of(q.source, time.Time{}, now)
-	return r != nil && r.failures > 0 && r.policy == q.policy && !l.invalidations.since(q.source.Kind, r.fetch).hard
+func (l *Lists) failing(q *query) bool {
+	r := l.backoff.lookup(q.source, time.Time{})
+	return r != nil && r.count > 0 && r.policy == q.policy && !l.invalidations.since(q.source.Kind, r.fetch).hard
 }
 
 // failed notes a failed fill.
 func (l *Lists) failed(f *flight, began time.Time, err error, result string) {
 	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
-	q := l.queryOf(f.key)
-	a := attempt{policy: f.policy, began: began, memory: max(leastMemory, q.terms.StaleIfError, q.terms.StaleWhileRevalidate)}
+	failed := failure{policy: f.policy, began: began, err: err}
 	if m := f.fetch.Load(); m != nil {
-		a.fetch = *m
+		failed.fetch = *m
 	}
-	l.backoff.failed(f.key, a, err, l.opts.Now())
+	l.backoff.failed(f.key, failed, l.opts.Now())
 }
 
 // entryOf makes the entry of a fill.

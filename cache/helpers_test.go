@@ -32,12 +32,15 @@ var (
 	errLegacy = error(legacyDown{})
 )
 
-// legacyDown is an error of the legacy, or of who did not ask it, or of one list.
-type legacyDown struct{ refused, ofList bool }
+// legacyDown is an error of the legacy, which may have asked to wait, or of who did not ask it.
+type legacyDown struct {
+	refused bool
+	wait    time.Duration
+}
 
-func (legacyDown) Error() string   { return "the legacy is down" }
-func (e legacyDown) Refused() bool { return e.refused }
-func (e legacyDown) OfList() bool  { return e.ofList }
+func (legacyDown) Error() string               { return "the legacy is down" }
+func (e legacyDown) Refused() bool             { return e.refused }
+func (e legacyDown) RetryAfter() time.Duration { return e.wait }
 
 // legacy numbers its answers, fails on demand, and holds its answers back.
 type legacy struct {

@@ -44,7 +44,7 @@ func (l *Lists) check(_ context.Context, f *flight) bool {
 		if h := l.healthOf(&q, f.newest.Load(), now); !h.resting {
 			return false
 		}
-		l.backoff.looked(f.key, now)
+		l.backoff.markChecked(f.key, now)
 		if l.abandon(f, true, errResting) {
 			return true
 		} // else somebody waits for it by now
@@ -153,7 +153,7 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 	if e == nil {
 		return false
 	}
-	l.backoff.gave(f.key, e.AnsweredAt)
+	l.backoff.succeeded(f.key, e.AnsweredAt)
 	q := l.queryOf(f.key)
 	if tier == TierRedis && l.decide(&q, e, l.opts.Now()).state.servable() {
 		l.keep(e) // before another flight can begin, which would read it again

@@ -19,8 +19,8 @@ import (
 // besides ctx; its errors are *upstream.Error.
 type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 
-// A fill says by its error whose fault it is.
-var _ cache.FillError = (*upstream.Error)(nil)
+// The cache asks an error of a fill whether the legacy system was asked.
+var _ interface{ Refused() bool } = (*upstream.Error)(nil)
 
 // NewFill makes what the cache calls on a miss: it fetches a list and renders the
 // finished bytes. Only bytes that a caller may see get past it, so nothing internal
