@@ -37,6 +37,18 @@ type failure struct {
 	checked time.Time // Redis has nothing newer before
 }
 
+// RestError is the error of the last fill of a list that is in back-off.
+type RestError struct {
+	Err  error
+	Left time.Duration // of the back-off
+}
+
+// Error implements error.
+func (e *RestError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error of the fill.
+func (e *RestError) Unwrap() error { return e.Err }
+
 func newBackoff() (*backoff, error) {
 	keys, err := otter.New(&otter.Options[Key, *failure]{MaximumSize: failingKeys})
 	return &backoff{keys: keys}, err
@@ -47,10 +59,7 @@ func newBackoff() (*backoff, error) {
 // legacy system. It says nothing about the list: callers are not refused for it, and a refresh waits as
 // after a first failure.
 func (b *backoff) failed(k Key, f failure, now time.Time) {
-	refusal, refused := errors.AsType[interface {
-		error
-		Refused() bool
-	}](f.err)
+	fault, told := errors.AsType[FillError](f.err)
 	b.keys.Compute(k.clone(), func(old *failure, found bool) (*failure, otter.ComputeOp) {
 		switch {
 		case !found:
@@ -59,7 +68,7 @@ func (b *backoff) failed(k Key, f failure, now time.Time) {
 			f.policy, f.began, f.fetch = old.policy, old.began, old.fetch
 		}
 		switch f.count = old.count; {
-		case refused && refusal.Refused():
+		case told && fault.Refused():
 			if old.err != nil {
 				f.err = old.err
 			}
@@ -69,7 +78,11 @@ func (b *backoff) failed(k Key, f failure, now time.Time) {
 			f.count++
 		}
 		f.count = max(f.count, 1)
-		f.until = now.Add(max(delay(f.count), retryAfter(f.err)))
+		wait := delay(f.count)
+		if told {
+			wait = max(wait, min(fault.RetryAfter(), retryMost))
+		}
+		f.until = now.Add(wait)
 		return &f, otter.WriteOp
 	})
 }
@@ -79,18 +92,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// retryAfter is what the legacy system has asked to wait, within bounds.
-func retryAfter(err error) time.Duration {
-	told, ok := errors.AsType[interface {
-		error
-		RetryAfter() time.Duration
-	}](err)
-	if !ok {
-		return 0
-	}
-	return min(told.RetryAfter(), retryMost)
 }
 
 // succeeded forgets the failure of a list that the legacy gave at a moment, to this node or to another.

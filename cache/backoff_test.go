@@ -172,21 +172,30 @@ func TestFailuresThatDoNotMakeARestLonger(t *testing.T) {
 	}
 }
 
-// The legacy system has asked to wait: for as long, a minute at most, the list is not fetched.
-func TestRetryAfterIsFollowed(t *testing.T) {
-	for _, wait := range []time.Duration{20 * time.Second, 2 * time.Minute} {
+// A list that must not be asked for rests as long as the legacy says, for a minute at most: callers get it stale
+// within its window, else the error with the time that is left.
+func TestAListRestsForRetryAfter(t *testing.T) {
+	for told, rests := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
 		l, g := alone(t)
-		g.failWith(legacyDown{wait: wait})
-		if _, err := l.Get(t.Context(), aKey); err == nil {
-			t.Fatal("no error")
+		mustGet(t, l, aKey)
+		g.failWith(legacyDown{wait: told})
+		g.clock.Add(15 * time.Second)
+		mustGet(t, l, aKey)
+		settled(l)
+		_, _ = l.Get(t.Context(), otherKey)
+		n := g.calls.Load()
+		g.clock.Add(rests - time.Millisecond)
+		if r, err := l.Get(t.Context(), aKey); rests < time.Minute && (err != nil || r.Outcome != StaleError) {
+			t.Errorf("%v: the list that there is: %v %v", told, r.Outcome, err)
 		}
-		g.failWith(nil)
-		g.clock.Add(min(wait, retryMost) - 1)
-		if _, err := l.Get(t.Context(), aKey); !errors.As(err, new(legacyDown)) || g.calls.Load() != 1 {
-			t.Errorf("fetched %d times, %v", g.calls.Load(), err)
+		_, err := l.Get(t.Context(), otherKey)
+		if rest, ok := errors.AsType[*RestError](err); !ok || rest.Left != time.Millisecond || g.calls.Load() != n {
+			t.Errorf("%v: %v after %d fetches", told, err, g.calls.Load()-n)
 		}
-		g.clock.Add(1)
-		want(t, mustGet(t, l, aKey), Miss, "#2")
+		g.clock.Add(time.Millisecond)
+		if _, _ = l.Get(t.Context(), otherKey); g.calls.Load() != n+1 {
+			t.Errorf("%v: %d fetches when it was over", told, g.calls.Load()-n)
+		}
 	}
 }
 

@@ -93,9 +93,7 @@ type Content struct {
 // Fill fetches a list. It runs detached from the caller: its context keeps the
 // caller's values, has its own deadline and ends early only when the cache is
 // closed. It is called once per key at a time, but again beside a call that a purge or a reload
-// has left behind, or that is past its deadline. An error is never stored. It may have two methods, for
-// the back-off: Refused() bool, the legacy was not asked, and RetryAfter() time.Duration, which the legacy
-// has asked to wait.
+// has left behind, or that is past its deadline. An error is never stored.
 type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
 // FillInfo is what a fill is told besides its key.
@@ -105,6 +103,15 @@ type FillInfo struct {
 	// Changes is another text after each purge of the list, as far as this node knew of
 	// them when the fill began.
 	Changes string
+}
+
+// FillError is what the error of a fill may say about itself, for the back-off.
+type FillError interface {
+	error
+	// Refused: the legacy was not asked. That says nothing about the list.
+	Refused() bool
+	// RetryAfter is how long the legacy wants not to be asked for the list; 0: it does not say.
+	RetryAfter() time.Duration
 }
 
 // Variant is one coding of a body, ready to be written. Neither field may be

@@ -123,7 +123,7 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	if r != nil && r.policy == q.policy && l.invalidations.since(q.source.Kind, r.fetch) == (invalidation{}) {
 		h.resting, h.redisChecked = now.Before(r.until), l.redis == nil || now.Before(r.checked)
 		if h.resting && r.count > 0 {
-			h.err = r.err
+			h.err = &RestError{r.err, r.until.Sub(now)}
 		}
 	}
 	return h

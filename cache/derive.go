@@ -20,13 +20,13 @@ type Mapping struct {
 // the legacy is not sent.
 func (m *Mapping) sourceOf(k Key) (source Key, impossible bool) {
 	status, inquiryType := m.Status.Of(k.Status), m.InquiryType.Of(k.InquiryType)
-	if status == filters.NoRecord || inquiryType == filters.NoRecord {
+	if status == filters.Empty || inquiryType == filters.Empty {
 		return k, true
 	}
-	if status == filters.SelectedHere {
+	if status == filters.Local {
 		k.Status = ""
 	}
-	if inquiryType == filters.SelectedHere {
+	if inquiryType == filters.Local {
 		k.InquiryType = ""
 	}
 	return k, false

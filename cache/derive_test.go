@@ -20,8 +20,8 @@ import (
 func derived(g *legacy) func(*setup) {
 	return func(s *setup) {
 		s.Fills.Mappings = map[string]Mapping{KindBuyer: {
-			Status:      filters.Filter{Values: map[string]filters.Asked{"never": filters.NoRecord, "sent": filters.AskedFor}, Other: filters.SelectedHere},
-			InquiryType: filters.Filter{Other: filters.SelectedHere},
+			Status:      filters.Filter{Values: map[string]filters.Asked{"never": filters.Empty, "sent": filters.Upstream}, Other: filters.Local},
+			InquiryType: filters.Filter{Other: filters.Local},
 		}}
 		s.Derivation.Select = func(k Key, body []byte) (out []byte, _ error) {
 			for line := range bytes.Lines(body) {

@@ -19,8 +19,8 @@ import (
 // besides ctx; its errors are *upstream.Error.
 type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 
-// The cache asks an error of a fill whether the legacy system was asked.
-var _ interface{ Refused() bool } = (*upstream.Error)(nil)
+// A fill says by its error whether the legacy system was asked, and how long to wait.
+var _ cache.FillError = (*upstream.Error)(nil)
 
 // NewFill makes what the cache calls on a miss: it fetches a list and renders the
 // finished bytes. Only bytes that a caller may see get past it, so nothing internal
@@ -75,11 +75,11 @@ func Kinds(c *upstream.Client) map[string]v1.Words {
 
 // wordsOf are the values that a caller can ask for; none where others can be asked for, too.
 func wordsOf(f filters.Filter) (words []string) {
-	if f.Other != filters.NoRecord {
+	if f.Other != filters.Empty {
 		return nil
 	}
 	for value, asked := range f.Values {
-		if asked != filters.NoRecord && filters.Valid(value) {
+		if asked != filters.Empty && filters.Valid(value) {
 			words = append(words, value)
 		}
 	}

@@ -44,7 +44,7 @@ func TestExplainIsBounded(t *testing.T) {
 		c = f.another(t, f.cfg, func(o *Options) {
 			o.Transport = func(network http.RoundTripper) http.RoundTripper {
 				return roundTripper(func(r *http.Request) (*http.Response, error) {
-					asked += fmt.Sprintf("%s with %d permits; ", r.URL.RawQuery, c.bulkhead.count())
+					asked += fmt.Sprintf("%s with %d permits; ", r.URL.RawQuery, c.places.inFlight.Load())
 					if strings.Contains(r.URL.RawQuery, "page=2") {
 						panic("a bug")
 					}
@@ -81,8 +81,8 @@ func TestAPanicKeepsNoPermit(t *testing.T) {
 			}
 		})
 		for range 8 {
-			if got := buyer(t, c, "acme"); got != "internal" || c.bulkhead.count() != 0 {
-				t.Errorf("%s, and %v requests are under way for ever", got, c.bulkhead.count())
+			if got := buyer(t, c, "acme"); got != "internal" || c.places.inFlight.Load() != 0 {
+				t.Errorf("%s, and %v requests are under way for ever", got, c.places.inFlight.Load())
 			}
 		}
 		time.Sleep(f.cfg.Timeout)

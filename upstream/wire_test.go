@@ -189,8 +189,8 @@ func TestWire(t *testing.T) {
 				if result != tc.result || len(s.got) != tc.sent || took < tc.took || took > tc.took+jitter {
 					t.Errorf("%s after %d requests in %v", result, len(s.got), took)
 				}
-				if idle := s.idle(t); idle != tc.idle || c.bulkhead.count() != 0 {
-					t.Errorf("%d connections are idle, %d places taken", idle, c.bulkhead.count())
+				if idle := s.idle(t); idle != tc.idle || c.places.inFlight.Load() != 0 {
+					t.Errorf("%d connections are idle, %d places taken", idle, c.places.inFlight.Load())
 				}
 				if tc.serve == nil && s.dials != 3 {
 					t.Errorf("%d dials", s.dials)

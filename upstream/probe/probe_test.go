@@ -55,7 +55,7 @@ func TestSavedReplies(t *testing.T) {
 	good, stranger := testkit.SampleTicket, strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1)
 	nobodys := strings.Replace(good, `{"id":"acme"}`, `{}`, 1)
 	strange := strings.Replace(good, `"N"`, `"Z"`, 1)
-	const lenient = "buyer: {on_foreign_record: drop, on_invalid_record: skip}"
+	const lenient = "buyer: {on_owner_mismatch: drop, on_invalid_record: skip}"
 	for _, tc := range []struct {
 		keys, body      string
 		verdict, reason string
@@ -90,7 +90,7 @@ func TestSavedReplies(t *testing.T) {
 // of a sign-in.
 func TestLive(t *testing.T) {
 	const auth = `headers: {X-Tenant: s3cret}
-auth: {type: session, username: me, password_file: f, token: token, login: {path: /login, basic: true}}`
+auth: {type: session, username: me, password_file: f, token: {json: token}, login: {path: /login, basic: true}}`
 	cfg := configOf(t, auth, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		if r.URL.Path == "/login" {

@@ -76,7 +76,7 @@ var causes = []cause{
 			return len(t.grown("upstream_requests_total", func(l []string) bool { return l[1] == "ok" })) > 0
 		},
 		text: "The legacy system gave records of another account than it was asked for: {counts}.", hits: "No caller got them. Callers of those lists get 502, or an older list.",
-		do:    "See them: `inquiry-gateway probe -c {file} --kind {kind} --account {account}`. Was the mapping changed, and is `owner` still the right field? If it is, call the owners of the legacy system now: it mixes up accounts.",
+		do:    "See them: `inquiry-gateway probe -c {file} --{kind} {account}`. Was the mapping changed, and is `owner` still the right field? If it is, call the owners of the legacy system now: it mixes up accounts.",
 		after: "Tell the owners of the legacy system, if nobody has yet.",
 	},
 	{
