@@ -29,6 +29,7 @@ type reply struct {
 	body   string         // JSON
 	json   jsontree.Value // the same, once it was read
 	none   bool           // nothing is at the path of its items
+	denied *Error         // what it says where it does not fit the mapping: that the credential was rejected
 	empty  bool           // its status, or reply.empty_if, says that there is nothing
 }
 
@@ -38,6 +39,7 @@ type reply struct {
 // The error is an *Error.
 func (f *fetch) request(ctx context.Context, asked address.Request, format *mapping.Format) (reply, error) {
 	s, rejected := f.endpoint, token{}
+	begin := s.opts.Now()
 	for attempt := 1; ; {
 		release, priority, err := f.place(ctx)
 		if err != nil {
@@ -55,18 +57,23 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 			defer release() // also after a panic
 			return f.send(ctx, asked, format, used)
 		}()
-		if attempt == 1 && rejected.made == 0 {
+		if attempt == 1 && rejected.number == 0 {
 			s.guard.budget.deposit()
 		}
-		if why, configured := s.network.creds.rejection(r, err); why != nil {
-			if rejected.made == 0 && s.network.creds.mayRenew(used, f.want.Account, configured) {
+		if why, certain := s.network.creds.rejection(r, err, used); why != nil {
+			switch {
+			case rejected.number == 0 && s.network.creds.renewable(used):
 				rejected = used
 				continue
+			case certain && err == nil && !used.made.Before(begin): // renew_if, right after a sign-in: the list may be as it says
+				r.denied = s.network.creds.denied(used, why)
+				return r, nil
+			case certain:
+				return r, s.network.creds.denied(used, why)
 			}
-			return r, s.network.creds.denied(used, why)
 		}
 		if err == nil {
-			s.network.creds.noteGood(used)
+			s.network.creds.recordAccepted(used)
 			return r, nil
 		}
 		e := asError(err)
