@@ -27,7 +27,7 @@ const (
 	FailureSignIn   Failure = "sign_in"  // it does not let us in, or there is no sign-in
 	FailureMapping  Failure = "mapping"  // its reply does not fit the mapping, or it does not take our request
 	FailureAccount  Failure = "account"  // the account cannot be named in a request: for good
-	FailureRefused  Failure = "refused"  // we do not ask now: breaker, bulkhead, ceiling, or it told us to wait
+	FailureRefused  Failure = "refused"  // we do not ask now: breaker, places, ceiling, or it told us to wait
 	FailureCanceled Failure = "canceled" // nobody wants the list any more
 	FailureBug      Failure = "bug"      // of the gateway
 )
@@ -85,8 +85,8 @@ var reasons = meaningsOf(map[meaning]string{
 	{FailureSignIn, ResultFailed, saysNothing}:       "auth",                                        // there is no sign-in, so that the list was not asked for
 	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx items record owner paging changed too_many too_large",
 	{FailureAccount, ResultFailed, saysNothing}:      "account",
-	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full held_back ceiling",
-	{FailureRefused, ResultUnavailable, saysWell}:    "throttled", // a 429
+	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full ceiling",
+	{FailureRefused, ResultUnavailable, saysFault}:   "throttled", // a 429
 	{FailureCanceled, ResultCanceled, saysNothing}:   "canceled",
 	{FailureBug, ResultFailed, saysNothing}:          "internal",
 })
@@ -106,7 +106,6 @@ const (
 	reasonBreaker     = "breaker_open"
 	reasonFull        = "bulkhead_full"
 	reasonAccountFull = "account_bulkhead_full"
-	reasonHeld        = "held_back" // the legacy has told us to wait
 	reasonCeiling     = "ceiling"   // the fleet has made all the requests that it may
 	reasonThrottled   = "throttled" // a reply that tells us to wait
 	reasonOverloaded  = "overloaded"
@@ -167,6 +166,14 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Refused() bool {
 	m := e.meaning()
 	return m.says == saysNothing && (m.failure == FailureRefused || m.failure == FailureCanceled)
+}
+
+// RetryAfter is what a 429 or a 503 told us to wait, a minute at most; 0: nothing.
+func (e *Error) RetryAfter() time.Duration {
+	if e.Reason == reasonThrottled || e.Reason == reasonOverloaded {
+		return e.Wait
+	}
+	return 0
 }
 
 // OfList tells that this one list cannot be had, whatever becomes of others: its reply does not fit,

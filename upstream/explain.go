@@ -37,17 +37,24 @@ type Further struct {
 }
 
 // Explain reads a whole list for a person who writes a mapping, and shows so many of its records
-// field by field. Filters are sent but not applied. The breaker does not stop it. beyond: it asks
-// for what a fetch does not, to see whether a list ends where it seems to. The error is for a kind
-// or account that makes no request; everything that is wrong with the replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int, beyond bool) (*Explained, error) {
+// field by field. Filters are sent but not applied. The breaker does not stop it. Beyond what a fetch
+// asks for it asks for the page after the last one, and, with words, for the list of each word of the
+// filters, to see whether a list ends where it seems to. The error is for a kind or account that makes
+// no request; everything that is wrong with the replies is in the result.
+func (c *Client) Explain(ctx context.Context, want Request, show int, words bool) (*Explained, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
 		return nil, err
 	}
-	err = e.admitted(ctx, e.readAll)
-	if e.finish(err); err == nil && beyond {
-		if err = e.admitted(ctx, e.askBeyond); err != nil {
+	err = e.caught(ctx, e.readAll)
+	if e.finish(err); err == nil {
+		if err = e.caught(ctx, func(ctx context.Context) error {
+			e.askBeyond(ctx)
+			if words {
+				e.askWords(ctx)
+			}
+			return nil
+		}); err != nil {
 			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
 		}
 	}
@@ -86,14 +93,9 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 
-// admitted makes requests with a permit, as a fetch does. A panic is its error.
-func (e *explanation) admitted(ctx context.Context, ask func(context.Context) error) (err error) {
-	s := e.fetch.endpoint
-	defer s.opts.Panics.Catch(func(p any) { err = bug(p) })
-	if err = s.bulkhead.enter(e.fetch.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
-		return err
-	}
-	defer s.bulkhead.leave(e.fetch.permits.who)
+// caught makes a panic in requests their error.
+func (e *explanation) caught(ctx context.Context, ask func(context.Context) error) (err error) {
+	defer e.fetch.endpoint.opts.Panics.Catch(func(p any) { err = bug(p) })
 	return ask(ctx)
 }
 
@@ -121,7 +123,7 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 // further makes the second requests for the batches, and notes the first of them.
 func (e *explanation) further(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	ask, _ := s.Request(e.fetch.want.Account, batches[0])
-	if first, err := ask.Page(paging{s.Paging}.pageValues(0, 0)); err == nil {
+	if first, err := ask.Page(e.fetch.endpoint.paging(s.Paging).pageValues(0, 0)); err == nil {
 		e.Further = append(e.Further, Further{s.Name, len(batches), first})
 	}
 	return e.fetch.batches(ctx, s, batches)
@@ -159,10 +161,9 @@ func (e *explanation) doubt(path, format string, args ...any) {
 }
 
 // askBeyond asks for the page after the last one where a number tells the length, as the number may
-// count something else. And it asks for the list of each word of each filter: if these have more
-// records together than the list without a filter, the system has a filter where none is set.
-func (e *explanation) askBeyond(ctx context.Context) error {
-	s, p, want := e.fetch.endpoint, e.pages, e.fetch.want
+// count something else.
+func (e *explanation) askBeyond(ctx context.Context) {
+	p := e.pages
 	if p.paging.Numbers() && p.paging.TellsLength() && p.end.Pages > 0 {
 		if asked, err := pageRequest(p.ask, p.paging.pageValues(p.end.Pages, p.end.Records)); err == nil {
 			if more, items := e.count(ctx, asked); more > 0 && !p.items[items] { // else it is the last page again
@@ -170,20 +171,26 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// askWords asks for the list of each word of each filter: if these have more records together than the
+// list without a filter, the system has a filter where none is set.
+func (e *explanation) askWords(ctx context.Context) {
+	s, p, want := e.fetch.endpoint, e.pages, e.fetch.want
 	words := s.plan.FilterValues()
 	for _, name := range []string{"status", "inquiry_type"} {
 		all := 0
 		for _, word := range words[name] {
-			filtered := mapping.Want{Account: want.Account, Status: word}
+			filtered := mapping.Query{Account: want.Account, Status: word}
 			if name != "status" {
 				filtered.Status, filtered.InquiryType = "", word
 			}
 			ask, _ := s.plan.Request(filtered)
 			e.fetch.allowed = newAllowance(s.cfg.MaxResponseBytes)
-			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Want{Account: want.Account}))
+			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Query{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
 				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
-				return nil
+				return
 			}
 			all += list.end.Records
 		}
@@ -192,7 +199,6 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 				records(p.end.Records), name, records(all), name)
 		}
 	}
-	return nil
 }
 
 // count gives how many records a page has, and what holds them.
@@ -202,7 +208,7 @@ func (e *explanation) count(ctx context.Context, asked address.Request) (n int, 
 	if err != nil || r.empty {
 		return 0, ""
 	}
-	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
+	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Query{Account: e.fetch.want.Account})
 	page, _ := scratch.Take(r.body)
 	return page.Records, page.Items
 }
@@ -261,21 +267,8 @@ func (p paging) following(r reply, ask mapping.PagedRequest, first address.Reque
 	return next
 }
 
-// Hider makes the function that hides the credentials of a configuration in a text for a
-// person: the secret of auth, and what requests send under the name of a secret.
+// Hider makes the function that hides the secret of auth in a text for a person.
 func (c Config) Hider() func(string) string {
-	secrets := c.Auth.Login.spec().Secrets()
-	if _, file := c.Auth.secret(); file.Set() {
-		secrets = append(secrets, oneLine(file))
-	}
-	for _, ec := range c.endpoints() {
-		for _, spec := range []address.Spec{
-			{Query: ec.Query, Sending: ec.Sending},
-			{Query: ec.Details.Fetch.Query, Sending: ec.Details.Fetch.Sending},
-			{Query: ec.Fields.Responses.Fetch.Query, Sending: ec.Fields.Responses.Fetch.Sending},
-		} {
-			secrets = append(secrets, spec.Secrets()...)
-		}
-	}
-	return address.Hider(secrets)
+	_, file := c.Auth.secret()
+	return address.Hider(oneLine(file))
 }

@@ -232,7 +232,7 @@ func (o *outcomes) noteFailure(log *slog.Logger, want Request, e *Error, now tim
 		all := []any{"kind", want.Kind, "account", want.Account, "failure", whose, "reason", e.Reason, "error", e.Error()}
 		if whose == FailureMapping {
 			word := "'" + strings.ReplaceAll(want.Account, "'", `'\''`) + "'" // of a shell
-			all = append(all, "run", "inquiry-gateway probe -c FILE --kind "+want.Kind+" --account "+word)
+			all = append(all, "run", "inquiry-gateway probe -c FILE --"+want.Kind+" "+word)
 		}
 		return all
 	}

@@ -63,9 +63,8 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	s.AddIf(sized && p.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
 	s.AddIf(variable != "" && !named && p.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", p.Style, variable)
 	for _, key := range []struct{ name, path string }{{"total", p.Total}, {"total_pages", p.TotalPages}} {
-		if path, ok := s.compilePath(field+"."+key.name, key.path, key.path != ""); ok {
-			s.notePaths(field+"."+key.name, "", false, key.path)
-			markLists(s.outline, path)
+		if key.path != "" {
+			s.use(field+"."+key.name, key.path, "", false)
 		}
 	}
 	for _, at := range s.locateAll(field+".next", field+".next", p.Next) {
@@ -110,10 +109,8 @@ func (s scope) identify(field, id string) {
 	case id == keyPath:
 		r.itemID = &compiledPath{key: true}
 	default:
-		if path, ok := s.compilePath(field, id, true); ok {
-			at := s.locate(path)
+		if at, ok := s.use(field, id, "", true); ok {
 			r.itemID = &at
-			s.notePaths(field, "", true, id)
 		}
 	}
 }
@@ -203,15 +200,15 @@ func saysNext(name string) bool {
 }
 
 // checkEnd refuses a list whose last reply says that it goes on, in the Link header or by one of
-// nextNames beside the list, where paging does not read it, nor ignore_marks names it. A part must
-// never be served as the whole. An error is an [*Error].
+// nextNames beside the list, where paging does not read it, nor ignore_marks names it: never serve a
+// truncated list as complete. An error is an [*Error].
 func (r *reader) checkEnd(end End) error {
 	found := ""
 	if end.Next != "" && r.Paging.Style != PageLink && !r.Paging.IgnoresMark("Link") {
 		found = "the header Link names a next page"
 	}
 	for name, values := range end.Header {
-		if saysNext(strings.TrimPrefix(name, "X-")) && !r.Paging.IgnoresMark(name) && !isNothing(jsontree.TextValue(values[0])) {
+		if saysNext(strings.TrimPrefix(name, "X-")) && !r.Paging.IgnoresMark(name) && !saysNothing(values[0]) {
 			found = "the header " + name + " names a next page"
 		}
 	}
@@ -240,7 +237,7 @@ func (r *reader) eachBeside(reply jsontree.Value, visit func(path, name string, 
 	way := r.items.at.Names(false)
 	var object func(v jsontree.Value, prefix string, way []string, depth int)
 	object = func(v jsontree.Value, prefix string, way []string, depth int) {
-		v.Members(func(name string, one jsontree.Value) {
+		for name, one := range v.All() {
 			path := prefix + name
 			switch {
 			case one == r.container:
@@ -249,14 +246,16 @@ func (r *reader) eachBeside(reply jsontree.Value, visit func(path, name string, 
 			default:
 				visit(path, name, one)
 				if one.Kind() == jsontree.Array {
-					one.Each(func(element jsontree.Value) bool { visit(path, "", element); return true })
+					for _, element := range one.All() {
+						visit(path, "", element)
+					}
 				} else if depth < maxBeside {
 					object(one, path+".", nil, depth+1)
 				}
 			}
-		})
+		}
 	}
-	if reply != r.container {
+	if reply != r.container && reply.Kind() == jsontree.Object {
 		object(reply, "", way, 0)
 	}
 }
@@ -277,12 +276,20 @@ func (c *PagingConfig) IgnoresMark(path string) bool {
 
 // isNothing reports whether a value is how systems say that there is none: empty, false or zero.
 func isNothing(v jsontree.Value) bool {
-	none := true
-	v.Each(func(item jsontree.Value) bool { none = isNothing(item); return none })
 	if !v.Scalar() {
-		return none
+		for _, item := range v.All() {
+			if !isNothing(item) {
+				return false
+			}
+		}
+		return true
 	}
-	text := strings.ToLower(strings.TrimSpace(v.String()))
+	return saysNothing(v.String())
+}
+
+// saysNothing is isNothing for a text.
+func saysNothing(text string) bool {
+	text = strings.ToLower(strings.TrimSpace(text))
 	n, whole := jsontree.Count(text)
 	return text == "" || text == "false" || text == "null" || whole && n <= 0
 }

@@ -76,7 +76,7 @@ var causes = []cause{
 			return len(t.grown("upstream_requests_total", func(l []string) bool { return l[1] == "ok" })) > 0
 		},
 		text: "The legacy system gave records of another account than it was asked for: {counts}.", hits: "No caller got them. Callers of those lists get 502, or an older list.",
-		do:    "See them: `inquiry-gateway probe -c {file} --kind {kind} --account {account}`. Was the mapping changed, and is `owner` still the right field? If it is, call the owners of the legacy system now: it mixes up accounts.",
+		do:    "See them: `inquiry-gateway probe -c {file} --{kind} {account}`. Was the mapping changed, and is `owner` still the right field? If it is, call the owners of the legacy system now: it mixes up accounts.",
 		after: "Tell the owners of the legacy system, if nobody has yet.",
 	},
 	{
@@ -129,15 +129,8 @@ var causes = []cause{
 		id: "reload", name: "A changed file is not in force", chapter: "InquiryGatewayConfigReloadFailed",
 		seen:  func(t tick) (map[string]float64, bool) { return uncounted(t.facts.NotInForce), false },
 		works: always, state: true,
-		text: "Not in force: {counts}. The old one runs.", hits: "Nobody now, but a restart would fail; while the keys file has the mistake, a revoked key still works.",
-		do: "See file, line and key with `inquiry-gateway check -c {file}`, mend it, and save it: it is read again by itself, or on `SIGHUP`.",
-	},
-	{
-		id: "restart", name: "A change waits for a restart", chapter: "InquiryGatewayConfigReloadFailed",
-		seen:  func(t tick) (map[string]float64, bool) { return uncounted(t.facts.Waiting), false },
-		works: always, state: true,
-		text: "All of {file} is in force but for: {counts}.", hits: "Nobody. These keys have their old values until this node starts again.",
-		do: "Restart the nodes one after the other, or take the change back.",
+		text: "Not in force: {counts}. The old one runs.", hits: "Nobody now, but a mistake in a file would make a restart fail, and while the keys file has one, a revoked key still works.",
+		do: "See file, line and key with `inquiry-gateway check -c {file}`, correct it, and save it: it is read again by itself, or on `SIGHUP`. If a key cannot change while the gateway runs, restart the nodes one after the other, or undo the change.",
 	},
 	{
 		id: "limited", name: "Many requests get 429", chapter: "InquiryGatewayRateLimiting", seen: seenLimited,
@@ -278,8 +271,7 @@ type Facts struct {
 	Legacy   []ops.Failing     // episodes of failures of the legacy system, also those that are over
 	Breakers map[string]string // closed, half-open or open, by kind
 
-	NotInForce []string // files whose newest content has a mistake: "configuration", "keys file"
-	Waiting    []string // keys of the configuration, else in force, that need a restart
+	NotInForce []string // files whose newest content was refused: "configuration", "keys file"
 }
 
 // Failure is an error that has happened, in words that hold no secret.

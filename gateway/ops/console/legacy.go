@@ -116,13 +116,13 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 	case c.failure == "system" && !slices.ContainsFunc(episodes, func(f ops.Failing) bool { return f.Of > 1 }):
 		do += " No other account was asked for, so it may be this one alone: try another one, too."
 	}
-	if first.Reason == "throttled" || first.Reason == "overloaded" || first.Reason == "held_back" {
+	if first.Reason == "throttled" || first.Reason == "overloaded" {
 		l.Name = toldToWait
 	}
 	if done {
 		l.Name += " (" + first.Kind + " lists)"
 	}
-	last, check := first, "`inquiry-gateway check -c {file} --live"
+	last, check := first, "`inquiry-gateway probe -c {file} --records 0"
 	var texts []string
 	for _, f := range episodes {
 		texts = append(texts, sentence(f, facts.Breakers[f.Kind], now))
@@ -140,7 +140,7 @@ func (c *legacyCause) line(episodes []ops.Failing, facts Facts, now time.Time, d
 	if last.UsualFetches < last.Fetches && last.Usual != last.Text {
 		l.Cause += fmt.Sprintf(". Most often, %d of %d times: %s", last.UsualFetches, last.Fetches, shown(last.UsualCause))
 	}
-	probe := "`inquiry-gateway probe -c {file} --kind " + last.Kind + " --account " + quoted(last.Account) + "`"
+	probe := "`inquiry-gateway probe -c {file} --" + last.Kind + " " + quoted(last.Account) + "`"
 	do = strings.ReplaceAll(do, "{bound}", cmp.Or(bounds[last.Reason], bounds["throttled"]))
 	do = strings.NewReplacer("{check}", check+"`", "{probe}", probe).Replace(do)
 	if l.Do = strings.ReplaceAll(do, "{file}", quoted(cmp.Or(facts.File, "FILE"))); done { // until it worked again: with little traffic the last failure is long before
