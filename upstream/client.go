@@ -363,7 +363,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
 		kept:    all.Counters("kept_replies_total", "Requests for details or responses that were not made, because the record says by its version that nothing has changed.", "kind").WithLabelValues(kind),
-		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show.", "kind").WithLabelValues(kind),
+		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show, or fetch.missing skips.", "kind").WithLabelValues(kind),
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
 			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -89,6 +90,13 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 				return begin().replay(stored.bodies)
 			}
 			p, err := f.whole(ctx, begin)
+			if err != nil && p.end.Pages == 0 && slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusGone}, p.first.status) {
+				if replies[i].Missing = s.Missing == "empty" || s.Missing == "skip"; replies[i].Missing {
+					return nil
+				}
+				// The list came with the same credential: this is about a record, and not about the account.
+				return failure("status_4xx", "the request for the %s of a record is answered with status %d; fetch.missing says what that means", s.Name, p.first.status)
+			}
 			if err == nil && key != "" {
 				f.endpoint.replies.Set(key, &storedReplies{p.bodies, p.answered})
 			}
