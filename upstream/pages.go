@@ -199,6 +199,9 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	_, step := p.fetch.endpoint.tracer.Start(ctx, "upstream.map")
 	defer step.End()
 	page, err := p.mapper.Take(r.body)
+	if err != nil && r.denied != nil {
+		err = r.denied
+	}
 	p.bodies = append(p.bodies, r.body)
 	records = page.Records
 	items := page.Items

@@ -105,7 +105,8 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 	for _, tree := range trees {
 		visit("", tree)
 	}
-	for _, l := range all {
+	lists := slices.Collect(maps.Values(all))
+	for _, l := range lists {
 		l.table = tableOf(l.records)
 		for _, c := range l.table.columns {
 			l.weight += len(c.texts)
@@ -113,17 +114,15 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 				l.weight += 3 * len(c.texts)
 			}
 		}
-		switch {
-		case best == nil || l.weight > best.weight || l.weight == best.weight && l.path < best.path:
-			best, second = l, best
-		case second == nil || l.weight > second.weight || l.weight == second.weight && l.path < second.path:
-			second = l
-		}
 	}
-	if second != nil && 3*second.weight <= 2*best.weight {
-		second = nil
+	slices.SortFunc(lists, func(a, b *list) int { return cmp.Or(b.weight-a.weight, strings.Compare(a.path, b.path)) })
+	switch {
+	case len(lists) == 0:
+		return nil, nil
+	case len(lists) > 1 && 3*lists[1].weight > 2*lists[0].weight:
+		return lists[0], lists[1]
 	}
-	return best, second
+	return lists[0], nil
 }
 
 // sameShape returns the members of an object whose keys are ids: all are objects with nearly

@@ -35,8 +35,7 @@ const idSeparator = "\x00"
 // bareID is the member that a record has which came as a bare id.
 const bareID = "id"
 
-// scalarID reads a value as an id: empty where nothing, null or an empty text is. single is false
-// for what cannot be one.
+// scalarID reads a value as an id: "" if absent, null or empty. single is false for what cannot be one.
 func scalarID(v jsontree.Value) (id string, single bool) {
 	if id = v.Plain(); id != "" && !v.Scalar() {
 		return "", false

@@ -90,7 +90,7 @@ func TestSavedReplies(t *testing.T) {
 // of a sign-in.
 func TestLive(t *testing.T) {
 	const auth = `headers: {X-Tenant: s3cret}
-auth: {type: session, username: me, password_file: f, token: token, login: {path: /login, basic: true}}`
+auth: {type: session, username: me, password_file: f, token: {json: token}, login: {path: /login, basic: true}}`
 	cfg := configOf(t, auth, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")
 		if r.URL.Path == "/login" {
