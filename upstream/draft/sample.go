@@ -181,7 +181,11 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 	byPath, elements, longest := map[string]*column{}, map[string][]jsontree.Value{}, map[string]int{}
 	var visit func(path string, v jsontree.Value)
 	visit = func(path string, v jsontree.Value) {
-		switch inner := v.At("@fromstr"); {
+		var inner jsontree.Value
+		if v.Kind() == jsontree.Text {
+			inner = v.At("@fromstr")
+		}
+		switch {
 		case v.Kind() == jsontree.Object:
 			for name, member := range v.All() {
 				visit(below(path, pathOf(name)), member)
@@ -195,7 +199,9 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 				}
 			}
 			if longest[path] = max(longest[path], v.Len()); !named && lists > 0 {
-				elements[path] = append(elements[path], objects(v)...)
+				if !strings.Contains(path, ".0.") { // else they are in a list of their own
+					elements[path] = append(elements[path], objects(v)...)
+				}
 				visit(below(path, "0"), v.At("0"))
 			}
 		case inner.Kind() == jsontree.Object:
