@@ -232,10 +232,10 @@ func TestPanics(t *testing.T) {
 				}
 				synctest.Wait()
 				for name, want := range map[string]float64{
-					"panics_total ": 1, "requests_total 500buyer_inquiries": 1, "requests_in_flight ": 0,
+					"panics_total handler": 1, "http_requests_total 500buyer_inquiries": 1, "http_requests_in_flight ": 0,
 				} {
 					name, labels, _ := strings.Cut(name, " ")
-					if got := s.counted(t, "http_"+name, labels); got != want {
+					if got := s.counted(t, name, labels); got != want {
 						t.Errorf("front %v, %s: %s %s: %v, want %v", front, place, name, labels, got, want)
 					}
 				}

@@ -91,7 +91,7 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("%v: recorded %+v", tc.err, all)
 		}
 	}
-	if n := s.counted(t, "http_panics_total", ""); n != 1 {
+	if n := s.counted(t, "panics_total", "handler"); n != 1 {
 		t.Errorf("counted %v panics", n)
 	}
 }
