@@ -18,6 +18,8 @@ const (
 	retryMost   = 4500 * time.Millisecond
 	retryOfList = 3500 * time.Millisecond
 	lookEvery   = 2 * time.Second // between two looks into Redis for a list that may not be refreshed
+	// retryAfterMost bounds the Retry-After of a failed fill, for which the list is not asked for.
+	retryAfterMost = time.Minute
 	// leastMemory is how long a failure is remembered at least.
 	leastMemory = 30 * time.Second
 	// failingKeys bounds the memory of the back-off. A key that falls out is
@@ -43,14 +45,26 @@ type rest struct {
 	look     time.Time // Redis has nothing new for a refresh before
 }
 
-// attempt is a fill: by a policy, from a moment on, before the changes that came after its mark. Its
+// attempt is a fill: by a policy, from a moment on, before the purges that came after its version. Its
 // failure is remembered for a time after the list may be refreshed again.
 type attempt struct {
 	policy *policy
 	began  time.Time
-	mark   mark
+	fetch  fetchVersion
 	memory time.Duration
 }
+
+// RestError is the error of the last fill of a list that is in back-off.
+type RestError struct {
+	Err  error
+	Left time.Duration // of the back-off
+}
+
+// Error implements error.
+func (e *RestError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error of the fill.
+func (e *RestError) Unwrap() error { return e.Err }
 
 func newBackoff() (*backoff, error) {
 	keys, err := otter.New(&otter.Options[Key, *rest]{MaximumSize: failingKeys})
@@ -85,6 +99,9 @@ func (b *backoff) failed(k Key, a attempt, err error, now time.Time) {
 			r.failures++
 		}
 		d := delay(r.failures)
+		if told {
+			d = max(d, min(fault.RetryAfter(), retryAfterMost))
+		}
 		r.refresh, r.retry = now.Add(d), now.Add(d)
 		if told && fault.OfList() {
 			r.retry = now.Add(retryOfList + rand.N(retryMost-retryOfList))

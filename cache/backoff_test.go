@@ -138,7 +138,7 @@ func TestAnOlderFillThatFailsLater(t *testing.T) {
 	for g.calls.Load() == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	purge(t, l, Scope{Account: "acme"})
+	purge(t, l, acme)
 	g.clock.Add(time.Millisecond)
 	want(t, mustGet(t, l, aKey), Miss, "#2")
 	g.clock.Add(time.Millisecond)
@@ -172,6 +172,33 @@ func TestFailuresThatDoNotMakeARestLonger(t *testing.T) {
 	}
 }
 
+// A list that must not be asked for rests as long as the legacy says, for a minute at most: callers get it stale
+// within its window, else the error with the time that is left.
+func TestAListRestsForRetryAfter(t *testing.T) {
+	for told, rests := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
+		l, g := alone(t)
+		mustGet(t, l, aKey)
+		g.failWith(legacyDown{retryAfter: told})
+		g.clock.Add(15 * time.Second)
+		mustGet(t, l, aKey)
+		settled(l)
+		_, _ = l.Get(t.Context(), otherKey)
+		n := g.calls.Load()
+		g.clock.Add(rests - time.Millisecond)
+		if r, err := l.Get(t.Context(), aKey); rests < time.Minute && (err != nil || r.Outcome != StaleError) {
+			t.Errorf("%v: the list that there is: %v %v", told, r.Outcome, err)
+		}
+		_, err := l.Get(t.Context(), otherKey)
+		if rest, ok := errors.AsType[*RestError](err); !ok || rest.Left != time.Millisecond || g.calls.Load() != n {
+			t.Errorf("%v: %v after %d fetches", told, err, g.calls.Load()-n)
+		}
+		g.clock.Add(time.Millisecond)
+		if _, _ = l.Get(t.Context(), otherKey); g.calls.Load() != n+1 {
+			t.Errorf("%v: %d fetches when it was over", told, g.calls.Load()-n)
+		}
+	}
+}
+
 // Nobody has asked for a list for longer than its stale window since it failed. Whether it still
 // fails is not known: a caller waits for the list.
 func TestAFailureOfLongAgoIsForgotten(t *testing.T) {
@@ -192,9 +219,12 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 	for _, ofList := range []bool{true, false} {
 		for name, end := range map[string]func(*Lists) error{
 			"nothing": func(*Lists) error { return nil },
-			"a purge": func(l *Lists) error { _, err := l.Purge(t.Context(), Scope{Account: aKey.Account}); return err },
-			"a hint": func(l *Lists) error {
-				_, err := l.Changed(t.Context(), Hint{Kinds: []string{aKey.Kind}})
+			"a purge": func(l *Lists) error {
+				_, err := l.Purge(t.Context(), Purge{Accounts: []string{aKey.Account}})
+				return err
+			},
+			"a soft purge": func(l *Lists) error {
+				_, err := l.Purge(t.Context(), Purge{Kinds: []string{aKey.Kind}, Soft: true})
 				return err
 			},
 			"a reload": func(l *Lists) error {

@@ -10,7 +10,7 @@
 // force at that moment.
 //
 // Two things make an entry unusable besides its age: another key or mapping than the one
-// that is asked for (belongsTo), and a purge since its fill began (changes).
+// that is asked for (belongsTo), and a purge since its fetch began (invalidations).
 package cache
 
 import (
@@ -112,6 +112,8 @@ type FillError interface {
 	Refused() bool
 	// OfList: the legacy is well, and this list cannot be had from it.
 	OfList() bool
+	// RetryAfter is how long the legacy wants not to be asked for the list; 0: it does not say.
+	RetryAfter() time.Duration
 }
 
 // Variant is one coding of a body, ready to be written. Neither field may be
@@ -215,15 +217,16 @@ func (o Options) withDefaults() (Options, error) {
 // Redis needs, of ACL rights on the prefix's keys and channels: @read, @write,
 // @connection, @pubsub and @scripting, and time: docs/redis.md has the list.
 type Lists struct {
-	opts    Options
-	policy  atomic.Pointer[policy]
-	tier    localcache.Cache[Key, *Entry]
-	redis   *redistier.Tier // nil: no Redis
-	changes *changes
-	backoff *backoff
-	comp    *compressor
-	metrics *metrics
-	tracer  *telemetry.Tracer
+	opts          Options
+	policy        atomic.Pointer[policy]
+	tier          localcache.Cache[Key, *Entry]
+	redis         *redistier.Tier // nil: no Redis
+	invalidations *invalidations
+	repeats       repeats
+	backoff       *backoff
+	comp          *compressor
+	metrics       *metrics
+	tracer        *telemetry.Tracer
 
 	life context.Context // ends when Close gives up waiting
 	end  context.CancelFunc
@@ -248,7 +251,8 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), changes: newChanges(p.interest()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache")}
+	l := &Lists{opts: opts, flights: make(map[Key]*flight), invalidations: newInvalidations(p.interest()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache")}
+	l.repeats.made = map[redistier.Purge]repeat{}
 	l.policy.Store(p)
 	l.metrics = newMetrics(opts.Registerer)
 	if l.comp, err = newCompressor(); err != nil {
@@ -271,7 +275,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	}
 	if opts.Redis != nil {
 		l.redis = redistier.New(redistier.Options{
-			Client: opts.Redis, Prefix: opts.Prefix, ChangeLife: changeLife, Panics: opts.Panics,
+			Client: opts.Redis, Prefix: opts.Prefix, PurgeLife: purgeLife, Panics: opts.Panics,
 		})
 	}
 	l.registerGauges()
@@ -302,7 +306,7 @@ func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	}
 	return func() {
 		l.policy.Store(p)
-		l.changes.keepFor(p.interest())
+		l.invalidations.keepFor(p.interest())
 		l.tier.SetMaximum(uint64(cfg.MaxBytes))
 	}, nil
 }

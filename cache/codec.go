@@ -10,14 +10,14 @@ import (
 // An encoded entry is "IQE" version | CRC-32C of all after | entryHead | the strings and the body
 // one after the other. All numbers are big endian.
 const (
-	entryMagic = "IQE\x05"
+	entryMagic = "IQE\x06"
 	headSize   = len(entryMagic) + 4
 )
 
 // entryHead is what comes before the strings and the body.
 type entryHead struct {
 	AnsweredAt int64         // Unix ns on the clock of Redis
-	Epoch      uint64        // of the newest change that its fill knew of
+	FetchBegan uint64        // microseconds on the clock of Redis
 	Sum        [sumSize]byte // of the body
 	Lengths    [6]uint32     // of kind, account, status, inquiry type, fingerprint and body
 }
@@ -62,7 +62,7 @@ func (e *Entry) Size() int {
 
 // encode builds the stored form in one allocation of the exact size.
 func (e *Entry) encode() []byte {
-	h := entryHead{AnsweredAt: e.stamp, Epoch: e.mark.epoch, Sum: e.sum}
+	h := entryHead{AnsweredAt: e.stamp, FetchBegan: e.fetch.began, Sum: e.sum}
 	for i, s := range e.parts() {
 		h.Lengths[i] = uint32(len(s))
 	}
@@ -110,7 +110,7 @@ func decode(raw []byte) (*Entry, error) {
 		fingerprint: string(parts[4]),
 		answeredAt:  time.Unix(0, h.AnsweredAt),
 		stamp:       h.AnsweredAt,
-		mark:        mark{epoch: h.Epoch},
+		fetch:       fetchVersion{began: h.FetchBegan},
 		sum:         h.Sum,
 	}, parts[5], cap(raw)), nil
 }

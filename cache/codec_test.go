@@ -18,7 +18,7 @@ import (
 )
 
 func entryOf(k Key, text string) *Entry {
-	o := origin{key: k, fingerprint: "f1", answeredAt: time.Unix(1_700_000_000, 123), mark: mark{epoch: 3}, sum: bodySum(0, []byte(text))}
+	o := origin{key: k, fingerprint: "f1", answeredAt: time.Unix(1_700_000_000, 123), fetch: fetchVersion{began: 3}, sum: bodySum(0, []byte(text))}
 	return newEntry(o, []byte(text), len(text))
 }
 
@@ -30,7 +30,7 @@ func TestEncodedEntriesComeBackWhole(t *testing.T) {
 			key:         Key{text.Draw(t, "kind"), text.Draw(t, "account"), text.Draw(t, "status"), text.Draw(t, "type")},
 			fingerprint: text.Draw(t, "fingerprint"),
 			answeredAt:  time.Unix(0, rapid.Int64().Draw(t, "nanos")),
-			mark:        mark{epoch: rapid.Uint64().Draw(t, "epoch")},
+			fetch:       fetchVersion{began: rapid.Uint64().Draw(t, "began")},
 			sum:         bodySum(0, body),
 		}
 		first := newEntry(o, body, cap(body))
@@ -42,7 +42,7 @@ func TestEncodedEntriesComeBackWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.mark != o.mark || e.spread != first.spread {
+		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.fetch != o.fetch || e.spread != first.spread {
 			t.Fatalf("came back as %+v", e)
 		}
 		if !bytes.Equal(e.Identity.Body, body) || e.ETag[0] != first.ETag[0] || e.Identity.Length[0] != first.Identity.Length[0] {

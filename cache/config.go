@@ -12,9 +12,6 @@ import (
 const (
 	maxLifetime = 7 * 24 * time.Hour // of an entry: ttl and stale window together
 	compressMin = 1 << 10            // a smaller body gets no gzip and zstd: it would save no packet
-	// hintStaleFor is how long after a soft hint a list of before is still served while it is
-	// refreshed, at most the list's stale_while_revalidate. Who cannot wait sends a hard hint.
-	hintStaleFor = time.Second
 )
 
 // Config is the `cache:` section. Its zero value is not usable; start from

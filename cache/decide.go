@@ -6,7 +6,7 @@ import "time"
 // ahead is refused: its age is unknown.
 const maxSkew = 2 * time.Second
 
-// state is what an entry is good for, by its age, purges and hints.
+// state is how an entry may be used, by its age and by purges.
 type state int
 
 const (
@@ -31,12 +31,6 @@ const (
 	fail                       // return the error of the last fill, unless Redis has the list
 )
 
-// marks are what has come after the fill of an entry.
-type marks struct {
-	purged, hinted bool
-	ago            time.Duration // how long ago the hint was given
-}
-
 // health is how well the fills of a list are.
 type health struct {
 	failing bool  // the last one failed, or the breaker is not closed for the account
@@ -59,40 +53,31 @@ type verdict struct {
 // decide is the one judge: of what an entry is good for, whether it is kept, and what the next
 // look-up gets. Look-ups, flights, fills and explain all ask it. Jitter only ever shortens a ttl,
 // and its share is fixed by the key and the fill, so all nodes agree.
-func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
+func (q *query) decide(e *Entry, now time.Time, i invalidation, h health) (v verdict) {
 	t := &q.terms
 	v.keep = t.lifetime()
 	if e != nil {
 		age := now.Sub(e.AnsweredAt)
-		ttl := t.TTL - time.Duration(float64(t.TTL)*q.policy.jitter*e.spread)
 		v.age = max(age, 0)
-		v.remaining = ttl - v.age
+		v.remaining = t.TTL - time.Duration(float64(t.TTL)*q.policy.jitter*e.spread) - v.age
 		v.keep -= v.age
+		if !i.soft.IsZero() {
+			v.remaining = min(v.remaining, i.soft.Sub(now), 0)
+		}
 		switch {
-		case m.purged:
+		case i.hard:
 			v.state, v.keep, v.remaining = purged, 0, min(v.remaining, 0)
 		case age < -maxSkew:
 			v = verdict{state: expired}
 		case v.remaining > 0:
 			v.state = fresh
-		case v.age < ttl+t.StaleWhileRevalidate:
+		case v.remaining+t.StaleWhileRevalidate > 0:
 			v.state = revalidate
-		case v.age < ttl+t.StaleIfError:
+		case v.remaining+t.StaleIfError > 0:
 			v.state = ifError
 		default:
 			v.state = expired
 		}
-	}
-	if m.hinted && v.state.servable() {
-		switch {
-		case v.state > ifError && m.ago < min(hintStaleFor, t.StaleWhileRevalidate):
-			v.state = revalidate
-		case t.StaleIfError > 0 && v.remaining+t.StaleIfError > 0:
-			v.state = ifError
-		default:
-			v.state = expired
-		}
-		v.remaining = min(v.remaining, -m.ago)
 	}
 	switch {
 	case v.state == fresh:
@@ -115,15 +100,15 @@ func (q *query) decide(e *Entry, now time.Time, m marks, h health) (v verdict) {
 // decide is the verdict by all that this node knows now. How well the fills are is asked for
 // only where it counts.
 func (l *Lists) decide(q *query, e *Entry, now time.Time) verdict {
-	var m marks
+	var i invalidation
 	if e != nil {
-		m = l.changes.afterFill(e, now)
+		i = l.invalidations.sinceFetch(e)
 	}
-	v := q.decide(e, now, m, health{})
+	v := q.decide(e, now, i, health{})
 	if v.state == fresh {
 		return v
 	}
-	return q.decide(e, now, m, l.healthOf(q, e, now))
+	return q.decide(e, now, i, l.healthOf(q, e, now))
 }
 
 // healthOf is how well the fills of a query's source are, of which there is an entry, or nil.
@@ -135,10 +120,10 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	r := l.backoff.of(q.source, answered, now)
 	notClosed := l.opts.Failing(kindNames[q.kind], q.source.Account)
 	h := health{failing: r != nil || notClosed}
-	if r != nil && r.policy == q.policy && l.changes.after(q.source.Kind, &r.mark, now) == (marks{}) {
+	if r != nil && r.policy == q.policy && l.invalidations.since(q.source.Kind, r.fetch) == (invalidation{}) {
 		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
 		if now.Before(r.retry) {
-			h.err = r.err
+			h.err = &RestError{r.err, r.retry.Sub(now)}
 		}
 	}
 	return h

@@ -8,49 +8,49 @@ import (
 )
 
 // What decide says is the specification of freshness: a ttl of 10 s, 10 s of
-// stale_while_revalidate, 60 s of stale_if_error, and a soft hint that counts for 1 s.
+// stale_while_revalidate, 60 s of stale_if_error.
 func TestDecide(t *testing.T) {
 	const s = time.Second
 	all := testConfig().Buyer.Terms
 	noSWR, ttlOnly := Terms{TTL: 10 * s, StaleIfError: 60 * s}, Terms{TTL: 10 * s}
 	stale, resting := health{failing: true}, health{failing: true, resting: true, looked: true}
-	hint := func(ago time.Duration) marks { return marks{hinted: true, ago: ago} }
+	now := time.Unix(1_700_000_000, 0)
+	soft := func(ago time.Duration) invalidation { return invalidation{soft: now.Add(-ago)} }
 	for _, tt := range []struct {
 		name    string
 		terms   Terms
 		age     time.Duration
-		m       marks
+		m       invalidation
 		h       health
 		action  action
 		outcome Outcome
 		state   state
 		left    time.Duration
 	}{
-		{"new", all, 0, marks{}, health{}, serve, Hit, fresh, 10 * s},
-		{"new, and the last fill failed", all, 0, marks{}, resting, serve, Hit, fresh, 10 * s},
-		{"last fresh moment", all, 10*s - 1, marks{}, health{}, serve, Hit, fresh, 1},
-		{"ttl over", all, 10 * s, marks{}, health{}, serveRefresh, StaleRevalidate, revalidate, 0},
-		{"ttl over, and another refresh has just failed", all, 10 * s, marks{}, resting, serve, StaleError, revalidate, 0},
-		{"ttl over, and the breaker is open", all, 10 * s, marks{}, stale, serveRefresh, StaleError, revalidate, 0},
-		{"last moment of stale_while_revalidate", all, 20*s - 1, marks{}, health{}, serveRefresh, StaleRevalidate, revalidate, -10*s + 1},
-		{"too old to serve while it is refreshed", all, 20 * s, marks{}, health{}, fetch, Miss, ifError, -10 * s},
-		{"too old, and the legacy fails", all, 20 * s, marks{}, stale, serveRefresh, StaleError, ifError, -10 * s},
-		{"last moment of stale_if_error", all, 70*s - 1, marks{}, resting, serve, StaleError, ifError, -60*s + 1},
-		{"past stale_if_error, and it rests", all, 70 * s, marks{}, health{failing: true, err: errLegacy}, fail, outcomeFailed, expired, -60 * s},
-		{"past stale_if_error", all, 70 * s, marks{}, stale, fetch, Miss, expired, -60 * s},
-		{"a little in the future", all, -maxSkew, marks{}, health{}, serve, Hit, fresh, 10 * s},
-		{"from the future", all, -maxSkew - 1, marks{}, health{}, fetch, Miss, expired, 0},
-		{"purged", all, 0, marks{purged: true}, stale, fetch, Miss, purged, 0},
-		{"just hinted", all, 1 * s, hint(0), health{}, serveRefresh, StaleRevalidate, revalidate, 0},
-		{"hinted, last moment of it", all, 1 * s, hint(s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -s + 1},
-		{"hinted, its time over", all, 1 * s, hint(s), health{}, fetch, Miss, ifError, -s},
-		{"hinted, its time over, and the legacy fails", all, 1 * s, hint(s), stale, serveRefresh, StaleError, ifError, -s},
-		{"hinted when it was stale already", all, 21 * s, hint(0), health{}, fetch, Miss, ifError, -11 * s},
-		{"hinted, past stale_if_error", all, 70 * s, hint(0), stale, fetch, Miss, expired, -60 * s},
-		{"hinted, without stale_while_revalidate", noSWR, 1 * s, hint(0), health{}, fetch, Miss, ifError, 0},
-		{"hinted, and never served stale", ttlOnly, 1 * s, hint(0), health{}, fetch, Miss, expired, 0},
+		{"new", all, 0, invalidation{}, health{}, serve, Hit, fresh, 10 * s},
+		{"new, and the last fill failed", all, 0, invalidation{}, resting, serve, Hit, fresh, 10 * s},
+		{"last fresh moment", all, 10*s - 1, invalidation{}, health{}, serve, Hit, fresh, 1},
+		{"ttl over", all, 10 * s, invalidation{}, health{}, serveRefresh, StaleRevalidate, revalidate, 0},
+		{"ttl over, and another refresh has just failed", all, 10 * s, invalidation{}, resting, serve, StaleError, revalidate, 0},
+		{"ttl over, and the breaker is open", all, 10 * s, invalidation{}, stale, serveRefresh, StaleError, revalidate, 0},
+		{"last moment of stale_while_revalidate", all, 20*s - 1, invalidation{}, health{}, serveRefresh, StaleRevalidate, revalidate, -10*s + 1},
+		{"too old to serve while it is refreshed", all, 20 * s, invalidation{}, health{}, fetch, Miss, ifError, -10 * s},
+		{"too old, and the legacy fails", all, 20 * s, invalidation{}, stale, serveRefresh, StaleError, ifError, -10 * s},
+		{"last moment of stale_if_error", all, 70*s - 1, invalidation{}, resting, serve, StaleError, ifError, -60*s + 1},
+		{"past stale_if_error, and it rests", all, 70 * s, invalidation{}, health{failing: true, err: errLegacy}, fail, outcomeFailed, expired, -60 * s},
+		{"past stale_if_error", all, 70 * s, invalidation{}, stale, fetch, Miss, expired, -60 * s},
+		{"a little in the future", all, -maxSkew, invalidation{}, health{}, serve, Hit, fresh, 10 * s},
+		{"from the future", all, -maxSkew - 1, invalidation{}, health{}, fetch, Miss, expired, 0},
+		{"purged", all, 0, invalidation{hard: true}, stale, fetch, Miss, purged, 0},
+		{"just soft-purged", all, 1 * s, soft(0), health{}, serveRefresh, StaleRevalidate, revalidate, 0},
+		{"soft-purged, last moment of stale_while_revalidate", all, 15 * s, soft(10*s - 1), health{}, serveRefresh, StaleRevalidate, revalidate, -10*s + 1},
+		{"soft-purged, too old to serve while it is refreshed", all, 15 * s, soft(10 * s), health{}, fetch, Miss, ifError, -10 * s},
+		{"soft-purged, and the legacy fails", all, 15 * s, soft(10 * s), stale, serveRefresh, StaleError, ifError, -10 * s},
+		{"soft-purged when it was stale already", all, 21 * s, soft(0), health{}, fetch, Miss, ifError, -11 * s},
+		{"soft-purged, past stale_if_error", all, 70 * s, soft(0), stale, fetch, Miss, expired, -60 * s},
+		{"soft-purged, without stale_while_revalidate", noSWR, 1 * s, soft(0), health{}, fetch, Miss, ifError, 0},
+		{"soft-purged, and never served stale", ttlOnly, 1 * s, soft(0), health{}, fetch, Miss, expired, 0},
 	} {
-		now := time.Unix(1_700_000_000, 0)
 		q := query{policy: &policy{}, terms: tt.terms}
 		v := q.decide(&Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
 		want := verdict{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left, tt.terms.lifetime() - max(tt.age, 0)}
@@ -70,7 +70,7 @@ func TestDecide(t *testing.T) {
 		{failing: true}:                 {outcome: Miss, keep: 70 * s},
 		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy, keep: 70 * s},
 	} {
-		if v := q.decide(nil, time.Now(), marks{}, h); v != want {
+		if v := q.decide(nil, time.Now(), invalidation{}, h); v != want {
 			t.Errorf("no entry, %+v: %+v, want %+v", h, v, want)
 		}
 	}
@@ -86,7 +86,7 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 			t.Fatalf("spread %v", s)
 		}
 		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, terms: Terms{TTL: 10 * time.Second}}
-		v := q.decide(&Entry{AnsweredAt: now, spread: s}, now, marks{}, health{})
+		v := q.decide(&Entry{AnsweredAt: now, spread: s}, now, invalidation{}, health{})
 		if v.remaining > 10*time.Second || v.remaining < 5*time.Second {
 			t.Fatalf("ttl %s", v.remaining)
 		}

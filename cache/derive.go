@@ -20,13 +20,13 @@ type Mapping struct {
 // the legacy is not sent.
 func (m *Mapping) sourceOf(k Key) (source Key, impossible bool) {
 	status, inquiryType := m.Status.Of(k.Status), m.InquiryType.Of(k.InquiryType)
-	if status == filters.NoRecord || inquiryType == filters.NoRecord {
+	if status == filters.Empty || inquiryType == filters.Empty {
 		return k, true
 	}
-	if status == filters.SelectedHere {
+	if status == filters.Local {
 		k.Status = ""
 	}
-	if inquiryType == filters.SelectedHere {
+	if inquiryType == filters.Local {
 		k.InquiryType = ""
 	}
 	return k, false
@@ -35,7 +35,7 @@ func (m *Mapping) sourceOf(k Key) (source Key, impossible bool) {
 // Derivation makes lists out of other lists. Where the legacy is not sent a
 // filter, all values of that filter are one list to it: the source is fetched and
 // kept in both tiers, and the others are selected from it in the process. A
-// derived list has the age, the mark and the jitter of its source. It is kept in
+// derived list has the age, the version and the jitter of its source. It is kept in
 // the in-process tier only, and not if it is empty: a caller who tries values
 // must not push out lists that somebody needs.
 type Derivation struct {
@@ -62,12 +62,12 @@ func (l *Lists) deriveFrom(q *query, r *Result) bool {
 	}
 	l.metrics.derived.WithLabelValues(q.key.Kind, derivedSelected).Inc()
 	e := newEntry(origin{
-		key: q.key, fingerprint: source.fingerprint, answeredAt: source.AnsweredAt, stamp: source.stamp, mark: source.mark, sum: bodySum(q.kind, body),
+		key: q.key, fingerprint: source.fingerprint, answeredAt: source.AnsweredAt, stamp: source.stamp, fetch: source.fetch, sum: bodySum(q.kind, body),
 	}, body, cap(body))
 	e.spread, e.sourceKey, e.sourceBody = source.spread, source.sourceKey, source.sourceBody
 	r.Entry = e
 	kept := r.Tier != "" || r.Stored // the source, or it may not be
-	if v := q.decide(e, e.AnsweredAt, marks{}, health{}); kept && v.keep > 0 && e.Size() <= q.policy.maxEntry && !bytes.Equal(body, l.opts.Derivation.Empty) {
+	if v := q.decide(e, e.AnsweredAt, invalidation{}, health{}); kept && v.keep > 0 && e.Size() <= q.policy.maxEntry && !bytes.Equal(body, l.opts.Derivation.Empty) {
 		l.keep(e)
 	}
 	return true

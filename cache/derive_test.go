@@ -20,8 +20,8 @@ import (
 func derived(g *legacy) func(*setup) {
 	return func(s *setup) {
 		s.Fills.Mappings = map[string]Mapping{KindBuyer: {
-			Status:      filters.Filter{Values: map[string]filters.Asked{"never": filters.NoRecord, "sent": filters.AskedFor}, Other: filters.SelectedHere},
-			InquiryType: filters.Filter{Other: filters.SelectedHere},
+			Status:      filters.Filter{Values: map[string]filters.Asked{"never": filters.Empty, "sent": filters.Upstream}, Other: filters.Local},
+			InquiryType: filters.Filter{Other: filters.Local},
 		}}
 		s.Derivation.Select = func(k Key, body []byte) (out []byte, _ error) {
 			for line := range bytes.Lines(body) {
@@ -181,17 +181,17 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 func TestAPurgeHidesDerivedLists(t *testing.T) {
 	l, g := aloneDerived(t)
 	k := acmes("pending")
-	for n, scope := range []Scope{{Account: "acme"}, {Kind: KindBuyer}} {
+	for n, scope := range []Purge{acme, {Kinds: []string{KindBuyer}}} {
 		want(t, mustGet(t, l, k), []Outcome{Miss, Hit}[n], fmt.Sprintf("#%d\n", n+1))
 		purge(t, l, scope)
 		want(t, mustGet(t, l, k), Miss, fmt.Sprintf("#%d\n", n+2))
 	}
 	// A list whose base is overtaken by a purge is for who asked before.
-	purge(t, l, Scope{Account: "acme"})
+	purge(t, l, acme)
 	g.hold = make(chan struct{})
 	before := asking(t, l, k)
 	redistest.Eventually(t, "the fill runs", func() bool { return g.calls.Load() == 4 })
-	purge(t, l, Scope{Account: "acme"})
+	purge(t, l, acme)
 	close(g.hold)
 	want(t, <-before, Miss, "#4\n")
 	want(t, mustGet(t, l, k), Miss, "#5\n")

@@ -22,8 +22,8 @@ type Entry struct {
 	fingerprint string        // of the mapping that made the body
 	AnsweredAt  time.Time     // when the legacy's answer was complete
 	spread      float64       // share of the jitter that shortens the ttl, in [0,1)
-	mark        mark          // of its fill
-	clean       atomic.Uint64 // the version of this node's changes by which nothing had changed since its fill
+	fetch       fetchVersion  // which brought it
+	clean       atomic.Uint64 // the version of this node's invalidations by which no purge applies to it
 	sourceKey   uint64        // a hash, as that of sourceBody: see Source
 	sourceBody  uint64
 
@@ -43,7 +43,7 @@ type origin struct {
 	fingerprint string
 	answeredAt  time.Time
 	stamp       int64 // answeredAt on the clock of Redis; 0: on this node's
-	mark        mark
+	fetch       fetchVersion
 	sum         [sumSize]byte // of the body
 }
 
@@ -59,7 +59,7 @@ func newEntry(o origin, body []byte, held int) *Entry {
 		o.stamp = o.answeredAt.UnixNano()
 	}
 	e := &Entry{
-		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, mark: o.mark,
+		Key: Key{Kind: o.key.Kind}, AnsweredAt: o.answeredAt, fingerprint: o.fingerprint, fetch: o.fetch,
 		spread: spreadOf(o.key, o.stamp), stamp: o.stamp, sum: o.sum, held: held, sourceKey: o.key.Hash(), sourceBody: short(o.sum),
 	}
 	if i, ok := indexOf(o.key.Kind); ok {

@@ -28,10 +28,9 @@ type Explanation struct {
 	StaleWhileRevalidate Seconds `json:"stale_while_revalidate_seconds"`
 	StaleIfError         Seconds `json:"stale_if_error_seconds"`
 
-	KindEpoch    uint64 `json:"kind_epoch"`            // of the last purge or hint of all lists of the kind; 0: none that counts any more
-	AccountEpoch uint64 `json:"account_epoch"`         // of all lists of the account
-	Mapping      string `json:"mapping"`               // fingerprint of the configured mapping
-	Unconfirmed  bool   `json:"unconfirmed,omitempty"` // what purges there are was never read; Redis is asked first
+	PurgedAt    time.Time `json:"purged_at,omitzero"`    // the newest purge of the kind, the account or all lists, soft or not, on the clock of Redis
+	Mapping     string    `json:"mapping"`               // fingerprint of the configured mapping
+	Unconfirmed bool      `json:"unconfirmed,omitempty"` // what purges there are was never read; Redis is asked first
 
 	Refused  string    `json:"refused_entry,omitempty"` // why the entry in Redis was refused; empty: it was not, or there is none
 	Redis    string    `json:"redis"`                   // as RedisState
@@ -73,17 +72,19 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 				x.Tier = TierRedis
 			}
 		}
-		_, synced := l.changes.polled()
+		_, synced := l.invalidations.position()
 		x.Unconfirmed = !synced
 	}
 	now := l.opts.Now()
 	for _, key := range [...]Key{q.source, k} {
 		kept, ok := l.tier.GetEntryQuietly(key)
-		if ok && kept.Value.belongsTo(key, x.Mapping) && l.decide(&q, kept.Value, now).state != purged && !l.changes.newer(e, kept.Value) {
+		if ok && kept.Value.belongsTo(key, x.Mapping) && l.decide(&q, kept.Value, now).state != purged && !l.invalidations.newer(e, kept.Value) {
 			e, x.Tier = kept.Value, TierLocal
 		}
 	}
-	x.KindEpoch, x.AccountEpoch = l.changes.last(k.Kind), l.changes.last(redistier.Hash(k.Account))
+	if last := l.invalidations.last(k.Kind, redistier.Hash(k.Account)); last > 0 {
+		x.PurgedAt = time.UnixMicro(int64(last)).UTC()
+	}
 	var answered time.Time
 	if e != nil {
 		answered = e.AnsweredAt

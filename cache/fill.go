@@ -24,9 +24,11 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	limit := l.policy.Load().fillTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	began, start, m := l.opts.Now(), time.Now(), l.changes.mark(f.redis.names.Account)
-	changes := l.changes.text(f.key.Kind, f.redis.names.Account)
-	f.mark.Store(&m)
+	began, start := l.opts.Now(), time.Now()
+	early, _ := l.clock()
+	version := l.invalidations.begin(f.key.Kind, f.redis.names.Account, early)
+	changes := l.invalidations.text(f.key.Kind, f.redis.names.Account)
+	f.fetch.Store(&version)
 	watchdog := time.AfterFunc(limit+overdueGrace, func() {
 		l.failed(f, began, ErrFillOverdue, fillError)
 		l.settle(f, Result{}, ErrFillOverdue)
@@ -37,7 +39,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	}
 	q := l.queryOf(f.key)
 	newest := f.newest.Load()
-	tooOld := f.tooOld || newest != nil && q.decide(newest, began, marks{}, health{}).state != fresh
+	tooOld := f.tooOld || newest != nil && q.decide(newest, began, invalidation{}, health{}).state != fresh
 
 	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
 	defer span.End()
@@ -81,10 +83,10 @@ func (l *Lists) unwanted(f *flight) bool {
 }
 
 // failing reports whether the last fill of a query's source failed, and no purge or reload came since.
-// A hint does not make a list that goes on failing count as a new failure.
+// A soft purge does not make a list that goes on failing count as a new failure.
 func (l *Lists) failing(q *query, now time.Time) bool {
 	r := l.backoff.of(q.source, time.Time{}, now)
-	return r != nil && r.failures > 0 && r.policy == q.policy && !l.changes.after(q.source.Kind, &r.mark, now).purged
+	return r != nil && r.failures > 0 && r.policy == q.policy && !l.invalidations.since(q.source.Kind, r.fetch).hard
 }
 
 // failed notes a failed fill.
@@ -92,8 +94,8 @@ func (l *Lists) failed(f *flight, began time.Time, err error, result string) {
 	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
 	q := l.queryOf(f.key)
 	a := attempt{policy: f.policy, began: began, memory: max(leastMemory, q.terms.StaleIfError, q.terms.StaleWhileRevalidate)}
-	if m := f.mark.Load(); m != nil {
-		a.mark = *m
+	if m := f.fetch.Load(); m != nil {
+		a.fetch = *m
 	}
 	l.backoff.failed(f.key, a, err, l.opts.Now())
 }
@@ -104,7 +106,7 @@ func (l *Lists) entryOf(f *flight, c Content) *Entry {
 	if c.AnsweredAt.IsZero() || c.AnsweredAt.After(now) {
 		c.AnsweredAt = now
 	}
-	o := origin{key: f.key, fingerprint: c.Fingerprint, mark: *f.mark.Load(), answeredAt: c.AnsweredAt, sum: bodySum(f.kind, c.Body)}
+	o := origin{key: f.key, fingerprint: c.Fingerprint, fetch: *f.fetch.Load(), answeredAt: c.AnsweredAt, sum: bodySum(f.kind, c.Body)}
 	if f.redis.there { // early by up to a round trip, so that no list seems younger than it is
 		early, _ := l.redis.Now()
 		o.stamp = early.Add(c.AnsweredAt.Sub(now)).UnixNano()
@@ -117,7 +119,7 @@ func (l *Lists) entryOf(f *flight, c Content) *Entry {
 func (l *Lists) store(f *flight, e *Entry, noStore bool) (unstored string, lives time.Duration) {
 	q := l.queryOf(f.key)
 	now := l.opts.Now()
-	v := q.decide(e, now, l.changes.afterFill(e, now), health{})
+	v := q.decide(e, now, l.invalidations.sinceFetch(e), health{})
 	switch {
 	case noStore:
 		return unstoredNoStore, 0
@@ -137,7 +139,7 @@ func (l *Lists) store(f *flight, e *Entry, noStore bool) (unstored string, lives
 // keep puts an entry into the in-process tier unless a newer one is there.
 func (l *Lists) keep(e *Entry) {
 	l.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
-		if found && old.fingerprint == e.fingerprint && l.changes.newer(old, e) {
+		if found && old.fingerprint == e.fingerprint && l.invalidations.newer(old, e) {
 			return old, otter.CancelOp
 		}
 		return e, otter.WriteOp

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,7 +33,7 @@ func TestOneNodeFillsForTheFleet(t *testing.T) {
 	}
 	f.filling(t, 1, 2)
 	time.Sleep(redistier.LeaseLife + redistier.LeaseLife/4)
-	if got := f.srv.Do("EXISTS", f.namesOf(aKey).Entry+":lease:0"); got != ":1" {
+	if got := f.srv.Do("EXISTS", f.namesOf(aKey).Entry+":lease:"+strconv.FormatUint(f.nodes[0].invalidations.last(KindBuyer, redistier.Hash("acme")), 36)); got != ":1" {
 		t.Error("the lease has ended before the fill")
 	}
 	if n := f.leases(t); n != 1 {
@@ -69,7 +70,7 @@ func TestALeaseOfANodeThatIsNotThere(t *testing.T) {
 	f := newFleet(t, 1, func(s *setup) { s.Fills.Timeout = 200 * time.Millisecond })
 	for i, life := range [][]string{{"PX", "100"}, {"PX", "60000"}} {
 		k := Key{Kind: KindBuyer, Account: fmt.Sprint(i)}
-		f.srv.Do(append([]string{"SET", f.namesOf(k).Entry + ":lease:0", "another node"}, life...)...)
+		f.srv.Do(append([]string{"SET", f.namesOf(k).Entry + ":lease:" + strconv.FormatUint(f.nodes[0].invalidations.last(KindBuyer, redistier.Hash("acme")), 36), "another node"}, life...)...)
 		if r := mustGet(t, f.nodes[0], k); r.Outcome != Miss {
 			t.Errorf("%v: %s", life, r.Outcome)
 		}
@@ -244,18 +245,17 @@ func TestOneReadForACrowd(t *testing.T) {
 func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 	f := newFleet(t, 1)
 	mustGet(t, f.nodes[0], Key{KindSeller, "acme-ltd", "pending", "delivery"})
-	purge(t, f.nodes[0], Scope{Kind: KindSeller})
-	purge(t, f.nodes[0], Scope{Account: "acme-ltd"})
+	purge(t, f.nodes[0], Purge{Kinds: []string{KindSeller}, Accounts: []string{"acme-ltd"}})
 	settled(f.nodes...)
 	keys := f.rdb.Keys(t.Context(), "*").Val()
-	if len(keys) != 3 { // list, changes, epochs
+	if len(keys) != 2 {
 		t.Errorf("keys %v", keys)
 	}
 	for _, k := range keys {
-		if ttl := f.rdb.PTTL(t.Context(), k).Val(); ttl <= 0 || ttl > changeLife {
+		if ttl := f.rdb.PTTL(t.Context(), k).Val(); (ttl <= 0 || ttl > time.Hour) && k != "iq:5:purges" { // which are removed one by one
 			t.Errorf("%s lives for %s", k, ttl)
 		}
-		if !strings.HasPrefix(k, "iq:4:") {
+		if !strings.HasPrefix(k, "iq:5:") {
 			t.Errorf("%s is outside of the prefix", k)
 		}
 		for _, secret := range []string{"acme", "pending", "delivery"} {
@@ -271,7 +271,7 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	f := newFleet(t, 1, func(s *setup) { s.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	purged := Key{Kind: KindBuyer, Account: "initech"}
 	f.warm(t, aKey, otherKey, purged)
-	purge(t, f.nodes[0], Scope{Account: "initech"})
+	purge(t, f.nodes[0], Purge{Accounts: []string{"initech"}})
 	want(t, mustGet(t, f.nodes[0], purged), Miss, "#4")
 	settled(f.nodes...)
 	if n := refused(t, f.nodes[0])["purged"+TierRedis]; n != 1 || log.Take() != "" {
@@ -279,7 +279,7 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	}
 	key := f.namesOf(aKey).Entry
 	good := f.rdb.Get(t.Context(), key).Val()
-	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour)}, []byte("x"), 1).encode()
+	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour), fetch: fetchVersion{began: micros(time.Now())}}, []byte("x"), 1).encode()
 	for reason, value := range map[string]string{
 		"foreign":  f.rdb.Get(t.Context(), f.namesOf(otherKey).Entry).Val(),
 		"checksum": good[:len(good)-1],

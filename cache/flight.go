@@ -32,9 +32,9 @@ type flight struct {
 
 	callers callers // guarded by Lists.mu
 
-	newest atomic.Pointer[Entry] // the newest entry so far, for who cannot wait for a better one, too
-	mark   atomic.Pointer[mark]  // of the fill, once it has begun
-	waits  atomic.Bool           // for the fill of another node
+	newest atomic.Pointer[Entry]        // the newest entry so far, for who cannot wait for a better one, too
+	fetch  atomic.Pointer[fetchVersion] // once the fill has begun
+	waits  atomic.Bool                  // for the fill of another node
 
 	// Of the one goroutine that is at work on it:
 	redis  inRedis
@@ -104,11 +104,11 @@ func (l *Lists) join(ctx context.Context, q *query, e *Entry, refresh bool) (f *
 	return f, true, nil
 }
 
-// outdated tells that a purge or a hint has come since the flight's fill began, or that
+// outdated tells that a purge has come since the flight's fill began, or that
 // the mapping is another one: who asks now must not get what it brings.
 func (l *Lists) outdated(f *flight) bool {
-	m := f.mark.Load()
-	return f.fingerprint() != l.policy.Load().kinds[f.kind].mapping.Fingerprint || m != nil && l.changes.after(f.key.Kind, m, time.Time{}) != (marks{})
+	m := f.fetch.Load()
+	return f.fingerprint() != l.policy.Load().kinds[f.kind].mapping.Fingerprint || m != nil && l.invalidations.since(f.key.Kind, *m) != (invalidation{})
 }
 
 // inFlight tells whether a key has a flight that can be joined.

@@ -33,11 +33,16 @@ var (
 )
 
 // legacyDown is an error of the legacy, or of who did not ask it, or of one list.
-type legacyDown struct{ refused, ofList bool }
+type legacyDown struct {
+	refused, ofList bool
+	retryAfter      time.Duration
+}
 
 func (legacyDown) Error() string   { return "the legacy is down" }
 func (e legacyDown) Refused() bool { return e.refused }
 func (e legacyDown) OfList() bool  { return e.ofList }
+
+func (e legacyDown) RetryAfter() time.Duration { return e.retryAfter }
 
 // legacy numbers its answers, fails on demand, and holds its answers back.
 type legacy struct {
@@ -168,17 +173,18 @@ func settled(all ...*Lists) {
 	}
 }
 
-func purge(t testing.TB, l *Lists, s Scope) (epoch uint64) {
+// acme purges all lists of that account.
+var acme = Purge{Accounts: []string{"acme"}}
+
+func purge(t testing.TB, l *Lists, p Purge) {
 	t.Helper()
-	epoch, err := l.Purge(t.Context(), s)
-	if err != nil {
+	if _, err := l.Purge(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	return epoch
 }
 
 // synced tells whether a node has polled.
-func synced(l *Lists) bool { _, ok := l.changes.polled(); return ok }
+func synced(l *Lists) bool { _, ok := l.invalidations.position(); return ok }
 
 // registryOf is where a node counts.
 func registryOf(l *Lists) *prometheus.Registry { return l.opts.Registerer.(*prometheus.Registry) }
@@ -243,7 +249,7 @@ func (f *fleet) called(t testing.TB, node int, commands ...string) (n float64) {
 func (f *fleet) warm(t testing.TB, keys ...Key) {
 	t.Helper()
 	for _, l := range f.nodes {
-		// The first poll of each node makes all epochs suspect once.
+		// What a node fetches before it has read the clock of Redis is purged by its first poll.
 		redistest.Eventually(t, "the node has polled", func() bool { return synced(l) && l.redis.Connected() })
 		for _, k := range keys {
 			mustGet(t, l, k)
@@ -293,7 +299,7 @@ func (f *fleet) grow(t testing.TB, d time.Duration) {
 		raw, _ := f.rdb.Get(t.Context(), key).Bytes()
 		e, err := decode(raw)
 		if err != nil {
-			continue // a lease or an epoch
+			continue // a lease or the purges
 		}
 		e.stamp -= int64(d)
 		if err := f.rdb.Set(t.Context(), key, e.encode(), redis.KeepTTL).Err(); err != nil {

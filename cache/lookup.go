@@ -110,7 +110,7 @@ func (l *Lists) load(ctx context.Context, q *query, start time.Time) (Result, er
 	source, v := l.peek(ctx, q, q.source, start)
 	e := source
 	if q.source != q.key {
-		if derived, w := l.peek(ctx, q, q.key, start); w.state.servable() && !l.changes.newer(source, derived) {
+		if derived, w := l.peek(ctx, q, q.key, start); w.state.servable() && !l.invalidations.newer(source, derived) {
 			e, v = derived, w
 		}
 	}
@@ -172,7 +172,7 @@ func (l *Lists) peek(ctx context.Context, q *query, k Key, now time.Time) (*Entr
 // allows, or with the failure. b is what the flight has found.
 func (l *Lists) serveStale(q *query, a, b *Entry, err error) (Result, error) {
 	tier := TierLocal
-	if l.changes.newer(b, a) {
+	if l.invalidations.newer(b, a) {
 		a, tier = b, TierRedis
 	}
 	v := l.decide(q, a, l.opts.Now())

@@ -38,10 +38,10 @@ const (
 	unstoredRedis   = "redis_error"
 )
 
-// How lists are marked as changed, as labels.
+// Modes of a purge, as labels.
 const (
-	hintSoft = "soft"
-	hintHard = "hard"
+	purgeSoft = "soft"
+	purgeHard = "hard"
 )
 
 var (
@@ -58,8 +58,7 @@ type metrics struct {
 	duration [kindCount]prometheus.Observer
 	refused  *prometheus.CounterVec
 	unstored *prometheus.CounterVec
-	purges   prometheus.Counter
-	hints    *prometheus.CounterVec
+	purges   *prometheus.CounterVec
 	derived  *prometheus.CounterVec
 	evicted  prometheus.Counter
 }
@@ -75,8 +74,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"Lists made in the process without asking anybody: selected from another list, or empty because no record can have the filter values.",
 			"kind", "result"),
 		evicted: all.Counter("evictions_total", "Lists that the in-process tier dropped to stay in its bound: cache.max_bytes, or half of the memory limit if that is less."),
-		purges:  all.Counter("purges_total", "Purges that were begun on this node."),
-		hints:   all.Counters("hints_total", "Accounts and kinds whose lists this node has marked as changed, by how: soft or hard.", "how"),
+		purges:  all.Counters("purges_total", "Accounts and kinds whose lists this node was asked to purge, by mode: hard or soft.", "mode"),
 	}
 	lookups := all.Counters("lookups_total", "Look-ups by outcome and by the tier that answered; tier is empty for a fill.", "kind", "outcome", "tier")
 	// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile
@@ -104,8 +102,8 @@ func (m *metrics) startRare() {
 			m.derived.WithLabelValues(kind, result)
 		}
 	}
-	for _, how := range []string{hintSoft, hintHard} {
-		m.hints.WithLabelValues(how)
+	for _, mode := range []string{purgeSoft, purgeHard} {
+		m.purges.WithLabelValues(mode)
 	}
 	for _, reason := range []error{errForeign, errPurged, errMapping} {
 		m.refused.WithLabelValues(TierLocal, reason.Error())

@@ -31,7 +31,7 @@ func (l *Lists) look(ctx context.Context, f *flight) bool {
 		f.redis.names.Account = redistier.Hash(f.key.Account)
 	}
 	q := l.queryOf(f.key)
-	if e, _ := l.local(&q, f.key, l.opts.Now()); l.changes.newer(e, f.newest.Load()) {
+	if e, _ := l.local(&q, f.key, l.opts.Now()); l.invalidations.newer(e, f.newest.Load()) {
 		f.newest.Store(e)
 		if l.serve(ctx, f, TierLocal) {
 			return true
@@ -87,7 +87,7 @@ func (l *Lists) read(ctx context.Context, f *flight) (settled bool) {
 // reads what purges there are before, both within one and a half of redis.timeout.
 func (l *Lists) readList(ctx context.Context, n redistier.Names) (raw []byte, took time.Duration, err error) {
 	start := time.Now()
-	if _, synced := l.changes.polled(); !synced {
+	if _, synced := l.invalidations.position(); !synced {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, 3*l.redis.Slow())
 		defer cancel()
@@ -105,7 +105,7 @@ func (l *Lists) accept(ctx context.Context, f *flight, raw []byte) (settled bool
 	if f.redis.seen = redistier.Seen(raw); len(raw) > 0 {
 		e, err := l.open(f.key, f.fingerprint(), f.redis.names.Account, raw)
 		switch {
-		case err == nil && l.changes.newer(e, f.newest.Load()):
+		case err == nil && l.invalidations.newer(e, f.newest.Load()):
 			f.newest.Store(e)
 			tier = TierRedis
 		case err != nil:
@@ -136,12 +136,12 @@ func (l *Lists) open(k Key, fingerprint, account string, raw []byte) (*Entry, er
 	case !e.belongsTo(k, fingerprint):
 		return nil, errForeign
 	}
-	e.mark.account, e.fingerprint = account, fingerprint // one for all entries
+	e.fetch.account, e.fingerprint = account, fingerprint // one for all entries
 	now := l.opts.Now()
-	_, late := l.redis.Now()
+	_, late := l.clock()
 	e.AnsweredAt = now.Add(time.Unix(0, e.stamp).Sub(late)) // from here on the age runs with this process's monotonic clock
 	q := l.queryOf(k)
-	switch v := q.decide(e, now, l.changes.afterFill(e, now), health{}); {
+	switch v := q.decide(e, now, l.invalidations.sinceFetch(e), health{}); {
 	case v.state == purged:
 		return nil, errPurged
 	case e.AnsweredAt.Sub(now) > maxSkew:
@@ -193,7 +193,7 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 // node fills without a lease, and so it does where the lease is stuck or the list is never kept.
 func (l *Lists) lease(ctx context.Context, f *flight) (settled bool) {
 	q := l.queryOf(f.key)
-	if !f.redis.quick || q.decide(nil, time.Time{}, marks{}, health{}).keep <= 0 {
+	if !f.redis.quick || q.decide(nil, time.Time{}, invalidation{}, health{}).keep <= 0 {
 		return false
 	}
 	ctx, span := l.tracer.Start(ctx, "cache.lease")
@@ -204,7 +204,7 @@ func (l *Lists) lease(ctx context.Context, f *flight) (settled bool) {
 	token, last := redistier.NewToken(), ""
 	var held time.Time // since when the last holder is known to have it
 	for pause := askFirst; ; {
-		f.redis.names.Epoch = max(l.changes.last(f.key.Kind), l.changes.last(f.redis.names.Account))
+		f.redis.names.Purged = l.invalidations.last(f.key.Kind, f.redis.names.Account)
 		woken, stop := l.redis.Await(f.redis.names) // before the call, so that no message falls between
 		raw, holder, err := l.redis.Lease(ctx, f.redis.names, token, l.policy.Load().mostRead(), f.redis.seen)
 		switch {

@@ -199,7 +199,7 @@ func TestWhatACallerGetsAtTheLastMoment(t *testing.T) {
 	l, g := alone(t)
 	fill := l.opts.Fill
 	l.opts.Fill = func(ctx context.Context, _ Key, _ FillInfo) (Content, error) {
-		_, err := l.Purge(ctx, Scope{Kind: KindBuyer})
+		_, err := l.Purge(ctx, Purge{Kinds: []string{KindBuyer}})
 		return Content{Body: []byte("x"), AnsweredAt: g.clock.Now().Add(-8 * time.Second)}, err
 	}
 	if r := mustGet(t, l, aKey); r.Age != 8*time.Second || r.TTL > 0 {

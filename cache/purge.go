@@ -1,11 +1,14 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
+	"sync"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
@@ -13,242 +16,209 @@ import (
 )
 
 const (
-	// announceWithin bounds a purge or a hint, which is tried again until then: Redis may be about
-	// to name a new master. It goes on where who asked has left.
-	announceWithin = 3 * time.Second
-	// pollEvery bounds how long a lost message can hide a purge. With the time that
-	// the breaker takes to let a poll through it stays under the promised second.
+	// purgeTimeout bounds a purge, which is tried again until then: Redis may be about to name a new
+	// master. It goes on if the caller leaves.
+	purgeTimeout = 3 * time.Second
+	// pollEvery is how often a node reads the purges of others: with the time that the breaker takes to
+	// let a poll through they hold within the promised second.
 	pollEvery = 250 * time.Millisecond
+	// The node that made a purge looks each repeatEvery whether Redis still has it, for repeatFor: a
+	// replica may have become the master that had not got it yet.
+	repeatEvery = time.Second
+	repeatFor   = 10 * time.Second
+	// maxRepeated bounds the accounts and kinds whose purges are repeated.
+	maxRepeated = 5000
 )
 
-// Scope is what to purge: all lists of one kind, or all lists of one account,
-// of either kind. Exactly one field is set.
-type Scope struct{ Kind, Account string }
+// MaxPurgeIDs bounds the ids of one purge.
+const MaxPurgeIDs = 1000
 
-// Purge makes every list of the scope unservable: here at once, on every node
-// that can reach Redis within a second, whether or not a message is lost, and
-// on a node that is cut off within a second of its return (until then its lists
-// age by the policy). Fills that began before cannot bring the old data back.
-//
-// It returns the epoch of the purge after at most 3 s, whatever becomes of ctx. Without Redis that
-// is this node's. After an error Redis has not taken the purge, so that it holds on this node
-// only, which tries again at each poll, for as long as it runs. Calling again is harmless.
-func (l *Lists) Purge(ctx context.Context, s Scope) (epoch uint64, err error) {
-	of := s.Kind
-	switch _, known := indexOf(s.Kind); {
-	case (s.Kind == "") == (s.Account == ""):
-		return 0, errors.New("purge either a kind or an account")
-	case s.Account != "":
-		of = redistier.Hash(s.Account)
-	case !known:
-		return 0, ErrUnknownKind
-	}
-	l.metrics.purges.Inc()
-	return l.change(ctx, []string{of}, true)
-}
+// maxPurgeID is how many bytes one id of a purge may have.
+const maxPurgeID = 1 << 12
 
-// MaxHintIDs bounds the ids of one hint.
-const MaxHintIDs = 1000
+// ErrPurge is the error of a purge that cannot be meant.
+var ErrPurge = errors.New("not a purge")
 
-// maxHintID is how many bytes one id of a hint may have.
-const maxHintID = 1 << 12
-
-// ErrHint is the error of a hint that cannot be meant.
-var ErrHint = errors.New("not a hint")
-
-// Hint says whose lists have changed at the legacy system. Together there are at most
-// MaxHintIDs ids.
-type Hint struct {
+// Purge says which lists to purge: all of each account, and all of each kind. Together there are 1 to
+// MaxPurgeIDs ids.
+type Purge struct {
 	Accounts []string // as they are
 	// AccountHashes are as in the keys of Redis: base64url without padding of the first 16
 	// bytes of the SHA-256 of the id's length in bytes, as an uvarint, and the id.
 	AccountHashes []string
 	Kinds         []string
-	// Hard: this is a purge. Else the lists may be served for hintStaleFor while they are
-	// refreshed, and while the legacy system fails.
-	Hard bool
+	// Soft ends the ttl of the lists instead: they are served stale within their stale windows, which
+	// count from the purge.
+	Soft bool
 }
 
 // accountHash is what redistier.Hash makes.
 var accountHash = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-// of are the kinds and the hashes of accounts that the hint names.
-func (h Hint) of() (all []string, err error) {
-	if n := len(h.Accounts) + len(h.AccountHashes) + len(h.Kinds); n == 0 || n > MaxHintIDs {
-		return nil, fmt.Errorf("%w: it names %d accounts and kinds; name 1 to %d", ErrHint, n, MaxHintIDs)
+// scopes are what Redis is told.
+func (p Purge) scopes() (all []redistier.Purge, err error) {
+	if n := len(p.Accounts) + len(p.AccountHashes) + len(p.Kinds); n == 0 || n > MaxPurgeIDs {
+		return nil, fmt.Errorf("%w: it names %d accounts and kinds; name 1 to %d", ErrPurge, n, MaxPurgeIDs)
 	}
-	seen := map[string]bool{}
-	add := func(of string) {
-		if !seen[of] {
-			seen[of], all = true, append(all, of)
-		}
-	}
-	for i, kind := range h.Kinds {
+	for i, kind := range p.Kinds {
 		if _, ok := indexOf(kind); !ok {
-			return nil, fmt.Errorf("%w: kinds[%d] must be buyer or seller", ErrHint, i)
+			return nil, fmt.Errorf("%w: kinds[%d] must be buyer or seller", ErrPurge, i)
 		}
-		add(kind)
+		all = append(all, redistier.Purge{Scope: kind, Soft: p.Soft})
 	}
-	for i, id := range h.Accounts {
-		if id == "" || len(id) > maxHintID {
-			return nil, fmt.Errorf("%w: accounts[%d] wants 1 to %d bytes", ErrHint, i, maxHintID)
+	for i, id := range p.Accounts {
+		if id == "" || len(id) > maxPurgeID {
+			return nil, fmt.Errorf("%w: accounts[%d] must have 1 to %d bytes", ErrPurge, i, maxPurgeID)
 		}
-		add(redistier.Hash(id))
+		all = append(all, redistier.Purge{Scope: redistier.Hash(id), Soft: p.Soft})
 	}
-	for i, hash := range h.AccountHashes {
+	for i, hash := range p.AccountHashes {
 		if !accountHash.MatchString(hash) {
-			return nil, fmt.Errorf("%w: account_hashes[%d] is none: 22 characters of base64url", ErrHint, i)
+			return nil, fmt.Errorf("%w: account_hashes[%d] must be 22 characters of base64url", ErrPurge, i)
 		}
-		add(hash)
+		all = append(all, redistier.Purge{Scope: hash, Soft: p.Soft})
 	}
-	return all, nil
+	slices.SortFunc(all, func(a, b redistier.Purge) int { return cmp.Compare(a.Scope, b.Scope) })
+	return slices.Compact(all), nil
 }
 
-// Changed gives a hint to the fleet, with the bounds of Purge: a fill that began before does
-// not count as fresh after it. It returns how many accounts and kinds are marked in Redis, or
-// without Redis on this node: after an error none. Calling again is harmless.
-func (l *Lists) Changed(ctx context.Context, h Hint) (marked int, err error) {
-	of, err := h.of()
+// Purge purges lists: here at once, and on every node that reaches Redis within a second. A fetch that
+// began before does not bring the old data back. A node that is cut off learns of it within a second of
+// its return; until then its lists age by the policy.
+//
+// It returns how many accounts and kinds were purged, after at most 3 s, regardless of cancellation.
+// After an error Redis has not taken the purge, which then holds on this node only and is not tried
+// again. To repeat it is harmless.
+func (l *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
+	purges, err := p.scopes()
 	if err != nil {
 		return 0, err
 	}
-	if _, err = l.change(ctx, of, h.Hard); err == nil {
-		marked = len(of)
+	mode := purgeHard
+	if p.Soft {
+		mode = purgeSoft
 	}
-	how := hintSoft
-	if h.Hard {
-		how = hintHard
-	}
-	l.metrics.hints.WithLabelValues(how).Add(float64(marked))
-	if err != nil {
-		err = fmt.Errorf("%d of %d are marked: %w", marked, len(of), err)
-	}
-	return marked, err
-}
-
-// change purges lists, or gives a hint about them. A purge holds on this node from here on,
-// whatever becomes of it.
-func (l *Lists) change(ctx context.Context, of []string, hard bool) (epoch uint64, err error) {
-	all := make([]redistier.Change, len(of))
-	for i := range of {
-		all[i] = redistier.Change{Of: of[i], Hard: hard}
-	}
-	serial := uint64(0)
-	if hard {
-		serial = l.changes.begin(of)
-	}
+	l.metrics.purges.WithLabelValues(mode).Add(float64(len(purges)))
+	_, late := l.clock()
+	here := l.invalidations.purge(purges, late, l.opts.Now())
 	if l.redis == nil {
-		epoch = l.changes.mark("").epoch + 1
-		l.changes.done(all, epoch, serial, l.opts.Now())
-		return epoch, nil
+		return len(purges), nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceWithin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTimeout)
 	defer cancel()
-	err = redisclient.Retry(ctx, func() error {
-		epoch, err = l.announce(ctx, all, serial)
+	var moment uint64
+	err = redisclient.Retry(ctx, func() (err error) {
+		moment, err = l.redis.Purge(ctx, purges, l.invalidations.newestFetch())
 		return err
 	})
 	if err != nil {
-		l.changes.leaveToPoll(of, serial)
-		return 0, fmt.Errorf("write it to Redis: %w", err)
+		return 0, fmt.Errorf("write the purge to Redis: %w", err)
 	}
-	return epoch, nil
+	l.invalidations.confirm(purges, here, moment, l.opts.Now())
+	l.repeats.add(purges, moment)
+	return len(purges), nil
 }
 
-// announce has Redis take changes, which gives them an epoch, and tells the nodes.
-func (l *Lists) announce(ctx context.Context, all []redistier.Change, serial uint64) (epoch uint64, err error) {
-	epoch, lost, err := l.redis.Announce(ctx, all, l.changes.mark("").epoch)
-	if lost {
-		l.changes.lost.Store(true)
+// clock is what the clock of Redis says now, or without Redis this node's: at least early, at most late.
+// Both are zero until Redis was read.
+func (l *Lists) clock() (early, late time.Time) {
+	if l.redis == nil {
+		now := l.opts.Now()
+		return now, now
 	}
-	if err == nil {
-		l.changes.done(all, epoch, serial, l.opts.Now())
-	}
-	return epoch, err
+	return l.redis.Now()
 }
 
-// watch runs until the cache is closed: one goroutine polls, one listens.
+// repeats are the purges that this node has made lately. It is safe for concurrent use.
+type repeats struct {
+	mu   sync.Mutex
+	made map[redistier.Purge]repeat
+	last time.Time // when they were repeated
+}
+
+// repeat is the moment of a purge on the clock of Redis, and on this node's.
+type repeat struct {
+	moment uint64
+	at     time.Time
+}
+
+func (r *repeats) add(purges []redistier.Purge, moment uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range purges {
+		if _, known := r.made[p]; known || len(r.made) < maxRepeated {
+			r.made[p] = repeat{moment, time.Now()}
+		}
+	}
+}
+
+// due returns all purges to repeat, if it is time to.
+func (r *repeats) due() map[redistier.Purge]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.last) < repeatEvery {
+		return nil
+	}
+	r.last = time.Now()
+	due := map[redistier.Purge]uint64{}
+	for p, made := range r.made {
+		due[p] = made.moment
+	}
+	return due
+}
+
+// done drops those that are old enough, after all were repeated.
+func (r *repeats) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.made, func(_ redistier.Purge, made repeat) bool { return r.last.Sub(made.at) > repeatFor })
+}
+
+// repeatPurges has Redis take again what it has lost of the purges that this node has made lately.
+func (l *Lists) repeatPurges(ctx context.Context) {
+	defer l.opts.Panics.Catch(nil)
+	if due := l.repeats.due(); len(due) > 0 && l.redis.Repeat(ctx, due) == nil {
+		l.repeats.done()
+	}
+}
+
+// watch reads purges until the cache is closed.
 func (l *Lists) watch() {
-	news := make(chan struct{}, 1)
 	l.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
-			// Errors are counted, and the next tick is the retry.
-			if l.poll(l.life) == nil {
-				l.announcePending(l.life)
+			if l.poll(l.life) == nil { // errors are counted, and the next tick is the retry
+				l.repeatPurges(l.life)
 			}
 			select {
 			case <-l.life.Done():
 				return
 			case <-tick.C:
-			case <-news:
 			}
 		}
 	})
-	l.watchers.Go(func() {
-		l.redis.Listen(l.life, func() {
-			select {
-			case news <- struct{}{}:
-			default: // one poll is enough for all
-			}
-		})
-	})
+	l.watchers.Go(func() { l.redis.Listen(l.life) })
 }
 
-// announcePending gives Redis the purges that it has not taken from who asked for them.
-func (l *Lists) announcePending(ctx context.Context) {
-	defer l.opts.Panics.Catch(nil)
-	all, serial := l.changes.forPoll()
-	if len(all) == 0 {
-		return
-	}
-	if _, err := l.announce(ctx, all, serial); err == nil {
-		l.opts.Logger.Info("purges that had waited for Redis are known to the fleet", "purges", len(all))
-	}
-}
-
-// poll reads the changes that this node has not read. Where Redis has not had the newest that the
-// node knows, it has lost some, in a fail-over or with its memory: then all are compared, and what is
-// lost is given back, with the epoch that it had. So they are where another node has given some back,
-// of which this one may not know.
+// poll reads the purges that this node has not read. If Redis remembers none, as it is new or has lost
+// its memory, it is made to begin.
 func (l *Lists) poll(ctx context.Context) (err error) {
-	lost := l.changes.lost.Swap(false)
-	defer func() {
-		if lost && err != nil {
-			l.changes.lost.Store(true)
-		}
-	}()
 	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
-	cursor, _ := l.changes.polled()
-	_, all, err := l.readChanges(ctx, cursor)
-	if err != nil || all && !lost {
-		return err
-	}
-	there, _, err := l.readChanges(ctx, 0)
-	if err != nil {
-		return err
-	}
-	restored, err := l.redis.Restore(ctx, l.changes.lacking(there), l.changes.mark("").epoch)
-	if restored > 0 {
-		l.opts.Logger.Warn("Redis had lost purges or hints and has them back", "number", restored)
-	}
-	return err
-}
-
-// readChanges reads those from an epoch on. all: Redis and this node know the same now.
-func (l *Lists) readChanges(ctx context.Context, from uint64) (there redistier.Epochs, all bool, err error) {
-	there, all = redistier.Epochs{}, true
 	for more := true; more; {
-		n, err := l.redis.Poll(ctx, from, l.changes.mark("").epoch, l.changes.interest())
-		if err != nil {
-			return nil, false, err
+		cursor, _ := l.invalidations.position()
+		found, err := l.redis.PurgesSince(ctx, cursor, l.policy.Load().interest())
+		if err == nil && !found.Remembered {
+			if _, err = l.redis.Purge(ctx, nil, l.invalidations.newestFetch()); err == nil {
+				found, err = l.redis.PurgesSince(ctx, cursor, l.policy.Load().interest())
+			}
 		}
-		maps.Copy(there, n.Changes)
+		if err != nil {
+			return err
+		}
 		early, _ := l.redis.Now()
-		l.changes.take(n, l.opts.Now(), early)
-		all = all && !n.Lost && !n.Back
-		from, more = n.Last, n.More
+		l.invalidations.read(found, l.opts.Now(), early)
+		more = found.More && found.Newest > cursor
 	}
-	return there, all, nil
+	return nil
 }

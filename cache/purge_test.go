@@ -3,9 +3,9 @@ package cache
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -16,10 +16,235 @@ import (
 	"inquiry-gateway/internal/testkit/redistest"
 )
 
-// Whatever a node knows when it is asked for a purge, and whatever becomes of Redis then: the
-// node itself serves nothing of before from that moment on, and no node does once Redis is back
-// and a poll has passed.
-func TestAPurgeIsNeverLost(t *testing.T) {
+// What becomes of purges where Redis fails over or forgets, on several nodes, is held by
+// internal/simulation.
+
+func TestAPurgeHidesItsScopeAndSparesTheOthers(t *testing.T) {
+	for _, tt := range []struct {
+		purge      Purge
+		gone, kept []Key
+	}{
+		{acme, []Key{aKey, sellers}, []Key{otherKey}},
+		{Purge{Kinds: []string{KindBuyer}}, []Key{aKey, otherKey}, []Key{sellers}},
+		// printf '\x04acme' | openssl dgst -sha256 -binary | head -c 16 | basenc --base64url
+		{Purge{AccountHashes: []string{"h-W1Qr2aXvdywqTVQ7d__w"}}, []Key{aKey, sellers}, []Key{otherKey}},
+	} {
+		l, _ := alone(t)
+		for _, k := range append(tt.gone, tt.kept...) {
+			mustGet(t, l, k)
+		}
+		purge(t, l, tt.purge)
+		for _, k := range tt.gone {
+			if _, ok := l.Lookup(k); ok {
+				t.Errorf("%+v: %v is still served", tt.purge, k)
+			}
+			if r := mustGet(t, l, k); r.Outcome != Miss {
+				t.Errorf("%+v: %v is a %s", tt.purge, k, r.Outcome)
+			}
+		}
+		for _, k := range tt.kept {
+			if _, ok := l.Lookup(k); !ok {
+				t.Errorf("%+v: %v was dropped", tt.purge, k)
+			}
+		}
+	}
+}
+
+func TestAPurgeThatCannotBeMeantIsRefused(t *testing.T) {
+	l, _ := alone(t)
+	for _, tt := range []struct {
+		purge Purge
+		says  string
+	}{
+		{Purge{}, "0 accounts"},
+		{Purge{Accounts: make([]string, MaxPurgeIDs+1)}, "1001"},
+		{Purge{Accounts: []string{"a", ""}}, "accounts[1]"},
+		{Purge{AccountHashes: []string{"acme"}}, "account_hashes[0]"},
+		{Purge{Kinds: []string{"bayer"}}, "kinds[0]"},
+	} {
+		if _, err := l.Purge(t.Context(), tt.purge); !errors.Is(err, ErrPurge) || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%v is not about %s", err, tt.says)
+		}
+	}
+}
+
+// A soft purge ends the ttl: the stale windows count from it.
+func TestASoftPurge(t *testing.T) {
+	l, g := alone(t)
+	soft := Purge{Accounts: []string{"acme"}, Soft: true}
+	mustGet(t, l, aKey)
+	for n, answers := range []struct {
+		after time.Duration
+		want  Outcome
+		list  string
+	}{{10*time.Second - 1, StaleRevalidate, "#1"}, {10 * time.Second, Miss, "#4"}} {
+		g.clock.Add(5 * time.Second)
+		purge(t, l, soft)
+		if _, ok := l.Lookup(aKey); ok {
+			t.Error("the old list is served without a refresh")
+		}
+		g.clock.Add(answers.after)
+		want(t, mustGet(t, l, aKey), answers.want, answers.list)
+		settled(l)
+		if r := mustGet(t, l, aKey); r.Outcome != Hit || r.TTL <= 0 {
+			t.Errorf("%s, ttl %s", r.Outcome, r.TTL)
+		}
+		g.clock.Add(time.Second)
+		if n == 0 {
+			purge(t, l, acme)
+			mustGet(t, l, aKey)
+		}
+	}
+	purge(t, l, soft)
+	g.clock.Add(10 * time.Second)
+	g.failWith(errLegacy)
+	want(t, mustGet(t, l, aKey), StaleError, "")
+	purge(t, l, acme)
+	if r, err := l.Get(t.Context(), aKey); err == nil {
+		t.Errorf("after a hard purge %q was served", body(r))
+	}
+}
+
+// A fetch that began before a purge answers who asked before it. Who asks afterwards does not join it,
+// neither on its node nor on another, and gets nothing from before a hard purge, and nothing from before
+// a soft one as fresh.
+func TestAFetchThatIsOvertakenByAPurge(t *testing.T) {
+	for _, soft := range []bool{false, true} {
+		for _, asked := range []int{0, 1} {
+			t.Run(fmt.Sprintf("soft %t, asked of node %d", soft, asked), func(t *testing.T) {
+				f := newFleet(t, 2)
+				f.warm(t, sellers)
+				f.hold = make(chan struct{})
+				before := asking(t, f.nodes[0], aKey)
+				f.filling(t, 2, 0)
+				purge(t, f.nodes[1], Purge{Accounts: []string{"acme"}, Soft: soft})
+				f.outdated(t, sellers)
+				after := asking(t, f.nodes[asked], aKey)
+				f.filling(t, 3, 0) // not for the lease of the first
+				close(f.hold)
+				old, now := <-before, <-after
+				want(t, old, Miss, "#2")
+				if old.Stored != soft {
+					t.Errorf("what the purge has overtaken is stored: %t", old.Stored)
+				}
+				if ofBefore := strings.HasSuffix(body(now), "#2"); ofBefore && (!soft || now.Outcome != StaleRevalidate) {
+					t.Errorf("who asked afterwards got %q as %s", body(now), now.Outcome)
+				}
+				settled(f.nodes...)
+				for _, l := range f.nodes {
+					if mustGet(t, l, aKey); soft { // which may have served the first one stale
+						settled(l)
+					}
+					want(t, mustGet(t, l, aKey), Hit, "#3")
+				}
+			})
+		}
+	}
+}
+
+// outdated waits until each node knows a purge of what it has.
+func (f *fleet) outdated(t *testing.T, k Key) {
+	t.Helper()
+	for _, l := range f.nodes {
+		redistest.Eventually(t, "the node knows the purge", func() bool { r, ok := l.Lookup(k); return !ok || r.Outcome != Hit })
+	}
+}
+
+func TestAPurgeDuringAFailingFillLeavesNothingToServe(t *testing.T) {
+	l, g := alone(t)
+	mustGet(t, l, aKey)
+	g.clock.Add(30 * time.Second) // good for stale_if_error only
+	g.failWith(errLegacy)
+	g.hold = make(chan struct{})
+	failed := make(chan error)
+	go func() { _, err := l.Get(t.Context(), aKey); failed <- err }()
+	redistest.Eventually(t, "the fill runs", func() bool { return g.calls.Load() == 2 })
+	purge(t, l, acme)
+	close(g.hold)
+	if err := <-failed; !errors.Is(err, errLegacy) {
+		t.Errorf("error %v; the purged list was served", err)
+	}
+}
+
+// A purge of a thousand ids is one script. It reaches all nodes, one of which fetches a list for all.
+func TestAPurgeOfAThousandAccounts(t *testing.T) {
+	f := newFleet(t, 2)
+	kept := Key{Kind: KindBuyer, Account: "initech"}
+	f.warm(t, aKey, otherKey, kept)
+	p := Purge{Accounts: []string{"acme", "globex", "acme"}, Soft: true}
+	for i := range MaxPurgeIDs - 3 {
+		p.Accounts = append(p.Accounts, fmt.Sprint("account-", i))
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	leave()
+	if n, err := f.nodes[1].Purge(ctx, p); err != nil || n != MaxPurgeIDs-1 {
+		t.Fatalf("%d are purged, %v", n, err)
+	}
+	f.outdated(t, aKey)
+	f.outdated(t, otherKey)
+	before := f.calls.Load()
+	for _, l := range f.nodes {
+		want(t, mustGet(t, l, aKey), StaleRevalidate, "#1")
+		settled(l)
+	}
+	for _, l := range f.nodes {
+		if r := mustGet(t, l, aKey); r.Outcome != Hit || r.TTL <= 0 {
+			t.Errorf("%s, ttl %s", r.Outcome, r.TTL)
+		}
+		if _, ok := l.Lookup(kept); !ok {
+			t.Error("another account's list was dropped")
+		}
+	}
+	if n := f.calls.Load() - before; n != 1 {
+		t.Errorf("%d fills", n)
+	}
+}
+
+// A Redis that has lost its memory soft-purges all lists. A hard purge holds on the nodes that know it,
+// though a list of before it has come back.
+func TestRedisLosesItsMemory(t *testing.T) {
+	f := newFleet(t, 2)
+	f.warm(t, aKey, otherKey)
+	n := f.namesOf(aKey)
+	before := f.rdb.Get(t.Context(), n.Entry).Val()
+	purge(t, f.nodes[0], acme)
+	f.gone(t, aKey)
+	f.srv.Do("FLUSHALL")
+	f.outdated(t, otherKey)
+	for i, l := range f.nodes {
+		want(t, mustGet(t, l, otherKey), StaleRevalidate, "#2")
+		if err := f.rdb.Set(t.Context(), n.Entry, before, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if r := mustGet(t, l, aKey); strings.HasSuffix(body(r), "#1") {
+			t.Errorf("node %d served the list of before as %s", i, r.Outcome)
+		}
+		settled(l)
+		l.tier.Invalidate(aKey)
+	}
+	want(t, mustGet(t, f.nodes[1], otherKey), Hit, "")
+}
+
+// A replica that had not got a purge has become the master: the node that made it repeats it.
+func TestAPurgeIsRepeated(t *testing.T) {
+	f := newFleet(t, 2)
+	f.warm(t, aKey)
+	purge(t, f.nodes[0], Purge{Accounts: []string{"acme"}, Kinds: []string{KindSeller}})
+	member := "hard " + redistier.Hash("acme")
+	score := func() float64 { return f.rdb.ZScore(t.Context(), "iq:5:purges", member).Val() }
+	first := score()
+	f.srv.Do("ZREM", "iq:5:purges", member)
+	redistest.Eventually(t, "the purge is back", func() bool { return score() > first })
+	again := f.rdb.ZScore(t.Context(), "iq:5:purges", "hard seller").Val()
+	if again != first {
+		t.Error("a purge that was not lost has another moment")
+	}
+}
+
+// Whatever a node knows when it is asked for a purge, and whatever becomes of Redis then: the node
+// itself serves nothing of before from that moment on. Where Redis has taken the purge no node does;
+// else the purge fails, and it reaches all when it is repeated.
+func TestWhatAPurgeReaches(t *testing.T) {
 	nothing := func(*purging) {}
 	cut := func(p *purging) { p.cables.each((*redistest.Proxy).Cut) }
 	mend := func(p *purging) { p.cables.each((*redistest.Proxy).Mend) }
@@ -27,51 +252,38 @@ func TestAPurgeIsNeverLost(t *testing.T) {
 	slow := func(d time.Duration) func(*purging) {
 		return func(p *purging) { p.cables.each(func(c *redistest.Proxy) { c.Delay(d) }) }
 	}
-	another := func(p *purging) { // thing is where the changes are
-		p.servers[0].Do("COPY", "iq:4:changes", "kept")
-		p.servers[0].Do("SET", "iq:4:changes", "none")
-	}
 	pause := func(master int) func(*purging) { return func(p *purging) { p.servers[master].Pause() } }
 	resume := func(master int) func(*purging) { return func(p *purging) { p.servers[master].Resume() } }
 	knows := map[string]struct{ join, learn func(*purging) }{
-		"nothing": {cut, nothing},
-		"an older purge": {nothing, func(p *purging) {
-			cut(p)
-			p.purgeAll(t)
-		}},
-		"the newest purge": {nothing, nothing},
-		"one that Redis has lost": {nothing, func(p *purging) {
-			p.rdb.Del(t.Context(), p.prefix+":4:changes", p.prefix+":4:epochs:{"+p.prefix+":4:changes}")
-		}},
+		"nothing":                 {cut, nothing},
+		"the newest purge":        {nothing, nothing},
+		"one that Redis has lost": {nothing, func(p *purging) { p.rdb.Del(t.Context(), p.prefix+":5:purges") }},
 	}
-	// The servers of a Cluster have the lists of one each, and the last one the changes.
+	// The servers of a Cluster have the lists of one each, and the last one the purges.
 	const ofCluster = "p4"
 	answers := map[string]struct {
 		prefix     string // of a Cluster; empty: one server
 		timeout    time.Duration
 		begin, end func(*purging)
-		left       bool // who asked has left
+		left       bool // the caller has left
 		reached    bool // Redis has taken the purges
 	}{
-		"well":                     {begin: nothing, end: nothing, reached: true},
-		"well, but who asked left": {begin: nothing, end: nothing, left: true, reached: true},
-		"away":                     {begin: cut, end: mend},
-		"slow":                     {timeout: 200 * time.Millisecond, begin: slow(time.Second), end: slow(0)},
-		"full":                     {begin: do("CONFIG", "SET", "maxmemory", "1"), end: do("CONFIG", "SET", "maxmemory", "0")},
-		"takes none": {begin: another, end: func(p *purging) {
-			p.servers[0].Do("DEL", "iq:4:changes")
-			p.servers[0].Do("RENAME", "kept", "iq:4:changes")
-		}},
-		"dies before it takes one":  {begin: another, end: func(p *purging) { p.servers[0].Kill(); p.servers[0].Restart() }},
+		"well":                      {begin: nothing, end: nothing, reached: true},
+		"well, but the caller left": {begin: nothing, end: nothing, left: true, reached: true},
+		"away":                      {begin: cut, end: mend},
+		"slow":                      {timeout: 200 * time.Millisecond, begin: slow(time.Second), end: slow(0)},
+		"full":                      {begin: do("CONFIG", "SET", "maxmemory", "1"), end: do("CONFIG", "SET", "maxmemory", "0"), reached: true},
 		"a Cluster without account": {prefix: ofCluster, timeout: 150 * time.Millisecond, begin: pause(0), end: resume(0), reached: true},
-		"a Cluster without changes": {prefix: ofCluster, timeout: 150 * time.Millisecond, begin: pause(2), end: resume(2)},
+		"a Cluster without purges":  {prefix: ofCluster, timeout: 150 * time.Millisecond, begin: pause(2), end: resume(2)},
 	}
 	for known, k := range knows {
 		for answer, a := range answers {
 			t.Run(known+"/"+answer, func(t *testing.T) {
 				t.Parallel()
 				p := newPurging(t, cmp.Or(a.prefix, "iq"))
-				p.purgeAll(t) // so that Redis has epochs
+				for _, one := range onePurgeEach {
+					purge(t, p.nodes[0], one.purge)
+				}
 				k.join(p)
 				node := p.node(t, p.cables.dial, cmp.Or(a.timeout, 4*time.Second))
 				for _, one := range onePurgeEach {
@@ -94,9 +306,8 @@ func TestAPurgeIsNeverLost(t *testing.T) {
 				var asked sync.WaitGroup
 				for _, one := range onePurgeEach {
 					asked.Go(func() {
-						reached, err := one.purge(ctx, node)
-						if reached != a.reached || (err == nil) != reached {
-							t.Errorf("%s: reached Redis %t, %v", one.name, reached, err)
+						if _, err := node.Purge(ctx, one.purge); (err == nil) != a.reached {
+							t.Errorf("%s: %v", one.name, err)
 						}
 						for range 2 {
 							if now := body(mustGet(t, node, one.list)); old[now] {
@@ -108,6 +319,18 @@ func TestAPurgeIsNeverLost(t *testing.T) {
 				}
 				asked.Wait()
 				a.end(p)
+				for _, one := range onePurgeEach {
+					redistest.Eventually(t, one.name+": Redis takes the purge", func() bool {
+						if a.reached {
+							return true
+						}
+						if now := body(mustGet(t, node, one.list)); old[now] {
+							t.Fatalf("%s: the node that was asked serves %q", one.name, now)
+						}
+						_, err := node.Purge(t.Context(), one.purge)
+						return err == nil
+					})
+				}
 				p.node(t, nil, 4*time.Second) // one that knows nothing
 				for _, one := range onePurgeEach {
 					redistest.Eventually(t, one.name+": the list of before is not served", func() bool {
@@ -133,21 +356,11 @@ func TestAPurgeIsNeverLost(t *testing.T) {
 var onePurgeEach = []struct {
 	name  string
 	list  Key
-	of    string // as Redis has it
-	purge func(context.Context, *Lists) (reached bool, err error)
+	purge Purge
 }{
-	{"account", aKey, redistier.Hash("acme"), func(ctx context.Context, l *Lists) (bool, error) {
-		epoch, err := l.Purge(ctx, Scope{Account: "acme"})
-		return epoch > 0, err
-	}},
-	{"hint", otherKey, redistier.Hash("globex"), func(ctx context.Context, l *Lists) (bool, error) {
-		n, err := l.Changed(ctx, Hint{Accounts: []string{"globex"}, Hard: true})
-		return n == 1, err
-	}},
-	{"kind", Key{Kind: KindSeller, Account: "initech"}, KindSeller, func(ctx context.Context, l *Lists) (bool, error) {
-		epoch, err := l.Purge(ctx, Scope{Kind: KindSeller})
-		return epoch > 0, err
-	}},
+	{"account", aKey, acme},
+	{"hash of an account", otherKey, Purge{AccountHashes: []string{redistier.Hash("globex")}}},
+	{"kind", Key{Kind: KindSeller, Account: "initech"}, Purge{Kinds: []string{KindSeller}}},
 }
 
 // purging is a fleet, of which the second node reaches Redis by cables.
@@ -190,149 +403,4 @@ func newPurging(t *testing.T, prefix string) *purging {
 
 func (p *purging) node(t *testing.T, dial redisclient.Dial, timeout time.Duration) *Lists {
 	return p.join(t, p.addrs, dial, timeout, func(s *setup) { s.Prefix = p.prefix })
-}
-
-// purgeAll purges on the first node.
-func (p *purging) purgeAll(t *testing.T) {
-	t.Helper()
-	for _, one := range onePurgeEach {
-		if reached, err := one.purge(t.Context(), p.nodes[0]); err != nil || !reached {
-			t.Fatal(fmt.Errorf("%s: %w", one.name, err))
-		}
-	}
-}
-
-// While Redis takes nothing a node keeps so many purges for it, and hides what is named by none
-// of them any more by a purge of both kinds.
-func TestMorePurgesThanANodeKeeps(t *testing.T) {
-	f := newFleet(t, 2)
-	f.warm(t, aKey, otherKey, sellers)
-	f.srv.Do("CONFIG", "SET", "maxmemory", "1")
-	node := f.nodes[0]
-	mark := func(from, to int) {
-		t.Helper()
-		h := Hint{Hard: true}
-		for i := range to - from {
-			h.Accounts = append(h.Accounts, fmt.Sprint("account-", from+i))
-		}
-		if n, err := node.Changed(t.Context(), h); n != 0 || err == nil {
-			t.Errorf("a full Redis has taken %d, %v", n, err)
-		}
-	}
-	for i, served := range []bool{true, false} {
-		if i == 0 {
-			if _, err := node.Purge(t.Context(), Scope{Account: "acme"}); err == nil {
-				t.Error("a full Redis has taken a purge")
-			}
-			mark(0, maxPending/2)
-			mark(maxPending/2, maxPending-1)
-		} else {
-			mark(maxPending-1, maxPending)
-		}
-		if _, own := node.Lookup(aKey); own {
-			t.Error("a list that was purged is served")
-		}
-		if _, ok := node.Lookup(otherKey); ok != served {
-			t.Errorf("another account's list is served %t, want %t", ok, served)
-		}
-	}
-	f.srv.Do("CONFIG", "SET", "maxmemory", "0")
-	f.gone(t, aKey)
-	for _, l := range f.nodes {
-		if r := mustGet(t, l, aKey); strings.HasSuffix(body(r), "#1") {
-			t.Errorf("%q came back", body(r))
-		}
-	}
-	settled(f.nodes...)
-	redistest.Eventually(t, "nothing waits for Redis", func() bool {
-		node.changes.mu.RLock()
-		defer node.changes.mu.RUnlock()
-		return len(node.changes.pending) == 0
-	})
-}
-
-// What Redis has lost is given back, also where the node gives it another change before it polls.
-func TestALossThatAnotherChangeHides(t *testing.T) {
-	f := newFleet(t, 1)
-	l := f.nodes[0]
-	f.warm(t, aKey)
-	for i := range 5 {
-		epoch := purge(t, l, Scope{Kind: KindBuyer})
-		f.srv.Do("ZREM", "iq:4:changes", "hard buyer")
-		f.srv.Do("ZREM", "iq:4:epochs:{iq:4:changes}", fmt.Sprint(epoch))
-		if _, err := l.Changed(t.Context(), Hint{Accounts: []string{fmt.Sprint(i)}}); err != nil {
-			t.Fatal(err)
-		}
-		redistest.Eventually(t, "the purge is back", func() bool {
-			reply := strings.Fields(f.srv.Do("ZSCORE", "iq:4:changes", "hard buyer"))
-			score, err := strconv.ParseUint(reply[len(reply)-1], 10, 64)
-			return err == nil && score >= epoch // a later one where a slow Redis was told twice
-		})
-	}
-}
-
-// What somebody else writes among the changes is no epoch.
-func TestForeignEpochs(t *testing.T) {
-	f := newFleet(t, 1)
-	for _, score := range []string{"inf", "9007199254740993", "-1", "-inf"} {
-		f.srv.Do("ZADD", "iq:4:changes", score, "hard buyer")
-		f.srv.Do("ZADD", "iq:4:changes", score, "x")
-		if err := f.nodes[0].poll(t.Context()); err != nil {
-			t.Fatal(score, err)
-		}
-		mustGet(t, f.nodes[0], aKey)
-		before := purge(t, f.nodes[0], Scope{Kind: KindBuyer})
-		if after := purge(t, f.nodes[0], Scope{Kind: KindBuyer}); after <= before || after > 1<<52 {
-			t.Errorf("with %s: %d, then %d", score, before, after)
-		}
-		if r := mustGet(t, f.nodes[0], aKey); r.Outcome != Miss {
-			t.Errorf("with %s: %s after a purge", score, r.Outcome)
-		}
-	}
-}
-
-// A purge that is forgotten, as no list could be older by the policy then, holds under a longer one.
-func TestAPurgeThatIsForgottenHolds(t *testing.T) {
-	l, g := alone(t)
-	mustGet(t, l, aKey)
-	g.clock.Add(time.Second)
-	purge(t, l, Scope{Kind: KindBuyer})
-	g.clock.Add(10 * time.Minute)
-	purge(t, l, Scope{Account: "another"}) // forgets
-	if l.changes.last(KindBuyer) != 0 {
-		t.Fatal("it is not forgotten")
-	}
-	cfg := testConfig()
-	cfg.Buyer = KindConfig{Terms: Terms{TTL: time.Hour, StaleIfError: time.Hour}}
-	apply, err := l.Prepare(cfg, Fills{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	apply()
-	if r, ok := l.Lookup(aKey); ok {
-		t.Errorf("%s, %v old", r.Outcome, r.Age)
-	}
-}
-
-// Who asks after a purge does not wait for a fill of before it: not for one of this node, and not for
-// one of another.
-func TestAPurgeDuringASlowFill(t *testing.T) {
-	f := newFleet(t, 2)
-	for i, l := range f.nodes {
-		f.hold = make(chan struct{})
-		before := int(f.calls.Load())
-		one := asking(t, f.nodes[0], aKey)
-		f.filling(t, before+1, 0)
-		purge(t, f.nodes[0], Scope{Kind: KindBuyer})
-		redistest.Eventually(t, "both know the purge", func() bool { return f.nodes[0].changes.last(KindBuyer) == f.nodes[1].changes.last(KindBuyer) })
-		two := asking(t, l, aKey)
-		f.filling(t, before+2, 0)
-		close(f.hold)
-		if a, b := <-one, <-two; a.Stored || !b.Stored {
-			t.Errorf("node %d: what was asked for before the purge is stored: %t, after it: %t", i, a.Stored, b.Stored)
-		}
-		settled(f.nodes...)
-		purge(t, f.nodes[0], Scope{Kind: KindBuyer})
-		f.gone(t, aKey)
-	}
 }

@@ -75,11 +75,11 @@ func Kinds(c *upstream.Client) map[string]v1.Words {
 
 // wordsOf are the values that a caller can ask for; none where others can be asked for, too.
 func wordsOf(f filters.Filter) (words []string) {
-	if f.Other != filters.NoRecord {
+	if f.Other != filters.Empty {
 		return nil
 	}
 	for value, asked := range f.Values {
-		if asked != filters.NoRecord && filters.Valid(value) {
+		if asked != filters.Empty && filters.Valid(value) {
 			words = append(words, value)
 		}
 	}

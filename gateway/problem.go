@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"inquiry-gateway/auth"
+	"inquiry-gateway/cache"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/upstream"
 )
@@ -59,7 +60,11 @@ func problemOf(err error) problem {
 	case errors.As(err, &limited):
 		return problem{Problem: v1.RateLimited, header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
-		return upstreamProblem(failure)
+		p := upstreamProblem(failure)
+		if rest, ok := errors.AsType[*cache.RestError](err); ok && failure.Result() == upstream.ResultUnavailable {
+			p.header = retryAfter(rest.Left)
+		}
+		return p
 	case errors.Is(err, auth.ErrUnavailable): // before the deadline, which may be why
 		return problem{Problem: v1.AuthUnavailable, header: retryAfter(authRetryAfter)}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -55,8 +55,8 @@ type Request struct {
 }
 
 // mapped is what the mapping is told of it.
-func (r Request) mapped() mapping.Want {
-	return mapping.Want{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
+func (r Request) mapped() mapping.Query {
+	return mapping.Query{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
 }
 
 // List is a whole list. Its texts share memory with the reply that they came in.
@@ -91,7 +91,7 @@ type Options struct {
 	Transport func(network http.RoundTripper) http.RoundTripper
 	// Before is the client that this one takes the place of, with a Registerer of
 	// its own or the same. What the configuration leaves as it is goes on:
-	// connections, bulkhead, breakers, retry budgets. Nil: there was none.
+	// connections, places, breakers, retry budgets. Nil: there was none.
 	Before *Client
 }
 
@@ -111,7 +111,7 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	cfg       Config
 	network   *network
-	bulkhead  *bulkhead                  // of both lists
+	places    *places                    // of both lists
 	replies   *replyStore                // of both lists, whatever configuration has read them
 	breakers  map[string]*currentBreaker // of every kind that there was; they outlive any reload, as their gauges do
 	endpoints map[string]*endpoint       // by kind
@@ -121,7 +121,6 @@ type Client struct {
 // credentials and certificates as they are.
 type network struct {
 	connections *http.Transport
-	http        *resty.Client // which uses them
 	creds       *credentials
 }
 
@@ -132,7 +131,8 @@ type endpoint struct {
 	plan        *mapping.Plan
 	fingerprint string
 	network     *network
-	bulkhead    *bulkhead
+	http        *resty.Client // uses its connections
+	places      *places
 	replies     *replyStore
 	keepFor     time.Duration
 	guard       *guard
@@ -147,21 +147,23 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before := cmp.Or(opts.Before, &Client{bulkhead: &bulkhead{}, replies: newReplyStore()})
+	before := cmp.Or(opts.Before, &Client{places: &places{}, replies: newReplyStore()})
 	opts.Before = nil // or each reload would keep the clients of all before
-	// The bulkhead goes on even for another system: what is under way is.
-	c := &Client{cfg: cfg, network: before.network, bulkhead: before.bulkhead, replies: before.replies, breakers: map[string]*currentBreaker{}, endpoints: map[string]*endpoint{}}
+	// The places go on even for another system: the requests in flight do.
+	c := &Client{cfg: cfg, network: before.network, places: before.places, replies: before.replies, breakers: map[string]*currentBreaker{}, endpoints: map[string]*endpoint{}}
 	maps.Copy(c.breakers, before.breakers)
 	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
 		var err error
-		if c.network, err = connect(cfg, c.bulkhead, opts); err != nil {
+		if c.network, err = connect(cfg, opts); err != nil {
 			return nil, err
 		}
 	}
+	c.places.resize(cfg.MaxConcurrent, cfg.perAccount())
+	client := newHTTP(c.network, cfg, opts)
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
 		s := &endpoint{
-			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, bulkhead: c.bulkhead, replies: c.replies, keepFor: opts.KeepFor[kind],
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, http: client, places: c.places, replies: c.replies, keepFor: opts.KeepFor[kind],
 			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
 			tracer:  telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
@@ -183,7 +185,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 			s.guard.breaker.Store(newBreaker(cfg.Breaker, window, changed))
 		}
 		s.guard.breaker.incidents.Store(s.guard.incidents)
-		gauges(opts, kind, c.bulkhead, s.guard.breaker)
+		gauges(opts, kind, c.places, s.guard.breaker)
 		c.endpoints[kind] = s
 	}
 	for kind, b := range c.breakers {
@@ -196,7 +198,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 
 // connects is the part of a configuration that connections and credentials are made of.
 func (c Config) connects() Config {
-	own := Config{Timeout: c.Timeout, MaxConcurrent: c.MaxConcurrent, Headers: c.Headers, Auth: c.Auth, TLS: c.TLS}
+	own := Config{Headers: c.Headers, Auth: c.Auth, TLS: c.TLS}
 	if c.Auth.Type == authSession { // which signs in there
 		own.BaseURL = c.BaseURL
 	}
@@ -205,17 +207,10 @@ func (c Config) connects() Config {
 
 // connect makes the connections and credentials. Sign-ins do not go through what
 // [Options].Transport gives: their replies are secrets.
-func connect(cfg Config, b *bulkhead, opts Options) (*network, error) {
+func connect(cfg Config, opts Options) (*network, error) {
 	connections := newTransport(cfg, opts)
-	creds, err := newCredentials(cfg, connections, b, opts)
-	if err != nil {
-		return nil, err
-	}
-	var way http.RoundTripper = connections
-	if opts.Transport != nil {
-		way = opts.Transport(way)
-	}
-	return &network{connections, newHTTP(way, cfg, opts), creds}, nil
+	creds, err := newCredentials(cfg, connections, opts)
+	return &network{connections, creds}, err
 }
 
 // mappingVersion changes when the same configuration and reply come to mean
@@ -256,7 +251,7 @@ func (c *Client) Incidents(kind string) []Incident {
 // Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
 func (c *Client) Askable(kind, account string) *Error {
 	if s, ok := c.endpoints[kind]; ok {
-		ask, _ := s.plan.Request(mapping.Want{Account: account})
+		ask, _ := s.plan.Request(mapping.Query{Account: account})
 		return s.askable(ask, account)
 	}
 	return nil
@@ -357,8 +352,8 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 	return &metrics{
 		requests: requests,
-		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, the legacy has told us to wait, or the fleet's ceiling is reached.",
-			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonHeld, reasonCeiling),
+		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, or the fleet's ceiling is reached.",
+			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonCeiling),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
 			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
@@ -375,10 +370,10 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 }
 
 // gauges show what is now, of a part that outlives every reload.
-func gauges(opts Options, kind string, b *bulkhead, breaker *currentBreaker) {
+func gauges(opts Options, kind string, p *places, breaker *currentBreaker) {
 	all := telemetry.Series(opts.Registerer, subsystem)
-	all.GaugeFunc("in_flight", "Requests of upstream.max_concurrent that are taken: one by each list that is being fetched, and one by each further request that it makes at the same time.",
-		func() float64 { return float64(b.count()) })
+	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, sign-ins excepted, of upstream.max_concurrent; a list has one from its admission to its first response.",
+		func() float64 { return float64(p.inFlight.Load()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open. A few failing lists do not open it.",
 		func() float64 { return float64(breaker.Load().stateFor("")) })
 	const help = "Accounts whose lists were fetched since the legacy system began to fail (asked), and those of them whose last fetch it failed (failing). 0 without a failure for two minutes."

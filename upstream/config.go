@@ -28,8 +28,8 @@ type Config struct {
 	MaxResponseBytes int64 `yaml:"max_response_bytes" above:"0" max:"1GiB"`
 	// MaxRecords is how many records one list may have; one with more is refused.
 	MaxRecords int `yaml:"max_records" min:"1"`
-	// MaxConcurrent is how many requests are under way at a time, of every sort. A list that would be one more is refused, never
-	// queued. What a list asks for besides (pages, details, responses) takes up to half of them, and else waits for its own others.
+	// MaxConcurrent is the maximum of requests in flight on this node; one sign-in may come on top. When none is free, a new list fails with 503;
+	// the further requests of a list (pages, details, responses) wait, and go before new lists.
 	MaxConcurrent int `yaml:"max_concurrent" min:"1"`
 	// Headers are sent with every request. They hold no secrets: those go into auth.
 	Headers map[string]string `yaml:"headers"`
@@ -57,8 +57,8 @@ type Config struct {
 	// or 1 without Redis.
 	MaxNodes int `yaml:"max_nodes" min:"0" max:"1000"`
 
-	// MaxConcurrentPerAccount is how many of max_concurrent one account may take, in the same way,
-	// so that none can keep the others from the legacy. 0: a quarter, at least 1.
+	// MaxConcurrentPerAccount is the maximum of one account, in the same way,
+	// so that none can keep the others from the legacy. 0: a quarter of max_concurrent, at least 1.
 	MaxConcurrentPerAccount int `yaml:"max_concurrent_per_account" min:"0"`
 }
 
@@ -114,7 +114,7 @@ type BreakerConfig struct {
 func defaultEndpoint() mapping.EndpointConfig {
 	return mapping.EndpointConfig{
 		OnInvalidRecord: "fail",
-		OnForeignRecord: "fail",
+		OnOwnerMismatch: "fail",
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 	FailureMapping  Failure = "mapping"  // its reply does not fit the mapping, or it does not take our request
 	FailureForeign  Failure = "foreign"  // its reply has records of another account
 	FailureAccount  Failure = "account"  // the account cannot be named in a request: for good
-	FailureRefused  Failure = "refused"  // we do not ask now: breaker, bulkhead, ceiling, or it told us to wait
+	FailureRefused  Failure = "refused"  // we do not ask now: breaker, places, ceiling, or it told us to wait
 	FailureCanceled Failure = "canceled" // nobody wants the list any more
 	FailureBug      Failure = "bug"      // of the gateway
 )
@@ -88,8 +88,8 @@ var reasons = meaningsOf(map[meaning]string{
 	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx expect items record paging changed too_many too_large",
 	{FailureForeign, ResultInvalid, saysWell}:        "owner",
 	{FailureAccount, ResultFailed, saysNothing}:      "account",
-	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full held_back ceiling",
-	{FailureRefused, ResultUnavailable, saysWell}:    "throttled", // a 429
+	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full ceiling",
+	{FailureRefused, ResultUnavailable, saysFault}:   "throttled", // a 429
 	{FailureCanceled, ResultCanceled, saysNothing}:   "canceled",
 	{FailureBug, ResultFailed, saysNothing}:          "internal",
 })
@@ -109,7 +109,6 @@ const (
 	reasonBreaker     = "breaker_open"
 	reasonFull        = "bulkhead_full"
 	reasonAccountFull = "account_bulkhead_full"
-	reasonHeld        = "held_back" // the legacy has told us to wait
 	reasonCeiling     = "ceiling"   // the fleet has made all the requests that it may
 	reasonThrottled   = "throttled" // a reply that tells us to wait
 	reasonOverloaded  = "overloaded"
@@ -170,6 +169,14 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Refused() bool {
 	m := e.meaning()
 	return m.says == saysNothing && (m.failure == FailureRefused || m.failure == FailureCanceled)
+}
+
+// RetryAfter is what a 429 or a 503 told us to wait, a minute at most; 0: nothing.
+func (e *Error) RetryAfter() time.Duration {
+	if e.Reason == reasonThrottled || e.Reason == reasonOverloaded {
+		return e.Wait
+	}
+	return 0
 }
 
 // OfList tells that the failure is specific to this list: its reply does not fit, or its account cannot be asked for.

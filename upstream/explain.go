@@ -45,9 +45,9 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, beyond boo
 	if err != nil {
 		return nil, err
 	}
-	err = e.admitted(ctx, e.readAll)
+	err = e.caught(ctx, e.readAll)
 	if e.finish(err); err == nil && beyond {
-		if err = e.admitted(ctx, e.askBeyond); err != nil {
+		if err = e.caught(ctx, e.askBeyond); err != nil {
 			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
 		}
 	}
@@ -86,14 +86,9 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
 }
 
-// admitted makes requests with a permit, as a fetch does. A panic is its error.
-func (e *explanation) admitted(ctx context.Context, ask func(context.Context) error) (err error) {
-	s := e.fetch.endpoint
-	defer s.opts.Panics.Catch(func(p any) { err = bug(p) })
-	if err = s.bulkhead.enter(e.fetch.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
-		return err
-	}
-	defer s.bulkhead.leave(e.fetch.permits.who)
+// caught makes a panic in requests their error.
+func (e *explanation) caught(ctx context.Context, ask func(context.Context) error) (err error) {
+	defer e.fetch.endpoint.opts.Panics.Catch(func(p any) { err = bug(p) })
 	return ask(ctx)
 }
 
@@ -174,13 +169,13 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 	for _, name := range []string{"status", "inquiry_type"} {
 		all := 0
 		for _, word := range words[name] {
-			filtered := mapping.Want{Account: want.Account, Status: word}
+			filtered := mapping.Query{Account: want.Account, Status: word}
 			if name != "status" {
 				filtered.Status, filtered.InquiryType = "", word
 			}
 			ask, _ := s.plan.Request(filtered)
 			e.fetch.allowed = newAllowance(s.cfg.MaxResponseBytes)
-			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Want{Account: want.Account}))
+			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Query{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
 				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
 				return nil
@@ -202,7 +197,7 @@ func (e *explanation) count(ctx context.Context, asked address.Request) (n int, 
 	if err != nil || r.empty {
 		return 0, ""
 	}
-	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Want{Account: e.fetch.want.Account})
+	scratch := e.fetch.endpoint.plan.NewBuilder(mapping.Query{Account: e.fetch.want.Account})
 	page, _ := scratch.Take(r.body)
 	return page.Records, page.Items
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,17 +15,15 @@ import (
 type fetch struct {
 	endpoint *endpoint
 	want     Request
-	permits  permits
+	admitted func() // releases the place of the first request; nil once that is made, before any goroutine begins
 	allowed  *allowance
-	begun    atomic.Bool // the first request has been made
 }
 
 func (s *endpoint) newFetch(want Request) *fetch {
-	return &fetch{
-		endpoint: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes),
-		permits: newPermits(s.bulkhead, asker{s.plan.Kind, want.Account}, &s.cfg),
-	}
+	return &fetch{endpoint: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes)}
 }
+
+func (f *fetch) accountKey() accountKey { return accountKey{f.endpoint.plan.Kind, f.want.Account} }
 
 // Fetch gets one list from the legacy system, within the deadline of ctx. Each of its
 // requests has upstream.timeout besides. The error is always *Error.
@@ -44,7 +41,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	defer step.End()
 	if step.Recording() {
 		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.Load().stateFor(want.Account).String()),
-			attribute.Int("upstream.in_flight", s.bulkhead.count()), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
+			attribute.Int("upstream.in_flight", int(s.places.inFlight.Load())), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
 	if unaskable := s.askable(ask, want.Account); unaskable != nil { // for good, whatever else is wrong now
@@ -59,29 +56,24 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	return list, f.count(err, start)
 }
 
-// admit lets the list through, or says why not. In turn it asks the bulkhead, which bounds all
-// lists and those of the account; the hold, after a reply that tells us to wait; and the breaker.
+// admit admits the list, or says why not: there is no place for its first request, or the breaker is open.
 // Without an error, leave must be called with what came of the list.
 func (f *fetch) admit() (leave func(error), err error) {
-	s, account := f.endpoint, f.want.Account
-	if err = s.bulkhead.enter(f.permits.who, s.cfg.MaxConcurrent, s.cfg.perAccount()); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			s.bulkhead.leave(f.permits.who)
-		}
-	}()
-	if err = s.guard.hold.refuse(account, s.opts.Now()); err != nil {
-		return nil, err
-	}
-	done, err := s.guard.breaker.Load().allow(account, f.want.Failing)
+	release, err := f.endpoint.places.tryAcquire(f.accountKey())
 	if err != nil {
 		return nil, err
 	}
+	done, err := f.endpoint.guard.breaker.Load().allow(f.want.Account, f.want.Failing)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	f.admitted = release
 	return func(err error) {
 		done(err)
-		s.bulkhead.leave(f.permits.who)
+		if f.admitted != nil { // no request was made
+			f.admitted()
+		}
 	}, nil
 }
 
@@ -126,7 +118,7 @@ func (f *fetch) whole(ctx context.Context, begin func() *pages) (p *pages, err e
 			return p, err
 		}
 		deadline, bounded := ctx.Deadline()
-		if bounded && time.Until(deadline) <= time.Since(start) || !f.endpoint.guard.budget.withdraw(f.want.Account) {
+		if bounded && time.Until(deadline) <= time.Since(start) || !f.endpoint.guard.budget.withdraw() {
 			return p, err
 		}
 		changed = err

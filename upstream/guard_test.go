@@ -30,27 +30,6 @@ func TestRetryBudget(t *testing.T) {
 	}
 }
 
-// One account's list that fails again and again does not use up the repeats of the others.
-func TestTheBudgetIsNotOneAccounts(t *testing.T) {
-	other := 0
-	virtual(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("customer") == "other" {
-			if other++; other > 1 {
-				serveJSON(rows(""))(w, r)
-				return
-			}
-		}
-		status(502)(w, r)
-	}, "{attempts: 4, breaker: {min_requests: 1000}}", func(t *testing.T, f *fixture) {
-		for range 200 {
-			_ = buyer(t, f.Client, "acme")
-		}
-		if got := buyer(t, f.Client, "other"); got != "ok" || other != 2 {
-			t.Errorf("another account's list that fails once: %s after %d requests", got, other)
-		}
-	})
-}
-
 // A long list that is read once more, as it has changed meanwhile, leaves the other accounts their repeats.
 func TestASecondReadingLeavesRepeats(t *testing.T) {
 	const pages = 40
@@ -108,29 +87,6 @@ func TestCallersWhoLeave(t *testing.T) {
 	})
 }
 
-// A request under way whose reply tells a shorter time does not end the longer wait.
-func TestAWaitIsNotEndedSooner(t *testing.T) {
-	virtual(t, func(w http.ResponseWriter, r *http.Request) {
-		told := "30"
-		if r.URL.Query().Get("state") == "A" {
-			time.Sleep(time.Second)
-			told = "5"
-		}
-		w.Header().Set("Retry-After", told)
-		status(429)(w, r)
-	}, "", func(t *testing.T, f *fixture) {
-		var slow sync.WaitGroup
-		slow.Go(func() { _, _ = f.Fetch(t.Context(), Request{Kind: "buyer", Account: "acme", Status: "answered"}) })
-		synctest.Wait()
-		_ = buyer(t, f.Client, "acme")
-		slow.Wait()
-		time.Sleep(10 * time.Second)
-		if got := buyer(t, f.Client, "acme"); got != "held_back" || f.calls.Load() != 2 {
-			t.Errorf("%s after %d requests", got, f.calls.Load())
-		}
-	})
-}
-
 // A half-open breaker lets one list through at a time, and one that nobody waits for says
 // nothing.
 func TestOneProbeAtATime(t *testing.T) {
@@ -153,19 +109,18 @@ func TestOneProbeAtATime(t *testing.T) {
 	})
 }
 
-// The fleet's ceiling counts every request: pages, repeats, sign-ins, and those that
-// net/http sends again. It changes none of them: one without a body is not sent in chunks.
+// The fleet's ceiling counts every request: pages, repeats and sign-ins. It changes none of them: one without
+// a body is not sent in chunks.
 func TestCeilingCountsEveryRequest(t *testing.T) {
-	list, drop := serveJSON(rows("")), func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	list := serveJSON(rows(""))
 	const session = "auth: {type: session, password_file: f, login: {path: /login, body: ['{password}']}, token: t}"
 	for keys, replies := range map[string][]http.HandlerFunc{
 		"attempts: 3": {status(502), status(502), list},
 		"buyer: {paging: {style: page, param: p, until_empty: true}}": {serveJSON(rows("", "a")), serveJSON(rows("", "b")), list},
 		session: {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
 		"auth: {type: session, username: u, password_file: f, login: {path: /login, basic: true}, token: t}": {serveJSON(`{"t":"x"}`), status(401), serveJSON(`{"t":"y"}`), list},
-		"buyer: {method: POST, paging: {style: page, param: p, until_empty: true}}":                          {serveJSON(rows("", "a")), drop, list},
-		"buyer: {method: POST, body: x, paging: {style: page, param: p, until_empty: true}}":                 {serveJSON(rows("", "a")), drop, list},
-		"buyer: {paging: {style: page, size: 1, size_param: n, param: p, until_empty: true}}":                {serveJSON(rows("", "a")), drop, list},
+		"buyer: {method: POST, paging: {style: page, param: p, until_empty: true}}":                          {serveJSON(rows("", "a")), list},
+		"buyer: {method: POST, body: x, paging: {style: page, param: p, until_empty: true}}":                 {serveJSON(rows("", "a")), list},
 	} {
 		came := 0
 		virtual(t, func(w http.ResponseWriter, r *http.Request) {
@@ -185,24 +140,6 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A request that net/http may not send again, because the ceiling is reached, is not repeated.
-func TestACeilingReachedInBetween(t *testing.T) {
-	virtual(t, serveJSON(rows("")), "attempts: 3", func(t *testing.T, f *fixture) {
-		sent := 0
-		c := f.another(t, f.cfg, func(o *Options) {
-			o.Transport = func(http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(*http.Request) (*http.Response, error) {
-					sent++
-					return nil, notAsked(reasonCeiling, time.Second, "no token")
-				})
-			}
-		})
-		if got := buyer(t, c, "acme"); got != reasonCeiling || sent != 1 {
-			t.Errorf("%s after %d", got, sent)
-		}
-	})
 }
 
 // An account has a quarter of the places, or what the configuration says, and all together
@@ -285,8 +222,7 @@ func (b *busy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // The legacy never has more requests at a time than max_concurrent says, nor of one account
-// than max_concurrent_per_account does, whatever a list is made of. No list waits for itself,
-// and what a list asks for beside its first request leaves half of the places to others.
+// than max_concurrent_per_account does, whatever a list is made of. No list waits for itself.
 func TestRequestsAtATime(t *testing.T) {
 	const (
 		details = `buyer: {fields: {responses: {fetch: {path: "/n/{id}", id: id, concurrency: 8, paging: {style: none}}}}}`
@@ -302,11 +238,11 @@ func TestRequestsAtATime(t *testing.T) {
 		{"max_concurrent: 1", details, "acme", 1, 9 * time.Second},
 		{"max_concurrent: 2", details, "acme other", 2, 9 * time.Second},
 		{"max_concurrent: 4", details, "acme", 1, 9 * time.Second},
-		{"max_concurrent: 4\nmax_concurrent_per_account: 4", details, "acme", 2, 5 * time.Second},
-		{"max_concurrent: 8\nmax_concurrent_per_account: 8", details, "acme", 4, 3 * time.Second},
+		{"max_concurrent: 4\nmax_concurrent_per_account: 4", details, "acme", 4, 3 * time.Second},
+		{"max_concurrent: 8\nmax_concurrent_per_account: 8", details, "acme", 8, 2 * time.Second},
 		{"max_concurrent: 8\nmax_concurrent_per_account: 8", details, "acme acme acme acme acme acme acme acme", 8, 9 * time.Second},
 		{"max_concurrent: 64", details, "acme", 8, 2 * time.Second},
-		{"max_concurrent: 64", details, "a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5 6", 32, 9 * time.Second},
+		{"max_concurrent: 64", details, "a b c d e f g h i j k l m n o p q r s t u v w x y z 1 2 3 4 5 6", 64, 5 * time.Second},
 		{"max_concurrent: 1", session + "\n" + details, "acme", 1, 12 * time.Second}, // two sign-ins, and one refusal
 		{"max_concurrent: 64", session + "\n" + details, "acme", 8, 5 * time.Second},
 	} {
@@ -330,60 +266,33 @@ func TestRequestsAtATime(t *testing.T) {
 	}
 }
 
-// A sign-in that goes on when the list that waited for it has been given up is one of the
-// requests that are under way.
-func TestASignInThatOutlivesItsListHasAPlace(t *testing.T) {
-	s := &signIns{takes: 2 * time.Second}
-	signedIn(t, s, "", func(t *testing.T, f *fixture) {
-		cfg := f.cfg
-		cfg.MaxConcurrent, cfg.Timeout = 1, 5*time.Second
-		c := f.next(t, cfg)
-		if got := buyer(t, c, "acme"); got != "ok" { // the new client's own sign-in
-			t.Fatal(got)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := c.Fetch(ctx, Request{Kind: "buyer", Account: "locked"}); asError(err).Reason != "auth" {
-			t.Errorf("without a sign-in in time: %v", err)
-		}
-		if got := buyer(t, c, "acme"); got != "bulkhead_full" || f.metric(t, "in_flight") != 1 {
-			t.Errorf("while the sign-in goes on: %s, %v places are taken", got, f.metric(t, "in_flight"))
-		}
-		time.Sleep(2 * time.Second)
-		if got := buyer(t, c, "acme"); got != "ok" || f.metric(t, "in_flight") != 0 {
-			t.Errorf("after it: %s, %v places are taken", got, f.metric(t, "in_flight"))
-		}
-	})
-}
-
 // A client that takes the place of another goes on with what is known of the legacy, as
 // long as the configuration leaves it as it is.
 func TestWhatOutlivesAReload(t *testing.T) {
 	for _, tc := range []struct {
-		change       func(*Config)
-		gauge        float64 // of the breaker
-		same         bool    // connections
-		failed, held string  // why there is no list
+		change func(*Config)
+		gauge  float64 // of the breaker
+		same   bool    // connections
+		want   string  // why there is no list
 	}{
-		{func(c *Config) { c.MaxRecords++ }, 2, true, "breaker_open", "held_back"},
-		{func(c *Config) { c.Breaker.OpenFor *= 2 }, 0, true, "status_5xx", "held_back"},
-		{func(c *Config) { c.BaseURL += "/" }, 0, true, "status_5xx", "throttled"},
-		{func(c *Config) { c.Headers = map[string]string{"X-A": "b"} }, 2, false, "breaker_open", "held_back"},
+		{func(c *Config) { c.MaxRecords++ }, 2, true, "breaker_open"},
+		{func(c *Config) { c.Timeout, c.MaxConcurrent = 2*c.Timeout, 2*c.MaxConcurrent }, 2, true, "breaker_open"},
+		{func(c *Config) { c.Breaker.OpenFor *= 2 }, 0, true, "status_5xx"},
+		{func(c *Config) { c.BaseURL += "/" }, 0, true, "status_5xx"},
+		{func(c *Config) { c.Headers = map[string]string{"X-A": "b"} }, 2, false, "breaker_open"},
 	} {
-		for code, want := range map[int]string{500: tc.failed, 429: tc.held} {
-			virtual(t, status(code), "breaker: {min_requests: 1}", func(t *testing.T, f *fixture) {
-				_ = buyer(t, f.Client, "acme")
-				cfg := f.cfg
-				tc.change(&cfg)
-				next := f.next(t, cfg)
-				if f.GoesOnIn(next) != tc.same || code == 500 && f.metric(t, "breaker_state", "buyer") != tc.gauge {
-					t.Errorf("%d: the gauge says %v, the same connections: %t", code, f.metric(t, "breaker_state", "buyer"), f.GoesOnIn(next))
-				}
-				if got := buyer(t, next, "acme"); got != want {
-					t.Errorf("%d: %s, want %s", code, got, want)
-				}
-			})
-		}
+		virtual(t, status(500), "breaker: {min_requests: 1}", func(t *testing.T, f *fixture) {
+			_ = buyer(t, f.Client, "acme")
+			cfg := f.cfg
+			tc.change(&cfg)
+			next := f.next(t, cfg)
+			if f.GoesOnIn(next) != tc.same || f.metric(t, "breaker_state", "buyer") != tc.gauge {
+				t.Errorf("the gauge says %v, the same connections: %t", f.metric(t, "breaker_state", "buyer"), f.GoesOnIn(next))
+			}
+			if got := buyer(t, next, "acme"); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // of its record, and wherever the text stands that quotes it. Numbers are quoted with other
 // zeros before them than the ids have.
 func TestNoIDLeaves(t *testing.T) {
-	const keys = `buyer: {owner: o, on_foreign_record: drop, on_invalid_record: skip, where: [{path: hidden, is: null}], internal_ids: [id, "x.#(a==1).id"],
+	const keys = `buyer: {owner: o, on_owner_mismatch: drop, on_invalid_record: skip, where: [{path: hidden, is: null}], internal_ids: [id, "x.#(a==1).id"],
 		paging: {style: page, param: p, total_pages: pages}%s,
 		fields: {title: t, content: {path: c, default: ""}, responses: {internal_ids: [id, "x.#(a==1).id"], fields: {content: c}, %s}}}`
 	ids := func(n int) string { return fmt.Sprintf(`"id":"00041%d","x":[{"a":2},{"a":1,"id":520%[1]d}]`, n) }

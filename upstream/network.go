@@ -1,15 +1,13 @@
 package upstream
 
 import (
-	"context"
+	"math"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/go-resty/resty/v2"
 
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -17,25 +15,20 @@ import (
 // via is what a gateway adds to the requests it passes on (RFC 9110, 7.6.3).
 const via = "1.1 inquiry-gateway"
 
-// newTransport makes the connections to the legacy system. They have no bound of
-// their own: max_concurrent bounds the requests. A request that waited for a connection
-// here would look like a legacy that is slow. Every request has a deadline by its
-// context, the header's arrival included.
+// newTransport makes the connections to the legacy system. Their number is bounded by upstream.max_concurrent and
+// not here, where a request that waits would look like a slow legacy system. Each request has a timeout of its own.
 func newTransport(cfg Config, opts Options) *http.Transport {
 	dial := opts.Dial
 	if dial == nil {
-		dial = (&net.Dialer{Timeout: cfg.Timeout, KeepAlive: 30 * time.Second}).DialContext
+		dial = (&net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
 	t := &http.Transport{
-		Proxy:                  payToll,
 		DialContext:            dial,
-		TLSHandshakeTimeout:    cfg.Timeout,
+		TLSHandshakeTimeout:    connectTimeout,
 		ReadBufferSize:         16 << 10, // a short reply comes with its header in one read
 		IdleConnTimeout:        90 * time.Second,
-		MaxIdleConns:           cfg.MaxConcurrent,
-		MaxIdleConnsPerHost:    cfg.MaxConcurrent,
+		MaxIdleConnsPerHost:    math.MaxInt, // no more than were in use at a time
 		MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression:     true, // done here, with the limit applied to what comes out
 	}
 	if cfg.TLS != (setting.TLS{}) {
 		t.TLSClientConfig = cfg.TLS.Config("tls", &setting.Problems{}) // Validate has told them
@@ -43,14 +36,20 @@ func newTransport(cfg Config, opts Options) *http.Transport {
 	return t
 }
 
-// newHTTP builds the one client of all requests for lists. It keeps nothing of a reply but
-// its body: no cookies, no redirects, no proxy out of the environment, and no repeats, which
-// are decided in one place (see [fetch.request]).
-func newHTTP(network http.RoundTripper, cfg Config, opts Options) *resty.Client {
-	client := resty.NewWithClient(&http.Client{Transport: network, CheckRedirect: noRedirect})
-	client.SetLogger(silent{})
+// connectTimeout bounds dialing, and a TLS handshake, that go on when the request that they began for has ended.
+const connectTimeout = 10 * time.Second
+
+// newHTTP builds the client of all requests for lists. It keeps nothing of a reply but
+// its body: no cookies, no redirects, no proxy out of the environment. Repeats are decided
+// in [fetch.request].
+func newHTTP(network *network, cfg Config, opts Options) *resty.Client {
+	var way http.RoundTripper = network.connections
+	if opts.Transport != nil {
+		way = opts.Transport(way)
+	}
+	client := resty.NewWithClient(&http.Client{Transport: way, CheckRedirect: noRedirect})
+	client.SetLogger(silent{}).SetTimeout(cfg.Timeout)
 	client.Header = cfg.common(opts, mapping.AcceptJSON)
-	client.SetHeader("Accept-Encoding", "gzip")
 	return client
 }
 
@@ -74,34 +73,3 @@ type silent struct{}
 func (silent) Errorf(string, ...any) {}
 func (silent) Warnf(string, ...any)  {}
 func (silent) Debugf(string, ...any) {}
-
-// toll is what a request pays to the ceiling each time that it is sent. net/http sends it
-// again by itself where the legacy has closed the connection meanwhile.
-type toll struct {
-	ceiling *quota.Ceiling
-	account string // empty: everybody's, as of a sign-in
-	paid    bool   // the next time already
-}
-
-// tollKey is where a request's context has its toll.
-type tollKey struct{}
-
-func withToll(ctx context.Context, t *toll) context.Context {
-	return context.WithValue(ctx, tollKey{}, t)
-}
-
-// payToll is the Transport's Proxy, which net/http asks before each sending of a request.
-// There is no proxy; an error ends the request.
-func payToll(r *http.Request) (*url.URL, error) {
-	t, ok := r.Context().Value(tollKey{}).(*toll)
-	switch {
-	case !ok:
-	case t.paid:
-		t.paid = false
-	default:
-		if err := t.ceiling.Wait(r.Context(), t.account, quota.Started); err != nil {
-			return nil, notAsked(reasonCeiling, time.Second, "%w", err)
-		}
-	}
-	return nil, nil
-}

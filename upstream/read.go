@@ -1,6 +1,9 @@
 package upstream
 
 import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -12,9 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"github.com/klauspost/compress/flate"
-	"github.com/klauspost/compress/gzip"
 
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/mapping"
@@ -60,7 +60,7 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 		resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
 		allowed = newAllowance(1 << 20)
 	}
-	raw, err := readPlain(resp, allowed)
+	raw, err := readAll(resp, allowed)
 	switch {
 	case (wrong != nil || !format.XML) && asksForPassword(raw):
 		return "", failure(reasonDenied, "the reply is a page that asks for a password")
@@ -87,7 +87,7 @@ func readFault(resp *http.Response, format *mapping.Format, wrong error) (string
 		return "", wrong
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
-	raw, err := readPlain(resp, newAllowance(1<<20))
+	raw, err := readAll(resp, newAllowance(1<<20))
 	if err != nil {
 		return "", wrong
 	}
@@ -109,30 +109,45 @@ func discard(resp *http.Response) {
 	_ = resp.Body.Close()
 }
 
-// readPlain returns the body without its content coding. Some systems declare a charset or a transfer encoding there
-// (RFC 2045, 6.1): the bytes are plain then.
-func readPlain(resp *http.Response, allowed *allowance) (string, error) {
-	var from io.Reader = resp.Body
-	size := resp.ContentLength
-	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
+// readAll returns the body, as far as the allowance goes. net/http has decompressed gzip. Some systems declare a
+// charset or a transfer encoding as its content coding (RFC 2045, 6.1): the bytes are plain then.
+func readAll(resp *http.Response, allowed *allowance) (string, error) {
+	switch strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))) {
 	case "", "identity", "none", "binary", "8bit", "7bit", "utf-8", "utf8":
-	case "gzip", "x-gzip":
-		zip, err := gzip.NewReader(resp.Body)
-		switch {
-		case errors.Is(err, gzip.ErrHeader):
-			return "", failure("encoding", "the reply is not gzip although it says so")
-		case err != nil:
-			return "", err
-		}
-		from, size = zip, -1
 	default:
 		return "", failure("encoding", "the reply is in a content coding that was not asked for")
 	}
-	body, err := readAll(from, size, allowed)
-	if err == nil && size < 0 {
-		_, _ = io.CopyN(io.Discard, resp.Body, drainBytes)
+	var b bytes.Buffer
+	from := &countedReader{resp.Body, allowed, max(resp.ContentLength, 0)}
+	if err := allowed.take(from.counted); err != nil {
+		return "", err
 	}
-	return body, err
+	b.Grow(int(from.counted) + bytes.MinRead)
+	switch _, err := b.ReadFrom(from); {
+	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
+		return "", failure("encoding", "the compressed reply is damaged")
+	case err != nil:
+		return "", err // of the connection, or the allowance
+	}
+	return unsafe.String(unsafe.SliceData(b.Bytes()), b.Len()), nil // the bytes never change; a copy would cost a tenth of a miss
+}
+
+// countedReader takes what it reads from an allowance.
+type countedReader struct {
+	io.Reader
+	allowed *allowance
+	counted int64 // bytes that are taken already
+}
+
+// Read implements io.Reader.
+func (r *countedReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	known := min(int64(n), r.counted)
+	r.counted -= known
+	if over := r.allowed.take(int64(n) - known); over != nil {
+		return n, over
+	}
+	return n, err
 }
 
 // checkHead refuses everything but a 200 with a media type of the format, and gives
@@ -176,7 +191,7 @@ var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|
 // statusError is the error of a reply with another status than 200. A 429, and a 503 with
 // Retry-After, tell us to wait. A status that no final reply can have counts as a 5xx (RFC 9110, 15).
 func statusError(resp *http.Response, now time.Time) *Error {
-	status, wait := resp.StatusCode, min(retryAfter(resp.Header.Get("Retry-After"), now), mostHold)
+	status, wait := resp.StatusCode, min(retryAfter(resp.Header.Get("Retry-After"), now), maxRetryAfter)
 	class := status / 100
 	if class < 2 || class > 5 {
 		class = 5
@@ -209,58 +224,3 @@ func asksForPassword(body string) bool {
 
 // shownType is how much of a media type stands in an error.
 const shownType = 64
-
-// readAll reads straight from the connection, as far as the allowance goes. size is what to expect.
-// Where it is negative, as not known, the reply is read into memory that is used again, and copied
-// from there: nothing of another reply can be behind it.
-func readAll(from io.Reader, size int64, allowed *allowance) (string, error) {
-	taken := max(size, 0)
-	if err := allowed.take(taken); err != nil {
-		return "", err
-	}
-	var b []byte
-	if size >= 0 {
-		b = make([]byte, size+1) // not full before the end is seen
-	} else {
-		buffer := readBuffers.Get().(*[]byte)
-		defer func() {
-			if *buffer = b; len(b) <= maxReused {
-				readBuffers.Put(buffer)
-			}
-		}()
-		b = *buffer
-	}
-	n := 0
-	var err error
-	for err == nil {
-		if n == len(b) {
-			b = append(b, make([]byte, n)...)
-		}
-		var got int
-		got, err = from.Read(b[n:])
-		n += got
-		if more := int64(n) - taken; more > 0 {
-			taken += more
-			if e := allowed.take(more); e != nil {
-				return "", e
-			}
-		}
-	}
-	switch {
-	case err == io.EOF && size < 0:
-		return string(b[:n]), nil
-	case err == io.EOF:
-		return unsafe.String(unsafe.SliceData(b), n), nil // the bytes never change; a copy would cost a tenth of a miss
-	case errors.Is(err, gzip.ErrChecksum) || errors.Is(err, gzip.ErrHeader) || errors.As(err, new(flate.CorruptInputError)):
-		return "", failure("encoding", "the compressed reply is damaged")
-	}
-	return "", err // of the connection
-}
-
-// readBuffers are what replies of unknown size are read into; none has more than maxReused.
-var readBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 64<<10)
-	return &b
-}}
-
-const maxReused = 1 << 20

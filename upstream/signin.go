@@ -56,16 +56,14 @@ type token struct {
 // were rejected: for the others it goes on until there is a new one, as the legacy may mean one
 // account only. They are safe for concurrent use.
 type credentials struct {
-	name     string // for an error: type, user and file
-	opts     Options
-	timeout  time.Duration // of one sign-in
-	bulkhead *bulkhead
-	request  func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
-	renewOn  []int                                // statuses that reject a token
-	renewIf  mapping.Conditions                   // one of them in a 200 does so, too
-	flight   singleflight.Group
-	limit    *rate.Limiter // of all sign-ins
-	renewal  *rate.Limiter // of those because a token was rejected
+	name    string // for an error: type, user and file
+	opts    Options
+	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
+	renewOn []int                                // statuses that reject a token
+	renewIf mapping.Conditions                   // one of them in a 200 does so, too
+	flight  singleflight.Group
+	limit   *rate.Limiter // of all sign-ins
+	renewal *rate.Limiter // of those because a token was rejected
 
 	ok, failed, limited prometheus.Counter // sign-ins
 
@@ -81,7 +79,7 @@ type credentials struct {
 
 // newCredentials makes what the type of the configuration says. Sign-ins use the network
 // themselves, and no other client's.
-func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Options) (*credentials, error) {
+func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*credentials, error) {
 	a := cfg.Auth
 	if err := a.checkFiles(); err != nil {
 		return nil, err
@@ -89,11 +87,11 @@ func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Opt
 	results := telemetry.Series(opts.Registerer, subsystem).Counters("sign_ins_total",
 		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
 	c := &credentials{
-		name: a.String(), opts: opts, timeout: cfg.Timeout, bulkhead: b, renewOn: []int{http.StatusUnauthorized}, renewed: map[string]time.Time{},
+		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized}, renewed: map[string]time.Time{},
 		limit: rate.NewLimiter(rate.Every(signInEvery), signInBurst), renewal: rate.NewLimiter(rate.Every(renewEvery), renewBurst+1),
 		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
-	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
+	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json")}}
 	switch _, secret := a.secret(); a.Type {
 	case authBasic:
 		c.token = token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}
@@ -113,17 +111,15 @@ func newCredentials(cfg Config, network http.RoundTripper, b *bulkhead, opts Opt
 	return c, nil
 }
 
-// signInTransport takes a token of the ceiling for each request, and adds headers where it
-// has none of these names.
+// signInTransport adds headers where a request has none of these names.
 type signInTransport struct {
 	network http.RoundTripper
 	headers http.Header
-	ceiling *quota.Ceiling
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(withToll(r.Context(), &toll{ceiling: t.ceiling}))
+	r = r.Clone(r.Context())
 	for name, values := range t.headers {
 		if r.Header[name] == nil {
 			r.Header[name] = values
@@ -132,22 +128,29 @@ func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.network.RoundTrip(r)
 }
 
-// header gives the credential, made after the rejected one. It waits for a new one if need be,
-// but no longer than the context allows.
-func (c *credentials) header(ctx context.Context, rejected token) (token, error) {
+// header gives the credential, made after the rejected one. It waits for a sign-in if need be, which has timeout,
+// but no longer than the context allows. The error is an *Error.
+func (c *credentials) header(ctx context.Context, rejected token, timeout time.Duration) (token, error) {
 	have, err := c.current(rejected)
-	if c.request == nil || have.made > 0 || err != nil {
-		return have, err
+	if err == nil && c.request != nil && have.made == 0 {
+		select {
+		case r := <-c.flight.DoChan("", func() (any, error) { return c.renew(context.WithoutCancel(ctx), rejected, timeout) }):
+			// A token that was just made is used even if it runs out in a moment:
+			// asking for another would give another of the same kind.
+			have, _ = r.Val.(token)
+			err = r.Err
+		case <-ctx.Done():
+			err = fmt.Errorf("no sign-in in time: %w", ctx.Err())
+		}
 	}
-	select {
-	case r := <-c.flight.DoChan("", func() (any, error) { return c.renew(context.WithoutCancel(ctx), rejected) }):
-		// A token that was just made is used even if it runs out in a moment:
-		// asking for another would give another of the same kind.
-		have, _ = r.Val.(token)
-		return have, r.Err
-	case <-ctx.Done():
-		return token{}, fmt.Errorf("no sign-in in time: %w", ctx.Err())
+	switch _, known := errors.AsType[*Error](err); {
+	case err == nil:
+		return have, nil
+	case known || errors.Is(ctx.Err(), context.Canceled):
+		return token{}, classify(ctx, err)
 	}
+	// A deadline, too: the list was not asked for.
+	return token{}, failure(reasonNoSignIn, "%s: %w", c.name, err)
 }
 
 // current gives the token that is there, unless it is the rejected one. Without a token it gives
@@ -169,7 +172,7 @@ func (c *credentials) current(rejected token) (token, error) {
 
 // renew gets a new token in the place of a rejected one, or of none, and keeps it. It
 // belongs to nobody's request, and ends after the timeout at the latest.
-func (c *credentials) renew(ctx context.Context, rejected token) (token, error) {
+func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Duration) (token, error) {
 	if have, err := c.current(rejected); have.made > 0 || err != nil { // another call has just ended
 		return have, err
 	}
@@ -177,13 +180,15 @@ func (c *credentials) renew(ctx context.Context, rejected token) (token, error) 
 		c.limited.Inc()
 		return token{}, errors.New("no token: the legacy's tokens run out soon after it gives them, so sign-ins are held back")
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	// It goes on when those who wait for it have given up, so that it needs a permit besides
-	// theirs. Until then these are used for nothing else: the bound is not exceeded.
-	c.bulkhead.exceed()
-	fresh, err := c.signIn(ctx)
-	c.bulkhead.leave(asker{})
+	var fresh token
+	err := c.opts.Ceiling.Wait(ctx, "", quota.Started)
+	if err != nil {
+		err = classify(ctx, notAsked(reasonCeiling, time.Second, "%w", err))
+	} else {
+		fresh, err = c.signIn(ctx)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil && asError(err).Failure() == FailureRefused { // by the ceiling: nothing has failed
@@ -402,7 +407,7 @@ func (a AuthConfig) tokenIn(resp *http.Response, body []byte) (text string, err 
 	case a.TokenCookie != "":
 		for _, cookie := range resp.Cookies() {
 			if cookie.Name == a.TokenCookie {
-				text = cmp.Or(text, cookie.Value)
+				text = cookie.Value // the last one counts (RFC 6265, 5.3)
 			}
 		}
 	default:

@@ -1,15 +1,14 @@
 // Package redistier talks to Redis: it keeps the lists of a fleet there, and tells
-// its nodes of each other's purges, hints and fills.
+// its nodes of each other's purges and fills.
 //
-//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>                 a list
-//	<prefix>:4:{<account>}:<kind>:<mapping>:<list>:lease:<epoch>   who fills it
-//	<prefix>:4:changes                                             purges and hints
-//	<prefix>:4:epochs:{<prefix>:4:changes}                         the last epochs of them
-//	<prefix>:4:change, <prefix>:4:fill                             channels
+//	<prefix>:5:{<account>}:<kind>:<mapping>:<list>                  a list
+//	<prefix>:5:{<account>}:<kind>:<mapping>:<list>:lease:<moment>   who fills it
+//	<prefix>:5:purges                                               purges
+//	<prefix>:5:fill                                                 a channel
 //
-// Accounts and lists are hashed. Every value has an end, and Redis may lose all of them: what
-// is lost is filled again, and nodes give back the changes that they know. All moments in
-// Redis are of its own clock, which Poll reads: no node's clock plays a part.
+// Accounts and lists are hashed. Redis may lose all of it: lists are filled again, and those of before
+// are then soft-purged. Every key but that of the purges expires. All moments in Redis are of its own
+// clock, which PurgesSince reads: no node's clock plays a part.
 package redistier
 
 import (
@@ -33,7 +32,7 @@ import (
 )
 
 const (
-	keyVersion = "4" // of the Redis keys; a new layout never meets an old one
+	keyVersion = "5" // of the Redis keys; a new layout never meets an old one
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
@@ -76,22 +75,22 @@ if holder ~= ARGV[1] and holder ~= ARGV[1] .. '+' then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
 )
 
-// Options are what a tier is built from. Client and ChangeLife are required.
+// Options are what a tier is built from. Client and PurgeLife are required.
 type Options struct {
-	Client     *redisclient.Client // closed by its owner
-	Prefix     string              // of every key and channel
-	ChangeLife time.Duration       // how long Redis remembers a change
-	Panics     *telemetry.Catcher  // of Listen
+	Client    *redisclient.Client // closed by its owner
+	Prefix    string              // of every key and channel
+	PurgeLife time.Duration       // how long Redis remembers a purge
+	Panics    *telemetry.Catcher  // of Listen
 }
 
 // Tier is what the cache keeps in Redis: values with an end, one slot per call. Each call
 // ends within the timeout of the client. It is safe for concurrent use.
 type Tier struct {
-	rdb        *redisclient.Client
-	prefix     string
-	changeLife time.Duration
-	writes     chan struct{}
-	panics     *telemetry.Catcher
+	rdb       *redisclient.Client
+	prefix    string
+	purgeLife time.Duration
+	writes    chan struct{}
+	panics    *telemetry.Catcher
 
 	clock     atomic.Pointer[clockReading] // nil: not read yet
 	connected atomic.Bool                  // messages arrive
@@ -102,7 +101,7 @@ type Tier struct {
 // New makes a tier. Redis need not be up.
 func New(o Options) *Tier {
 	return &Tier{
-		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", changeLife: o.ChangeLife,
+		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", purgeLife: o.PurgeLife,
 		writes: make(chan struct{}, maxWrites), panics: o.Panics, awaited: map[string]*await{},
 	}
 }
@@ -126,10 +125,10 @@ type ListID struct {
 type Names struct {
 	Account string // hashed
 	Entry   string // the key of the list
-	Epoch   uint64 // of the newest change of it that is known: who fills it since waits for no fill of before
+	Purged  uint64 // the moment of its newest purge that is known: who fills it since waits for no fill of before
 }
 
-func (n Names) lease() string { return n.Entry + ":lease:" + strconv.FormatUint(n.Epoch, 36) }
+func (n Names) lease() string { return n.Entry + ":lease:" + strconv.FormatUint(n.Purged, 36) }
 
 // Names makes the keys of a list.
 func (t *Tier) Names(id ListID) Names {
@@ -274,5 +273,16 @@ func (t *Tier) wake(key string) {
 		delete(t.awaited, key)
 	}
 }
+
+// Listen wakes who waits for a fill of another node, until ctx ends.
+func (t *Tier) Listen(ctx context.Context) {
+	t.rdb.Listen(ctx, func(_, payload string) {
+		defer t.panics.Catch(nil) // of this message: the listener goes on
+		t.wake(payload)
+	}, t.connected.Store, t.fillChannel())
+}
+
+// Connected tells whether messages arrive.
+func (t *Tier) Connected() bool { return t.connected.Load() }
 
 func (t *Tier) fillChannel() string { return t.prefix + "fill" }

@@ -33,7 +33,7 @@ func open(t *testing.T) (*Tier, *redistest.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return New(Options{Client: rdb, Prefix: "iq", ChangeLife: time.Hour}), srv
+	return New(Options{Client: rdb, Prefix: "iq", PurgeLife: time.Hour}), srv
 }
 
 // lease is who has the lease of the list after a flight with a token wants it, which has refused
@@ -53,7 +53,7 @@ func TestTheLeaseOfAList(t *testing.T) {
 	tier, srv := open(t)
 	n := tier.Names(aList)
 	listening := make(chan struct{})
-	go func() { defer close(listening); tier.Listen(t.Context(), func() {}) }()
+	go func() { defer close(listening); tier.Listen(t.Context()) }()
 	t.Cleanup(func() { <-listening })
 	redistest.Eventually(t, "messages arrive", tier.Connected)
 	messages := func() string {
@@ -146,119 +146,106 @@ func TestABusyRedisKeepsNoLease(t *testing.T) {
 	}
 }
 
-// An epoch is above all that Redis or the node knows. What is lost is given back as it was, and what
-// is there is not lowered.
-func TestEpochs(t *testing.T) {
+// The moment of a purge is on the clock of Redis, later than all there, and not before that which is
+// asked for. Only what is lost is given a new one.
+func TestPurges(t *testing.T) {
 	tier, srv := open(t)
-	purge, hint, other := Change{Hash("acme"), true}, Change{Hash("acme"), false}, Change{"buyer", true}
-	loses := false // the next announcement finds that Redis has lost some
-	announce := func(known uint64, all ...Change) uint64 {
+	hard, soft, other := Purge{Hash("acme"), false}, Purge{Hash("acme"), true}, Purge{"buyer", false}
+	began := Purge{All, true}
+	make := func(atLeast uint64, all ...Purge) uint64 {
 		t.Helper()
-		epoch, lost, err := tier.Announce(t.Context(), all, known)
-		if err != nil || epoch <= known || lost != loses {
-			t.Fatalf("%d after %d, lost %t, %v", epoch, known, lost, err)
+		moment, err := tier.Purge(t.Context(), all, atLeast)
+		if err != nil || moment < atLeast {
+			t.Fatalf("%d, not before %d, %v", moment, atLeast, err)
 		}
-		loses = false
-		return epoch
+		return moment
 	}
-	has := func(from, known uint64, want Epochs, last uint64, lost, back bool) {
+	has := func(from uint64, remembered bool, want map[Purge]uint64) {
 		t.Helper()
-		n, err := tier.Poll(t.Context(), from, known, time.Hour)
-		if err != nil || !maps.Equal(n.Changes, want) || last > 0 && n.Last != last || n.Lost != lost || n.Back != back || n.More {
-			t.Errorf("there is %+v, %v; want %v up to %d, lost %t, back %t", n, err, want, last, lost, back)
+		found, err := tier.PurgesSince(t.Context(), from, time.Hour)
+		if err != nil || !maps.Equal(found.Moments, want) || found.Remembered != remembered || found.More {
+			t.Errorf("there is %+v, %v; want %v, remembered %t", found, err, want, remembered)
 		}
 	}
 	if early, late := tier.Now(); !early.IsZero() || !late.IsZero() {
 		t.Error("the clock is known before it was read")
 	}
-	has(0, 0, Epochs{}, 0, false, false)
+	has(0, false, map[Purge]uint64{})
 	if early, late := tier.Now(); early.After(late) || time.Since(early).Abs() > time.Minute {
 		t.Errorf("the clock says %v to %v", early, late)
 	}
-	first := announce(0, purge, other)
-	second := announce(0, hint)
-	third := announce(0, purge)
+	first := make(0, hard, other)
+	second := make(0, soft)
+	third := make(0, hard)
 	if second <= first || third <= second {
-		t.Errorf("epochs %d, %d, %d", first, second, third)
+		t.Errorf("moments %d, %d, %d", first, second, third)
 	}
-	all := Epochs{purge: third, hint: second, other: first}
-	has(0, 0, all, third, false, false)
-	has(second, third, Epochs{purge: third, hint: second}, third, false, false)
-	// A master that has not seen the last one is in use, and gets another.
-	srv.Do("ZADD", "iq:4:changes", fmt.Sprint(first), purge.member())
-	srv.Do("ZREM", "iq:4:epochs:{iq:4:changes}", fmt.Sprint(third))
-	loses = true
-	fourth := announce(third, hint)
-	has(third, third, Epochs{hint: fourth}, fourth, true, false)
-	has(second, second, Epochs{hint: fourth}, fourth, false, false) // who has not known it has lost nothing
-	if n, err := tier.Restore(t.Context(), Epochs{purge: third}, fourth); n != 1 || err != nil {
-		t.Errorf("%d had been lost, %v", n, err)
+	all := map[Purge]uint64{began: first, hard: third, soft: second, other: first}
+	has(0, true, all)
+	has(second, true, map[Purge]uint64{hard: third, soft: second})
+	srv.Do("ZADD", "iq:5:purges", fmt.Sprint(first), hard.member()) // a replica has become the master
+	if err := tier.Repeat(t.Context(), map[Purge]uint64{hard: third, soft: second}); err != nil {
+		t.Fatal(err)
 	}
-	has(fourth, fourth, Epochs{hint: fourth}, 0, false, true) // and learns of it
-	all = Epochs{purge: third, hint: fourth, other: first}
-	has(0, third, all, 0, true, true)
-	for key, before := range map[string]uint64{"iq:4:epochs:{iq:4:changes}": fourth, "iq:4:changes": fourth} {
-		srv.Do("DEL", key) // evicted
-		has(0, before, map[string]Epochs{"iq:4:changes": {}, "iq:4:epochs:{iq:4:changes}": all}[key], 0, true, key == "iq:4:epochs:{iq:4:changes}")
-		for _, lost := range []int{map[string]int{"iq:4:changes": 3}[key], 0} {
-			if n, err := tier.Restore(t.Context(), all, before); err != nil || n != lost {
-				t.Errorf("%d had been lost, want %d; %v", n, lost, err)
-			}
-		}
-		has(0, before, all, 0, false, true)
+	found, err := tier.PurgesSince(t.Context(), 0, time.Hour)
+	if fourth := found.Moments[hard]; err != nil || fourth <= third || found.Newest != fourth || found.Moments[soft] != second {
+		t.Errorf("%+v after %v, %v", found, all, err)
 	}
+	ahead := make(found.Newest+uint64(time.Hour.Microseconds()), other)
+	if next := make(0, soft); next <= ahead {
+		t.Errorf("%d after %d", next, ahead)
+	}
+	srv.Do("ZADD", "iq:5:purges", "17", "no purge")
 	srv.Do("FLUSHALL")
-	loses = true
-	ahead := announce(fourth+uint64(time.Hour.Microseconds()), other) // the node knows a later one
-	for _, lost := range []int{2, 0} {
-		if n, err := tier.Restore(t.Context(), all, fourth); err != nil || n != lost {
-			t.Errorf("%d had been lost, want %d; %v", n, lost, err)
-		}
+	has(0, false, map[Purge]uint64{})
+	again := make(0)
+	has(0, true, map[Purge]uint64{began: again})
+	srv.Do("ZADD", "iq:5:purges", "1000", began.member(), "1000", hard.member())
+	last := make(0, other)
+	has(1, true, map[Purge]uint64{other: last})
+	if n := srv.Do("ZCARD", "iq:5:purges"); n != ":2" {
+		t.Errorf("%s members, want the last purge and since when they are remembered", n)
 	}
-	all[other] = ahead
-	has(0, fourth, all, 0, false, true)
-	for _, key := range []string{"iq:4:changes", "iq:4:epochs:{iq:4:changes}"} {
-		if ttl := srv.Do("PTTL", key); ttl == ":-1" {
-			t.Errorf("%s has no end", key)
-		}
-	}
-	srv.Do("ZADD", "iq:4:changes", "17", "no change")
-	has(0, fourth, all, 0, false, true)
 }
 
-// A first Poll asks twice, for which there is no time where Redis is far away. The next one asks once.
-func TestAFirstPollThatFailsHasReadTheClock(t *testing.T) {
+// A first call asks twice, for which there is no time where Redis is far away. The next one asks once.
+func TestAFirstCallThatFailsHasReadTheClock(t *testing.T) {
 	tier, srv := open(t)
-	srv.Do("SET", "iq:4:changes", "no sorted set")
-	if _, err := tier.Poll(t.Context(), 0, 0, time.Hour); err == nil {
-		t.Fatal("there are changes")
+	srv.Do("SET", "iq:5:purges", "no sorted set")
+	if _, err := tier.PurgesSince(t.Context(), 0, time.Hour); err == nil {
+		t.Fatal("there are purges")
 	}
-	srv.Do("DEL", "iq:4:changes")
+	srv.Do("DEL", "iq:5:purges")
 	srv.Do("CONFIG", "RESETSTAT")
-	_, err := tier.Poll(t.Context(), 0, 0, time.Hour)
+	_, err := tier.PurgesSince(t.Context(), 0, time.Hour)
 	if stats := srv.Do("INFO", "commandstats"); err != nil || !strings.Contains(stats, "cmdstat_time:calls=1,") {
 		t.Errorf("%v, %s", err, stats)
 	}
 }
 
-// More than one poll reads.
-func TestManyChanges(t *testing.T) {
+// More than one call reads.
+func TestManyPurges(t *testing.T) {
 	tier, _ := open(t)
-	all := Epochs{}
-	epoch := uint64(time.Now().UnixMicro())
-	for i := range perPoll + 10 {
-		all[Change{fmt.Sprint("account-", i), i%2 == 0}] = epoch + uint64(i/100)
-	}
-	if n, err := tier.Restore(t.Context(), all, epoch); err != nil || n != len(all) {
-		t.Fatalf("%d of %d, %v", n, len(all), err)
-	}
-	found := Epochs{}
-	n, err := News{More: true}, error(nil)
-	for polls := 0; n.More && polls < 3; polls++ {
-		if n, err = tier.Poll(t.Context(), n.Last, 0, time.Hour); err != nil {
+	all, found := map[Purge]bool{}, map[Purge]bool{}
+	for len(all) < perRead {
+		var some []Purge
+		for range 1000 {
+			p := Purge{fmt.Sprint("account-", len(all)), len(all)%2 == 0}
+			some, all[p] = append(some, p), true
+		}
+		if _, err := tier.Purge(t.Context(), some, 0); err != nil {
 			t.Fatal(err)
 		}
-		maps.Copy(found, n.Changes)
+	}
+	all[Purge{All, true}] = true
+	n, err := Purges{More: true}, error(nil)
+	for polls := 0; n.More && polls < 3; polls++ {
+		if n, err = tier.PurgesSince(t.Context(), n.Newest, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		for p := range n.Moments {
+			found[p] = true
+		}
 	}
 	if n.More || !maps.Equal(found, all) {
 		t.Errorf("%d of %d, more %t", len(found), len(all), n.More)

@@ -169,7 +169,7 @@ func (f *checked) write(out io.Writer, cfg config.Config, running string) {
 	}
 	rows := [][]string{{"KEY", "RUNNING", "FILE", "COUNTS AFTER A"}}
 	for _, change := range f.Differences {
-		rows = append(rows, []string{change.Key, cmp.Or(change.Old, "-"), cmp.Or(change.New, "-"), string(change.Effect())})
+		rows = append(rows, []string{change.Key, cmp.Or(change.Old, "-"), cmp.Or(change.New, "-"), string(config.EffectOf(change.Key))})
 	}
 	switch {
 	case len(rows) > 1:

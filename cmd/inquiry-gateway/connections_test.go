@@ -228,7 +228,7 @@ func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
 // A caller whose connection is reset has left, and is told from one that waits.
 func TestResetCallersHaveLeft(t *testing.T) {
 	t.Parallel()
-	p := start(t, setup{upstream: shortTimeouts}) // then the request is over, and is logged
+	p := start(t, setup{})
 	p.fault(legacy.Fault{Name: legacy.FaultDelay, Delay: time.Minute})
 	c := p.dial()
 	must(t, c.send(buyerList, "Authorization: Bearer "+p.keys["buyer"]))

@@ -234,7 +234,7 @@ func TestHintsMakeBothNodesShowAChange(t *testing.T) {
 		if !nodes[0].system.Answer(legacy.BuyerTypical) || current(nodes[0]) || current(nodes[1]) {
 			t.Error("nothing has changed, or the change shows before it is told of")
 		}
-		commandSays(t, 0, "marked", append([]string{"purge", "--refresh", "--ops", nodes[i].app.OpsURL()}, scope...)...)
+		commandSays(t, 0, "purged", append([]string{"purge", "--soft", "--ops", nodes[i].app.OpsURL()}, scope...)...)
 		for _, node := range nodes {
 			node.eventually("the change shows", func() bool { return current(node) })
 		}
@@ -242,8 +242,8 @@ func TestHintsMakeBothNodesShowAChange(t *testing.T) {
 }
 
 // What came for a record whose version is the same is asked for again on both nodes after a
-// purge or a hint, and only then.
-func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
+// purge, and only then.
+func TestPurgesReachWhatIsKept(t *testing.T) {
 	t.Parallel()
 	var notes atomic.Int64
 	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", redistest.Start(t).Addr, relaxedTimeout), setup{
@@ -271,7 +271,7 @@ func TestPurgesAndHintsReachWhatIsKept(t *testing.T) {
 			t.Error("at first there is nothing, and then it is kept")
 		}
 	}
-	for i, command := range [][]string{{"--account", legacy.BuyerTypical}, {"--kind", "buyer"}, {"--refresh", "--account", legacy.BuyerTypical}, {"--refresh", "--kind", "buyer"}} {
+	for i, command := range [][]string{{"--account", legacy.BuyerTypical}, {"--kind", "buyer"}, {"--soft", "--account", legacy.BuyerTypical}, {"--soft", "--kind", "buyer"}} {
 		commandSays(t, 0, "", append([]string{"purge", "--ops", nodes[i%2].app.OpsURL()}, command...)...)
 		for k, node := range nodes {
 			node.eventually("it is asked for again", func() bool { return asks(node) })

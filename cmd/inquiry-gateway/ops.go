@@ -38,7 +38,7 @@ func tokenFileFlag(when string) *cli.StringFlag {
 func opsFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "talk to the gateway that runs with the configuration `FILE`"},
-		&cli.StringSliceFlag{Name: "ops", Usage: "talk to the ops listener at `URL`; ttl: to several, and to all addresses of a host's name"},
+		&cli.StringSliceFlag{Name: "ops", Usage: "talk to the ops listener at `URL`; ttl and purge: to several, and to all addresses of a host's name"},
 		tokenFileFlag("with --ops: "),
 		jsonFlag(),
 	}, more...)
@@ -65,7 +65,11 @@ func explainCommand() *cli.Command {
 				}
 			}
 			var x ops.Explanation
-			if err := askOps(ctx, c, "/ops/explain?"+query.Encode(), nil, &x); err != nil {
+			listener, err := listenerFlag(c)
+			if err != nil {
+				return err
+			}
+			if err := listener.askJSON(ctx, "/ops/explain?"+query.Encode(), nil, &x); err != nil {
 				return err
 			}
 			return show(c, x, func(out io.Writer) {
@@ -78,8 +82,8 @@ func explainCommand() *cli.Command {
 }
 
 // purgeCommand asks one node, which writes the purge to Redis for all others: a second after it
-// has ended well no node serves what it had before. With --refresh the old lists may be served for a
-// moment, so that it may be called for each change.
+// has succeeded no node serves what it had before. If Redis does not take it, each node that the flags
+// name has it all the same.
 func purgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "purge",
@@ -87,43 +91,65 @@ func purgeCommand() *cli.Command {
 		Flags: opsFlags(
 			&cli.StringFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind"},
 			&cli.StringFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
-			&cli.BoolFlag{Name: "refresh", Usage: "have the lists fetched again, and serve the old ones until then: a hint that they have changed"},
+			&cli.BoolFlag{Name: "soft", Usage: "end the ttl of the lists: they are served stale, within their stale windows, while they are fetched again"},
+			&cli.DurationFlag{Name: "wait", Usage: "if Redis does not take the purge, repeat it for this `DURATION`, such as 5m"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
-			want := ops.PurgeRequest{Kind: c.String("kind"), Account: c.String("account")}
-			what := "all lists of the kind " + want.Kind
-			hint := ops.ChangedRequest{Kinds: []string{want.Kind}}
-			switch {
-			case (want.Kind == "") == (want.Account == ""):
-				return usagef("purge what? give --account ID or --kind buyer|seller")
-			case want.Account != "":
-				what, hint = "all lists of the account "+printable(want.Account), ops.ChangedRequest{Accounts: []string{want.Account}}
-			case want.Kind != "buyer" && want.Kind != "seller":
-				return usagef("--kind is %q; give buyer or seller", want.Kind)
-			}
-			if c.Bool("refresh") {
-				var reply ops.ChangedReply
-				if err := askOps(ctx, c, "/ops/changed", hint, &reply); err != nil {
-					return err
-				}
-				return show(c, reply, func(out io.Writer) { fmt.Fprintf(out, "marked as changed: %s\n", what) })
-			}
+			kind, account, soft := c.String("kind"), c.String("account"), c.Bool("soft")
 			done := struct {
 				ops.PurgeRequest
 				ops.PurgeReply
-			}{PurgeRequest: want}
-			if err := askOps(ctx, c, "/ops/purge", want, &done.PurgeReply); err != nil {
-				return err
+			}{PurgeRequest: ops.PurgeRequest{Kinds: []string{kind}, Soft: soft}}
+			what := "all lists of the kind " + kind
+			switch {
+			case (kind == "") == (account == ""):
+				return usagef("purge what? give --account ID or --kind buyer|seller")
+			case account != "":
+				what, done.PurgeRequest = "all lists of the account "+printable(account), ops.PurgeRequest{Accounts: []string{account}, Soft: soft}
+			case kind != cache.KindBuyer && kind != cache.KindSeller:
+				return usagef("--kind is %q; give buyer or seller", kind)
 			}
-			// By its epoch explain shows that a node has the purge.
+			end := time.Now().Add(c.Duration("wait"))
+			for {
+				var err error
+				done.PurgeReply, err = purgeNodes(ctx, c, done.PurgeRequest)
+				if err == nil {
+					break
+				}
+				if _, passing := errors.AsType[unavailable](err); !passing || time.Now().After(end) {
+					return err
+				}
+				select {
+				case <-ctx.Done():
+					return err
+				case <-time.After(time.Second):
+				}
+			}
 			return show(c, done, func(out io.Writer) {
-				fmt.Fprintf(out, "purged: %s; epoch %d\n", what, done.Epoch)
+				fmt.Fprintf(out, "purged: %s\n", what)
 				if done.Reached == ops.ReachedNode {
-					fmt.Fprintln(out, "on this node only: without Redis it reaches no other")
+					fmt.Fprintln(out, "on the nodes that were asked: without Redis it reaches no other")
 				}
 			})
 		},
 	}
+}
+
+// purgeNodes asks the nodes that the flags name, one after the other, until one has told the fleet.
+// Without Redis, all of them have to do it.
+func purgeNodes(ctx context.Context, c *cli.Command, want ops.PurgeRequest) (reply ops.PurgeReply, failed error) {
+	nodes, err := nodesOf(ctx, c)
+	if err != nil {
+		return reply, err
+	}
+	for _, node := range nodes {
+		if err := node.askJSON(ctx, "/ops/purge", want, &reply); err != nil {
+			failed = errors.Join(failed, err)
+		} else if reply.Reached == ops.ReachedFleet {
+			return reply, nil
+		}
+	}
+	return reply, failed
 }
 
 // ttlCommand answers from the look-ups of running nodes, or of a log. From a log the answer is for
@@ -205,18 +231,15 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (report ttl.Report, err err
 	return report, err
 }
 
-// askOps asks the ops listener that the flags name: it POSTs want as JSON, or GETs where that is nil,
-// and reads the answer into reply. With -c address and token are those of the file.
-func askOps(ctx context.Context, c *cli.Command, path string, want, reply any) error {
-	listener, err := listenerFlag(c)
+// askJSON POSTs want as JSON, or GETs where that is nil, and reads the answer into reply.
+func (o opsListener) askJSON(ctx context.Context, path string, want, reply any) (err error) {
 	var body []byte
-	if err == nil && want != nil {
-		body, err = json.Marshal(want)
+	if want != nil {
+		if body, err = json.Marshal(want); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	answer, err := listener.ask(ctx, path, body)
+	answer, err := o.ask(ctx, path, body)
 	if err != nil {
 		return err
 	}
@@ -333,6 +356,9 @@ func (o opsListener) client() *http.Client {
 	}
 }
 
+// unavailable is an error after which the same question may succeed.
+type unavailable struct{ error }
+
 // ask sends a GET, or with a body a POST, and returns the body of a 200. A 400 is wrong
 // use: the listener says of what.
 func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte, error) {
@@ -353,7 +379,7 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	}
 	res, err := o.client().Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("the gateway's ops listener does not answer: %w", err)
+		return nil, unavailable{fmt.Errorf("the gateway's ops listener does not answer: %w", err)}
 	}
 	defer res.Body.Close()
 	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
@@ -364,6 +390,8 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 		return nil, usageError{errors.New(text)}
 	case res.StatusCode == http.StatusUnauthorized:
 		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", address)
+	case res.StatusCode == http.StatusBadGateway:
+		return nil, unavailable{errors.New(text)}
 	case res.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s answers %s: %s", address, res.Status, text)
 	case len(reply) > maxOpsReply:

@@ -98,7 +98,7 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 		pages[page{"POST", "/ops/purge", host, "http://" + host}] = http.StatusOK
 	}
 	for page, want := range pages {
-		r, err := http.NewRequest(page.method, p.app.OpsURL()+page.path, strings.NewReader(`{"kind":"buyer"}`))
+		r, err := http.NewRequest(page.method, p.app.OpsURL()+page.path, strings.NewReader(`{"kinds":["buyer"]}`))
 		must(t, err)
 		r.Host = page.host
 		r.Header.Set("Sec-Fetch-Site", "same-origin")

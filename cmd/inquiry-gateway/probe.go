@@ -88,7 +88,7 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 	if sample := c.String("sample"); sample != "" {
 		files = append(files, sample)
 	}
-	watcher := app.NewWatcher(app.Look(files...))
+	watcher := app.NewWatcher(app.Snapshot(files...))
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -99,8 +99,8 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 			select {
 			case <-ctx.Done():
 				return nil
-			case now := <-tick.C:
-				changed = len(watcher.Changed(now)) > 0
+			case <-tick.C:
+				changed = len(watcher.Changed()) > 0
 			}
 		}
 		fmt.Fprintf(c.Root().Writer, "\n--- changed, %s\n\n", time.Now().Format(time.TimeOnly))

@@ -40,7 +40,7 @@ func writeProbe(out io.Writer, p *probe.Probe) {
 	}
 	writeFindings(out, p)
 	if p.LeftOut > 0 {
-		fmt.Fprintf(out, "\n%s left out, as on_foreign_record and on_invalid_record say\n", plural(p.LeftOut, "record"))
+		fmt.Fprintf(out, "\n%s left out, as on_owner_mismatch and on_invalid_record say\n", plural(p.LeftOut, "record"))
 	}
 	if p.Unasked {
 		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")

@@ -42,8 +42,39 @@ func TestPurgeDuringAFailOver(t *testing.T) {
 	node := start(t, setup{redis: fmt.Sprintf("{addrs: [%q], master_name: %s, %s}", s.Sentinel.Addr, s.MasterName, user)})
 	s.Master.Pause()
 	defer s.Master.Resume()
-	commandSays(t, 0, "purged", "purge", "--ops", node.app.OpsURL(), "--kind", "buyer")
+	commandSays(t, 0, "purged", "purge", "--ops", node.app.OpsURL(), "--kind", "buyer", "--wait", "1m")
 	nothingDenied(t, s.Replica)
+}
+
+// A purge that Redis does not take says what to do, which is to have it repeated: then each node has
+// it once Redis is back.
+func TestAPurgeThatRedisDoesNotTake(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	nodes := newPair(t, fmt.Sprintf("addrs: [%q], %s", server.Addr, relaxedTimeout), setup{})
+	for _, node := range nodes {
+		node.eventually("the list is cached", func() bool { return node.get(buyerList, "buyer").isHit() })
+	}
+	server.Kill()
+	commandSays(t, 1, "purge --wait 5m", "purge", "--ops", nodes[0].app.OpsURL(), "--kind", "buyer")
+	commandSays(t, 1, "on this node only", "purge", "--ops", nodes[0].app.OpsURL(), "--kind", "buyer")
+	if nodes[0].get(buyerList, "buyer").isHit() || !nodes[1].get(buyerList, "buyer").isHit() {
+		t.Error("the purge does not hold on the node that was asked, or it has reached another one")
+	}
+	waited := make(chan int)
+	go func() {
+		_, _, code := command(t, "purge", "--ops", nodes[0].app.OpsURL(), "--kind", "buyer", "--wait", "5m")
+		waited <- code
+	}()
+	server.Restart()
+	if code := <-waited; code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	before := nodes[0].system.Requests().Buyer
+	nodes[1].eventually("the other node has the purge", func() bool {
+		nodes[1].get(buyerList, "buyer")
+		return nodes[0].system.Requests().Buyer > before
+	})
 }
 
 // clusterPair is a pair with all in a Cluster, keys included, by the user of the docs.

@@ -8,15 +8,17 @@ import (
 	"net/http"
 )
 
-// PurgeRequest is the body of POST /ops/purge: exactly one of the two is set.
+// PurgeRequest is the body of POST /ops/purge: whose lists to purge.
 type PurgeRequest struct {
-	Kind    string `json:"kind,omitempty"`    // all lists of buyers, or all of sellers
-	Account string `json:"account,omitempty"` // all lists of one account
+	Accounts      []string `json:"accounts,omitempty"`
+	AccountHashes []string `json:"account_hashes,omitempty"` // as in the keys of Redis
+	Kinds         []string `json:"kinds,omitempty"`          // all lists of buyers, or all of sellers
+	Soft          bool     `json:"soft,omitempty"`           // their ttl ends, and they may be served stale
 }
 
-// PurgeReply tells the new epoch; lists of an older one are not served any more.
+// PurgeReply is the answer to a purge.
 type PurgeReply struct {
-	Epoch uint64 `json:"epoch"`
+	Purged int `json:"purged"` // accounts and kinds
 	// Reached is who knows: fleet, or without Redis node.
 	Reached string `json:"reached"`
 }
@@ -27,43 +29,10 @@ const (
 	ReachedNode  = "node"
 )
 
-// check is nil for exactly one of the two.
-func (q PurgeRequest) check() error {
-	switch {
-	case (q.Kind == "") == (q.Account == ""):
-		return mistake("send either kind or account")
-	case q.Kind != "":
-		return checkKind(q.Kind)
-	}
-	return nil
-}
-
-// purgeFailed adds to an error what the purge has reached, and what to do.
-func purgeFailed(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("purged on this node only; it tries again until Redis takes the purge, and other nodes may serve what was answered before until then; if this node stops first, repeat it: %w", err)
-}
-
-// ChangedRequest is the body of POST /ops/changed: whose lists have changed at the
-// legacy system.
-type ChangedRequest struct {
-	Accounts      []string `json:"accounts,omitempty"`
-	AccountHashes []string `json:"account_hashes,omitempty"` // as in the keys of Redis
-	Kinds         []string `json:"kinds,omitempty"`          // all lists of buyers, or all of sellers
-	Hard          bool     `json:"hard,omitempty"`           // not to be served any more, not even for a moment
-}
-
-// ChangedReply tells how many accounts and kinds are marked.
-type ChangedReply struct {
-	Marked int `json:"marked"`
-}
-
 // Errors that the functions of Options wrap; any other one is answered with 502.
 var (
-	// ErrChanged is for hints of Options.Changed that say nothing.
-	ErrChanged error = refusal{http.StatusBadRequest, "cannot be marked"}
+	// ErrPurge is for a purge that cannot be meant.
+	ErrPurge error = refusal{http.StatusBadRequest, "cannot be purged"}
 	// ErrNoSuchList is for a kind of which the gateway has no list.
 	ErrNoSuchList error = refusal{http.StatusNotFound, "there is no such list"}
 	// ErrNothingToExplain is for a key that does not exist.

@@ -15,10 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-const (
-	maxPurgeBytes   = 4 << 10   // of the body of POST /ops/purge
-	maxChangedBytes = 128 << 10 // of that of POST /ops/changed: a thousand ids
-)
+// maxPurgeBytes bounds the body of POST /ops/purge: a thousand ids.
+const maxPurgeBytes = 128 << 10
 
 // Options are the parts of the ops listener. All are needed. The functions must be safe
 // for concurrent use.
@@ -30,12 +28,9 @@ type Options struct {
 	Tokens *Tokens
 	// Console is the page for people: "/" and what is below "/console/".
 	Console http.Handler
-	// Purge makes the lists of a kind or of an account unservable over the
-	// fleet and returns their new epoch. With an error, what is set of the reply
-	// was reached all the same.
-	Purge func(ctx context.Context, kind, account string) (PurgeReply, error)
-	// Changed marks lists as changed over the fleet.
-	Changed func(context.Context, ChangedRequest) (ChangedReply, error)
+	// Purge purges lists over the fleet. An error that wraps no error of this package says that the
+	// purge holds on this node only.
+	Purge func(context.Context, PurgeRequest) (PurgeReply, error)
 	// Config gives the configuration that runs, secrets hidden, as YAML.
 	Config func() string
 	// TTL says what other ttls would have done to the look-ups of this node, for JSON.
@@ -101,23 +96,12 @@ func New(opts Options) http.Handler {
 	mux.HandleFunc("POST /ops/purge", func(w http.ResponseWriter, r *http.Request) {
 		var q PurgeRequest
 		var reply PurgeReply
-		err := read(w, r, maxPurgeBytes, &q, `send JSON such as {"account":"acme"} or {"kind":"buyer"}`)
+		err := read(w, r, maxPurgeBytes, &q, `send JSON such as {"accounts":["acme"]} or {"kinds":["buyer"],"soft":true}, and many ids in several requests`)
 		if err == nil {
-			err = q.check()
-		}
-		if err == nil {
-			reply, err = opts.Purge(r.Context(), q.Kind, q.Account)
-			err = purgeFailed(err)
-		}
-		respond(w, reply, err)
-	})
-	mux.HandleFunc("POST /ops/changed", func(w http.ResponseWriter, r *http.Request) {
-		var q ChangedRequest
-		var reply ChangedReply
-		err := read(w, r, maxChangedBytes, &q, `send JSON such as {"accounts":["acme"]} or {"accounts":["acme"],"hard":true}, and many in several requests`)
-		if err == nil {
-			if reply, err = opts.Changed(r.Context(), q); err != nil && !errors.Is(err, ErrChanged) {
-				err = fmt.Errorf("not every node knows of all; repeat it: %w", err)
+			if reply, err = opts.Purge(r.Context(), q); err != nil {
+				if _, refused := errors.AsType[refusal](err); !refused {
+					err = fmt.Errorf("purged on this node only; other nodes may still serve those lists. Repeat the purge until Redis takes it (purge --wait 5m), and ask every node meanwhile: %w", err)
+				}
 			}
 		}
 		respond(w, reply, err)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +30,7 @@ func newListener(operator, read string, opts Options) http.Handler {
 		opts.Ready = func() Readiness { return Readiness{Status: StatusReady} }
 	}
 	if opts.Purge == nil {
-		opts.Purge = func(context.Context, string, string) (PurgeReply, error) { return PurgeReply{}, nil }
+		opts.Purge = func(context.Context, PurgeRequest) (PurgeReply, error) { return PurgeReply{}, nil }
 	}
 	return New(opts)
 }
@@ -124,41 +126,37 @@ func TestPagesOfOtherSites(t *testing.T) {
 				headers = append(headers, name, value)
 			}
 		}
-		if w := ask(h, c.method, c.path, `{"account":"acme"}`, headers...); w.Code != c.want {
+		if w := ask(h, c.method, c.path, `{"accounts":["acme"]}`, headers...); w.Code != c.want {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
 }
 
 func TestBodies(t *testing.T) {
-	h := newListener("", "", Options{Changed: func(_ context.Context, q ChangedRequest) (ChangedReply, error) {
-		if len(q.Accounts) > 2 {
-			return ChangedReply{Marked: 2}, errors.New("2 of 3 are marked: Redis is full")
+	h := newListener("", "", Options{Purge: func(_ context.Context, q PurgeRequest) (PurgeReply, error) {
+		switch n := len(q.Accounts) + len(q.AccountHashes) + len(q.Kinds); {
+		case n == 0:
+			return PurgeReply{}, fmt.Errorf("%w: name an account", ErrPurge)
+		case slices.Contains(q.Accounts, "away"):
+			return PurgeReply{Reached: ReachedFleet}, errors.New("Redis is away")
+		default:
+			return PurgeReply{n, ReachedFleet}, nil
 		}
-		return ChangedReply{Marked: len(q.Accounts)}, nil
-	}, Purge: func(_ context.Context, _, account string) (PurgeReply, error) {
-		if account == "full" {
-			return PurgeReply{Reached: ReachedFleet}, errors.New("Redis is full")
-		}
-		return PurgeReply{7, ReachedFleet}, nil
 	}})
 	for _, c := range []struct {
 		path, body string
 		code       int
 		says       string
 	}{
-		{"/ops/purge", `{"account":"acme"}`, 200, `{"epoch":7,"reached":"fleet"}`},
-		{"/ops/purge", `{"account":"full"}`, 502, "purged on this node only; it tries again"},
-		{"/ops/purge", `{"kind":"buyer"}`, 200, `"epoch":7`},
-		{"/ops/purge", `{"kind":"admin"}`, 400, "buyer or seller"},
-		{"/ops/purge", `{"kind":"buyer","account":"acme"}`, 400, "either kind or account"},
-		{"/ops/purge", `{}`, 400, "either kind or account"},
-		{"/ops/purge", `{"acount":"acme"}`, 400, `unknown field "acount"`},
-		{"/ops/purge", `{"kind":"buyer"}{}`, 400, "more than one value"},
+		{"/ops/purge", `{"accounts":["acme"]}`, 200, `{"purged":1,"reached":"fleet"}`},
+		{"/ops/purge", `{"accounts":["away"]}`, 502, "purged on this node only"},
+		{"/ops/purge", `{"accounts":["a"],"account_hashes":["b"],"kinds":["buyer"],"soft":true}`, 200, `"purged":3`},
+		{"/ops/purge", `{}`, 400, "name an account"},
+		{"/ops/purge", `{"account":"acme"}`, 400, `unknown field "account"`},
+		{"/ops/purge", `{"kinds":["buyer"]}{}`, 400, "more than one value"},
 		{"/ops/purge", "", 400, "send JSON such as"},
-		{"/ops/purge", `{"account":"` + strings.Repeat("a", 5000) + `"}`, 413, "more than 4 KiB"},
-		{"/ops/changed", `{"accounts":["a","b"]}`, 200, `"marked":2`},
-		{"/ops/changed", `{"accounts":["a","b","c"]}`, 502, "not every node knows of all; repeat it: 2 of 3 are marked"},
+		{"/ops/purge", `{"accounts":["` + strings.Repeat("a", 128<<10) + `"]}`, 413, "more than 128 KiB"},
+		{"/ops/changed", `{"accounts":["a"]}`, 404, "not found"},
 	} {
 		if w := ask(h, http.MethodPost, c.path, c.body); w.Code != c.code || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s %.40s: %d %s", c.path, c.body, w.Code, w.Body)

@@ -14,15 +14,15 @@ type Asked uint8
 
 // What becomes of a value.
 const (
-	AskedFor     Asked = iota // the legacy is asked for the records that have it
-	SelectedHere              // the legacy is asked without it, and the gateway selects
-	NoRecord                  // no record can have it: the list is empty, and nobody is asked
+	Upstream Asked = iota // the legacy is asked for the records that have it
+	Local                 // the legacy is asked without it, and the gateway selects
+	Empty                 // no record can have it: the list is empty, and nobody is asked
 )
 
 // Of is what becomes of a value; the empty one is no filter.
 func (f *Filter) Of(value string) Asked {
 	if value == "" {
-		return AskedFor
+		return Upstream
 	}
 	if a, ok := f.Values[value]; ok {
 		return a

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
 )
@@ -56,7 +58,7 @@ var changed = strings.NewReplacer("listen: 127.0.0.1:8080", "listen: 127.0.0.1:0
 	"\nrate_limit:", "\ncache: {buyer: {ttl: 1s, stale_while_revalidate: 0s}, seller: {ttl: 1s, stale_while_revalidate: 0s}}\n#")
 
 // judge asks the system with a shipped example for all that was put into it, in good times and in bad ones. The accounts that the
-// example cannot ask for must be refused.
+// example cannot ask for, or not for one kind, must be refused.
 func (s *system) judge(all []*inquiry, way, example, password string, refused ...string) {
 	t := s.t
 	t.Helper()
@@ -82,8 +84,9 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 
 	binary := testkit.BuildGateway(t)
 	for _, kind := range []string{"buyer", "seller"} {
-		for _, account := range accounts {
-			out := s.run("", fmt.Sprintf(`%s keys -c %s new --kind %s --account "%s" --api-access paid`, binary, g.config, kind, account))
+		for _, account := range slices.Concat(accounts, s.further) {
+			quoted := strings.ReplaceAll(account, "'", `'\''`)
+			out := s.run("", fmt.Sprintf("%s keys -c %s new --kind %s --account '%s' --api-access paid", binary, g.config, kind, quoted))
 			g.keys[[2]string{kind, account}] = regexp.MustCompile(`iq[bs]_\w+`).FindString(out)
 		}
 	}
@@ -194,14 +197,18 @@ func difference(got, want string) string {
 // lists compares each list of each account with the truth. What the configuration cannot ask for must be refused.
 func (g *gateway) lists(refused []string) {
 	g.t.Helper()
-	filters := [][2]string{{"", ""}, {"pending", ""}, {"answered", ""}, {"closed", ""}, {"nosuch", ""}, {"", "delivery"}, {"", "refund"}, {"", "product"},
-		{"", "general"}, {"pending", "delivery"}, {"closed", "refund"}}
+	var filters [][2]string
+	for _, status := range []string{"", "pending", "answered", "closed", "nosuch"} {
+		for _, category := range []string{"", "delivery", "refund", "product", "general", "nosuch"} {
+			filters = append(filters, [2]string{status, category})
+		}
+	}
 	for _, kind := range []string{"buyer", "seller"} {
-		for _, account := range accounts {
+		for _, account := range slices.Concat(accounts, g.system.further) {
 			for _, f := range filters {
 				l := list{kind, account, f[0], f[1]}
 				a := g.get(l)
-				if slices.Contains(refused, account) {
+				if slices.Contains(refused, account) || slices.Contains(refused, kind+" "+account) {
 					// A filter that no record can meet is answered without asking for the account.
 					g.compare(a.status == http.StatusNotImplemented || a.status == http.StatusOK && len(truth(g.seeds, l)) == 0, "%v: %d", l, a.status)
 					continue
@@ -278,7 +285,7 @@ func (g *gateway) cause(a answer) string {
 // forget makes the gateway ask anew for an account's lists.
 func (g *gateway) forget(account string) {
 	g.t.Helper()
-	res, err := http.Post(g.ops+"/ops/purge", "application/json", strings.NewReader(asJSON(map[string]string{"account": account})))
+	res, err := http.Post(g.ops+"/ops/purge", "application/json", strings.NewReader(asJSON(map[string][]string{"accounts": {account}})))
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -322,8 +329,35 @@ func (g *gateway) shown(name string, over bool) {
 	g.compare(false, "the console does not say %q, over %v, but%s", name, over, said)
 }
 
-// troubles stops, freezes and restarts the system, changes a record, takes the gateway's password away, and gives it a mapping that
-// does not fit and a bound that is too low. Callers, and the console, are told whose failure it is.
+// failures are explain's words for what the console says.
+var failures = map[string]string{"The legacy system fails": "system", "The legacy system refuses our sign-in": "sign_in", "Replies do not fit the mapping": "mapping"}
+
+// explained waits for explain to predict what the caller of a list has just got, and to say whose failure it is.
+func (g *gateway) explained(l list, failure string) {
+	g.t.Helper()
+	var said string
+	for began := time.Now(); time.Since(began) < timeout; time.Sleep(100 * time.Millisecond) {
+		got := g.get(l)
+		res, err := http.Get(g.ops + "/ops/explain?" + url.Values{"account": {l.account}, "kind": {l.kind}}.Encode())
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		text, err := io.ReadAll(res.Body)
+		if res.Body.Close(); err != nil {
+			g.t.Fatal(err)
+		}
+		said = string(text)
+		now := gjson.Parse(said)
+		if now.Get("prediction.http_status").Int() == int64(got.status) && strings.Contains(now.Get("upstream.failing.#(over==false)#.failure").Raw, asJSON(failure)) {
+			g.compare(true, "")
+			return
+		}
+	}
+	g.compare(false, "explain does not say %q of %v, but %s", failure, l, said)
+}
+
+// troubles stops, freezes and restarts the system, changes a record, takes the responses and the gateway's password away, and gives it a mapping that
+// does not fit and a bound that is too low. Callers, console and explain tell whose failure it is.
 func (g *gateway) troubles() {
 	g.t.Helper()
 	s := g.system
@@ -341,6 +375,8 @@ func (g *gateway) troubles() {
 		g.until(what+", a list that is not", cold, fails(status, http.StatusServiceUnavailable))
 		failure = name
 		g.shown(failure, false)
+		g.explained(warm, failures[failure])
+		g.explained(cold, failures[failure])
 	}
 	works := func(what string) {
 		g.t.Helper()
@@ -369,6 +405,19 @@ func (g *gateway) troubles() {
 	trouble("frozen", http.StatusGatewayTimeout, "The legacy system fails")
 	_ = s.process.SignalGroup(syscall.SIGCONT)
 	works("thawed")
+
+	if s.responses != nil {
+		s.responses(false)
+		cold, failure = list{"buyer", accounts[1], "", ""}, cmp.Or(s.unreadable, "The legacy system refuses our sign-in")
+		g.forget(cold.account)
+		g.until("its responses are not for us, a list that is known", warm, stale)
+		g.until("its responses are not for us, a list that is not", cold, fails(http.StatusBadGateway, http.StatusServiceUnavailable))
+		g.shown(failure, false)
+		g.explained(cold, failures[failure])
+		s.responses(true)
+		works("its responses are for us")
+		cold.kind = "seller"
+	}
 
 	word := s.password()
 	trouble("its password is good no more", http.StatusBadGateway, cmp.Or(s.denied, "The legacy system refuses our sign-in"))

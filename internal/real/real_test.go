@@ -54,17 +54,22 @@ type system struct {
 	title    string // with the version, for the table
 	dir      string // its files, gone with the test
 	addr     string
-	command  string // what runs it in dir, for a shell
-	ready    string // path that is answered, whatever the status, once it works
-	denied   string // what the console calls it that the password is good no more, where the system does not say 401
-	unsorted bool   // it cannot list the newest first
-	judged   bool   // the gateway was put in front of it
+	command  string   // what runs it in dir, for a shell
+	ready    string   // path that is answered, whatever the status, once it works
+	denied   string   // what the console calls it that the password is good no more, where the system does not say 401
+	unsorted bool     // it cannot list the newest first
+	judged   bool     // the gateway was put in front of it
+	further  []string // accounts besides those of all systems
 	process  *testkit.Process
 	began    time.Time
 
 	// Each in the system's own way: a new title for a title, and another password for the gateway's user.
 	retitle  func(old, title string)
 	password func() string
+
+	// Takes the right to read responses from the gateway's user, or gives it back; nil: not tried.
+	responses  func(readable bool)
+	unreadable string // what the console calls it, where the system does not say 401 or 403
 }
 
 func newSystem(t *testing.T) *system {
@@ -120,6 +125,17 @@ func (s *system) npm(packages ...string) (bin string) {
 	}
 	s.title = packages[0]
 	return filepath.Join(folder, "node_modules", ".bin")
+}
+
+// module builds a program of a Go module, with build tags, and returns its folder, where the module's files are, too.
+func (s *system) module(module, program, tags string) (folder string) {
+	s.t.Helper()
+	folder = s.tools(module)
+	s.once(folder, `cp -r "$(GOFLAGS= go mod download -json `+module+` | sed -n 's/.*"Dir": "\(.*\)",/\1/p')/." .
+chmod -R u+w .
+GOFLAGS= CGO_ENABLED=1 go build -tags '`+tags+`' -o program `+program)
+	s.title = regexp.MustCompile(`[^/]+$`).FindString(module)
+	return folder
 }
 
 // debian installs what is named as the dependencies of a package are, and tells the version of one.

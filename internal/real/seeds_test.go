@@ -15,8 +15,11 @@ import (
 // first, two with characters that mean something in queries and URLs, and one without an inquiry.
 var accounts = []string{"4711", "47", "o'brien@example.com", "ann+shop@example.com", "0815"}
 
+// hard are further accounts, for systems that can ask for any text: one with a quote and a backslash, and one with a blank in another script.
+var hard = []string{`say "hi" \now's`, "한강 무역"}
+
 // companies are the buyers' names, by account.
-var companies = map[string]string{"4711": "Acme & Söhne", "47": "한강 <Trading>", "o'brien@example.com": `O'Brien "Ltd."`, "ann+shop@example.com": "Ann's Shop"}
+var companies = map[string]string{hard[0]: `Back\slash "Inc."`, hard[1]: "한강 무역 주식회사", "4711": "Acme & Söhne", "47": "한강 <Trading>", "o'brien@example.com": `O'Brien "Ltd."`, "ann+shop@example.com": "Ann's Shop"}
 
 // Public words, by the number of a state and of a category, of which one is none.
 var (
@@ -66,13 +69,16 @@ var times = []string{
 // many is how many inquiries the first account has.
 const many = 160
 
-// seeds are the inquiries of all accounts, in the order in which they are made: by their times, so that a system that
-// sorts by its ids sorts by these, too.
-func seeds() []*inquiry {
-	all := make([]*inquiry, many+16)
+// seeds are the inquiries of all accounts, and of further ones, in the order in which they are made: by their times, so
+// that a system that sorts by its ids sorts by these, too.
+func seeds(further ...string) []*inquiry {
+	all := make([]*inquiry, many+16+8*len(further))
 	for n := range all {
 		i := &inquiry{Customer: accounts[0], Vendor: accounts[0], State: n % 4, Category: n / 4 % 4, Others: []string{}, Replies: []reply{}}
-		if n >= many {
+		if n >= many+16 {
+			i.Customer = further[n%len(further)]
+			i.Vendor = i.Customer
+		} else if n >= many {
 			i.Customer, i.Vendor = accounts[1+n%3], accounts[n/3%4]
 		} else if n%20 == 7 {
 			i.Vendor = accounts[1]

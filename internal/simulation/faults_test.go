@@ -387,18 +387,16 @@ func (d *draw) purges() {
 }
 
 func (d *draw) purge(n *node, account string) {
-	if d.coin(0.2) { // the legacy does it, by a hint
-		d.post(&purge{node: n, account: account}, "/ops/changed", fmt.Sprintf(`{"accounts":[%q],"hard":true}`, account))
-		return
-	}
-	d.post(&purge{node: n, account: account}, "/ops/purge", fmt.Sprintf(`{"account":%q}`, account))
+	soft := d.coin(0.2)
+	d.post(&purge{node: n, account: account, soft: soft}, fmt.Sprintf(`{"accounts":[%q],"soft":%t}`, account, soft))
 }
 
 func (d *draw) purgeKind(n *node, kind string) {
-	d.post(&purge{node: n, kind: kind}, "/ops/purge", fmt.Sprintf(`{"kind":%q}`, kind))
+	d.post(&purge{node: n, kind: kind}, fmt.Sprintf(`{"kinds":[%q]}`, kind))
 }
 
-func (d *draw) post(p *purge, path, body string) {
+func (d *draw) post(p *purge, body string) {
+	p.known = map[*running]bool{}
 	if p.run, p.begin = p.node.current(), time.Now(); p.run == nil {
 		return
 	}
@@ -407,7 +405,7 @@ func (d *draw) post(p *purge, path, body string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	status := 0
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.node.address("9090")+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+p.node.address("9090")+"/ops/purge", strings.NewReader(body))
 	if err == nil {
 		r.Header.Set("Content-Type", "application/json")
 		r.Host = "127.0.0.1:9090"
@@ -416,8 +414,8 @@ func (d *draw) post(p *purge, path, body string) {
 			status, err = res.StatusCode, res.Body.Close()
 		}
 	}
-	d.env.log("%s %s by %s: %d %v", path, body, p.run.name, status, err)
-	d.env.reach(fmt.Sprintf("%s %d", path, status))
+	d.env.log("purge %s by %s: %d %v", body, p.run.name, status, err)
+	d.env.reach(fmt.Sprintf("/ops/purge %s%d", map[bool]string{true: "soft "}[p.soft], status))
 	if err == nil {
 		c.with(func() { p.end, p.ok = time.Now(), status == http.StatusOK })
 		c.purged(p)

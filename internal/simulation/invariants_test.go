@@ -15,11 +15,13 @@ import (
 // Bounds that the README and the comments of the packages promise, and what the check allows
 // on top for the way of the bytes.
 const (
-	purgeBound = time.Second      // on every node that reaches Redis
-	keysBound  = time.Second      // a revocation, in a file or while the node reaches Redis
-	keysTTL    = 30 * time.Second // a revocation while the node does not reach Redis
-	slack      = 500 * time.Millisecond
-	overdue    = 300 * time.Millisecond // after request_timeout, until the answer is with its caller
+	purgeBound  = time.Second      // on every node that reaches Redis
+	repeated    = 9 * time.Second  // the node that made a purge writes it again if Redis loses it within this time
+	repeatBound = time.Second      // within which it does so
+	keysBound   = time.Second      // a revocation, in a file or while the node reaches Redis
+	keysTTL     = 30 * time.Second // a revocation while the node does not reach Redis
+	slack       = 500 * time.Millisecond
+	overdue     = 300 * time.Millisecond // after request_timeout, until the answer is with its caller
 	// In a minute: the first one, four at once because a session has ended, and one more every 10 s.
 	mostSignIns = 1 + 4 + 6
 
@@ -63,13 +65,15 @@ type trouble struct {
 	began, ended, settled time.Time
 }
 
-// purge is one purge that an operator has asked for, or a hard hint of the legacy system.
+// purge is one purge that an operator has asked for.
 type purge struct {
 	kind, account string
+	soft          bool
 	node          *node
 	run           *running
 	begin, end    time.Time // end is zero until it is acknowledged
-	ok            bool      // for the fleet; else for this node, until it reaches Redis
+	ok            bool      // for the fleet; else for this process only
+	known         map[*running]bool
 }
 
 func (p *purge) hits(k listKey) bool { return p.account == k.account || p.kind == k.kind }
@@ -105,6 +109,7 @@ func (c *checks) with(f func()) {
 func (c *checks) begin(scopes ...string) (end func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.notePurges()
 	for _, scope := range scopes {
 		t := c.troubles[scope]
 		if t == nil {
@@ -175,7 +180,26 @@ func (c *checks) wellSince(scopes ...string) (since time.Time) {
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // lost notes that Redis has lost some of its memory.
-func (c *checks) lost() { c.with(func() { c.losses = append(c.losses, time.Now()) }) }
+func (c *checks) lost() {
+	c.with(func() {
+		c.notePurges()
+		c.losses = append(c.losses, time.Now())
+	})
+}
+
+// notePurges notes which processes know which purges, before something goes wrong: what a process
+// knows holds on it whatever Redis loses. The caller holds mu.
+func (c *checks) notePurges() {
+	for _, p := range c.purges {
+		for _, n := range c.env.nodes {
+			if run := n.current(); run != nil && !p.end.IsZero() {
+				if since, holds := c.holdsSince(p, n, run); holds && time.Now().After(since) {
+					p.known[run] = true
+				}
+			}
+		}
+	}
+}
 
 // lastLoss is zero where there was none. The caller holds mu.
 func (c *checks) lastLoss() time.Time { return latest(append(c.losses, time.Time{})...) }
@@ -359,23 +383,25 @@ func (c *checks) notPurged(r *request, a *answer) string {
 		if !p.hits(a.key) || !a.at.Before(p.begin) || p.end.IsZero() {
 			continue
 		}
-		if since, holds := c.holdsSince(p, r); holds && r.start.After(since) {
-			return fmt.Sprintf("the list is of before the purge at %v by %s, which holds here since %v", p.begin.Sub(c.env.begin), p.run.name, since.Sub(c.env.begin))
+		since, holds := c.holdsSince(p, r.node, r.run)
+		if !holds || !r.start.After(since) || p.soft && strings.Contains(r.outcome, "stale") {
+			continue
 		}
+		return fmt.Sprintf("the list is of before the purge at %v by %s, which holds here since %v", p.begin.Sub(c.env.begin), p.run.name, since.Sub(c.env.begin))
 	}
 	return ""
 }
 
 // purged checks that Redis has a purge of which it was said.
 func (c *checks) purged(p *purge) {
-	member := "hard " + p.kind
+	member := map[bool]string{true: "soft ", false: "hard "}[p.soft] + p.kind
 	if p.account != "" {
-		member = "hard " + redistier.Hash(p.account)
+		member += redistier.Hash(p.account)
 	}
 	raised := false
 	c.env.redis.With(func() {
 		begin := c.env.redisNow().Add(-time.Since(p.begin))
-		text, _ := c.env.redis.Do("ZSCORE", "iq:4:changes", member).(string)
+		text, _ := c.env.redis.Do("ZSCORE", "iq:5:purges", member).(string)
 		score, _ := strconv.ParseFloat(text, 64) // 0 where there is none
 		raised = int64(score) >= begin.UnixMicro()
 	})
@@ -387,19 +413,22 @@ func (c *checks) purged(p *purge) {
 	}
 }
 
-// holdsSince is when a purge must be in force for a request. The caller holds mu.
-func (c *checks) holdsSince(p *purge, r *request) (since time.Time, holds bool) {
-	if p.run == r.run {
+// holdsSince is when a purge must be in force on a process of a node. The caller holds mu.
+func (c *checks) holdsSince(p *purge, n *node, run *running) (since time.Time, holds bool) {
+	switch {
+	case p.run == run || p.known[run]:
 		return p.end, true
+	case !p.ok:
+		return time.Time{}, false
 	}
-	since = latest(p.end, r.run.since, c.wellSince("redis", "redis:"+r.node.scope()))
-	if loss := c.lastLoss(); !p.ok || loss.After(p.begin) {
-		if p.node.current() != p.run {
-			return time.Time{}, false // who would have announced it (again) is gone
+	since = latest(p.end, run.since, c.wellSince("redis", "redis:"+n.scope())).Add(purgeBound + slack)
+	if loss := c.lastLoss(); loss.After(p.begin) {
+		if p.node.current() != p.run || loss.After(p.end.Add(repeated)) {
+			return time.Time{}, false // nobody writes it again
 		}
-		since = latest(since, loss, c.wellSince("redis:"+p.node.scope()))
+		since = latest(since, loss, c.wellSince("redis:"+p.node.scope())).Add(repeatBound + purgeBound + slack)
 	}
-	return since.Add(purgeBound + slack), true
+	return since, true
 }
 
 // purgedSince tells whether a list was purged after a moment.

@@ -211,7 +211,7 @@ func wanted() []string {
 		"answer hit", "answer fwd=miss", "answer fwd=stale", "answer collapsed", "answer stale-revalidate", "answer stale-error", "304", "caller left",
 		"error upstream_error", "error upstream_unavailable", "error upstream_timeout", "error auth_unavailable", "error invalid_api_key",
 		"log: circuit breaker changed", "log: the breaker of Redis changed", "log: configuration reloaded", "an answer in calm", "a fetch in calm",
-		"half of the ceiling", "/ops/purge 200", "/ops/purge 502", "/ops/changed 200", "revoked key refused",
+		"half of the ceiling", "/ops/purge 200", "/ops/purge 502", "/ops/purge soft 200", "revoked key refused",
 	}
 	for _, e := range append(faults(), steps()...) {
 		all = append(all, e.name)

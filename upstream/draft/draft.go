@@ -114,35 +114,23 @@ func Propose(samples [][]byte, o Options) (*Proposal, error) {
 	return p, nil
 }
 
-// owner is the column that is equal to the account, the one nearest to the record; else one in a list.
+// owner is the column that is equal to the account in the most records, the one nearest to the record;
+// else one in a list.
 func (t *table) owner(account string) (best Choice) {
-	most := 0
-	var others []string
+	type place struct {
+		path              string
+		n, values, weight int
+	}
+	var all []place
 	try := func(path string, c *column) {
-		n, score := 0, 0
+		n := 0
 		for _, s := range c.texts {
 			if s == account {
 				n++
 			}
 		}
-		if score = 1000*n/t.rows - strings.Count(path, "."); 2*n < t.rows {
-			return
-		}
-		if score <= most {
-			others = append(others, path)
-			return
-		}
-		if best.Path != "" {
-			others = append(others, best.Path)
-		}
-		most, best = score, Choice{Path: path}
-		if n < len(c.texts) && !strings.Contains(path, jsonEach) {
-			best.doubt("%d records have another value there", len(c.texts)-n)
-		} else if n < t.rows {
-			best.doubt("%d of %d records have none", t.rows-n, t.rows)
-		}
-		if strings.Contains(path, ".0.") {
-			best.doubt("it is the first of a list")
+		if 2*n >= t.rows {
+			all = append(all, place{path, n, len(c.texts), 1000*n/t.rows - strings.Count(path, ".")})
 		}
 	}
 	for _, c := range t.columns {
@@ -153,11 +141,23 @@ func (t *table) owner(account string) (best Choice) {
 			try(path+jsonEach+c.path, c)
 		}
 	}
-	if len(others) > 0 {
-		best.doubt("or %s, which is the account, too?", strings.Join(others, ", "))
-	}
-	if best.Path == "" {
+	if len(all) == 0 {
 		best.doubt("no value of the records is the account: the request alone binds the list to it")
+		return best
+	}
+	slices.SortStableFunc(all, func(a, b place) int { return b.weight - a.weight })
+	one := all[0]
+	best.Path = one.path
+	switch {
+	case one.n < one.values && !strings.Contains(one.path, jsonEach):
+		best.doubt("%d records have another value there", one.values-one.n)
+	case one.n < t.rows:
+		best.doubt("%d of %d records have none", t.rows-one.n, t.rows)
+	case strings.Contains(one.path, ".0."):
+		best.doubt("it is the first of a list")
+	}
+	for _, other := range all[1:] {
+		best.doubt("or %s, which is the account, too?", other.path)
 	}
 	return best
 }
@@ -168,42 +168,42 @@ const jsonEach = ".#."
 // fields proposes what records and responses have in common.
 func (t *table) fields(account string) fields {
 	f := fields{table: t, Created: t.created()}
-	var short, words, flags, own, addresses []string
+	noted := map[string][]string{}
 	for _, c := range t.columns {
-		switch kind := c.idKind(account); {
+		isID, note := c.isID(account)
+		switch {
 		case c.bools && c.called(hideWords):
 			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: []string{"false", "0", "N"}})
 		case c.bools && c.called(showWords):
 			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: []string{"true", "1", "Y"}})
 		case c.bools:
-			flags = append(flags, c.path)
+			noted[noteFlag] = append(noted[noteFlag], c.path)
 		case c.hides() != nil:
 			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: c.hides()})
 		case strings.Contains(c.path, ".0."): // as of each element of the list
-		case kind == idOwn:
-			own = append(own, c.path)
-		case kind == idAddress:
-			addresses = append(addresses, c.path)
-		case kind == idShort:
-			short = append(short, c.path)
-		case kind == idSure, kind == idWord:
-			if f.IDs = append(f.IDs, c.path); kind == idWord {
-				words = append(words, c.path)
+		default:
+			if isID {
+				f.IDs = append(f.IDs, c.path)
+			}
+			if note != "" {
+				noted[note] = append(noted[note], c.path)
 			}
 		}
 	}
-	note := func(format string, paths []string) {
-		if len(paths) > 0 {
-			f.doubts = append(f.doubts, fmt.Sprintf(format, strings.Join(paths, ", ")))
-		}
+	for _, note := range slices.Sorted(maps.Keys(noted)) {
+		f.doubts = append(f.doubts, note+": "+strings.Join(noted[note], ", "))
 	}
-	note("left out of internal_ids, because every such short number would be removed from texts: %s", short)
-	note("not all values have a digit: are these ids, or words that texts have, too? %s", words)
-	note("the account's own id: %s; add it if texts must not quote it", own)
-	note("addresses, which may hold ids: %s", addresses)
-	note("true or false in the records, and read by no field: %s; if one marks what callers must not see, name it in where", flags)
 	return f
 }
+
+// What is said of columns.
+const (
+	noteShort   = "left out of internal_ids, because every such short number would be removed from texts"
+	noteWord    = "not all values have a digit, so that they may be words that texts have, too"
+	noteOwn     = "the account's own id; add it if texts must not quote it"
+	noteAddress = "addresses, which may hold ids"
+	noteFlag    = "true or false in the records, and read by no field; if one marks what callers must not see, name it in where"
+)
 
 // Words of names and values that mark what callers must not see.
 const (
@@ -225,47 +225,36 @@ func (c *column) hides() (shown []string) {
 	return shown
 }
 
-// idKind is how a column looks like an id.
-type idKind int
-
-const (
-	idNone idKind = iota
-	idSure
-	idWord  // not all values have a digit
-	idShort // every such number would be found in any text
-	idOwn   // the account's
-	idAddress
-)
-
 // shortestID is how long an id must be to be removed from texts without a doubt.
 const shortestID = 4
 
 var wordForm = regexp.MustCompile(`^\S+$`)
 
-// idKind judges UUIDs, and what is called as ids are. The account's own name is none.
-func (c *column) idKind(account string) idKind {
+// isID reports whether a column has ids: UUIDs, and what is called as ids are. note is what to say of it;
+// empty: nothing.
+func (c *column) isID(account string) (is bool, note string) {
 	values := c.distinct()
 	digits := c.all(func(s string) bool { return strings.ContainsAny(s, "0123456789") })
 	switch {
 	case c.bools, c.times() != nil, strings.Contains(c.path, "#("), !c.all(wordForm.MatchString):
-		return idNone
+		return false, ""
 	case c.all(addrForm.MatchString):
 		if digits && !strings.Contains(values[0], "@") {
-			return idAddress
+			note = noteAddress
 		}
-		return idNone
+		return false, note
 	case len(values) == 1 && values[0] == account:
-		return idOwn
+		return false, noteOwn
 	case c.all(isUUID):
-		return idSure
+		return true, ""
 	case !slices.ContainsFunc(c.words, isIDWord), !digits && 2*len(values) <= len(c.texts):
-		return idNone
+		return false, ""
 	case c.all(func(s string) bool { return len(s) < shortestID }):
-		return idShort
+		return false, noteShort
 	case digits:
-		return idSure
+		return true, ""
 	}
-	return idWord
+	return true, noteWord
 }
 
 // isIDWord reports whether a word of a name is one of an id's.
@@ -328,17 +317,8 @@ func (t *table) candidates(field string) (lines []string) {
 			fit = append(fit, c)
 		}
 	}
-	rank := func(c *column) int {
-		switch {
-		case c.called(fieldWords[field]):
-			return -strings.Count(" "+fieldWords[field]+" ", " "+c.words[0]+" ") - 2
-		case !codes && c.isProse(), codes && 2*len(c.distinct()) <= len(c.texts):
-			return -1
-		}
-		return 0
-	}
 	slices.SortStableFunc(fit, func(a, b *column) int {
-		return cmp.Or(rank(a)-rank(b), strings.Count(a.path, ".")-strings.Count(b.path, "."))
+		return cmp.Or(falseFirst(!a.called(fieldWords[field]), !b.called(fieldWords[field])), strings.Count(a.path, ".")-strings.Count(b.path, "."))
 	})
 	for _, c := range fit[:min(len(fit), maxCandidates)] {
 		lines = append(lines, c.path+": "+c.samples(t.rows, codes))

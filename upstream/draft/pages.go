@@ -24,133 +24,85 @@ func (p *Paging) doubt(format string, args ...any) {
 	p.Doubts = append(p.Doubts, fmt.Sprintf(format, args...))
 }
 
-// add adds a key. A path is quoted where that is needed.
 func (p *Paging) add(key, value string) { p.Keys = append(p.Keys, key+": "+value) }
-
-// mark is a value beside the list that may tell of pages.
-type mark struct{ path, text string }
-
-// number is -1 where it is none.
-func (m mark) number() int {
-	n, err := strconv.Atoi(m.text)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
-func (m mark) isBool() bool { return m.text == "true" || m.text == "false" }
-func (m mark) isURL() bool  { return addrForm.MatchString(m.text) || queryForm.MatchString(m.text) }
 
 // queryForm is a link without a host.
 var queryForm = regexp.MustCompile(`^[^\s?]*\?[^\s=]+=`)
 
-// paging looks for marks of further pages in headers and among the values around the records. records
-// is how many one sample has.
+func isURL(s string) bool { return addrForm.MatchString(s) || queryForm.MatchString(s) }
+
+func isToken(s string) bool { return !isURL(s) && !isNumber(s) && s != "true" && s != "false" }
+
+// maxBeside bounds what is shown of what stands beside the list.
+const maxBeside = 8
+
+// paging looks for what tells of further pages in headers and among the values around the records.
+// records is how many one sample has.
 func paging(trees []jsontree.Value, header http.Header, list *list, records int) (p Paging) {
 	var beside []*column
 	items := strings.TrimSuffix(strings.TrimSuffix(list.path, "@values"), ".")
 	for _, c := range tableOf(trees).columns {
-		if items != "" && items != "@this" && !strings.HasPrefix(c.path, items+".") {
+		if items != "" && items != "@this" && !strings.HasPrefix(c.path, items+".") && !c.called("prev previous before csrf access") {
 			beside = append(beside, c)
 		}
 	}
+	find := func(words string, fits func(string) bool) (path, text string) {
+		for _, c := range beside {
+			if text = c.texts[0]; text != "" && c.called(words) && fits(text) {
+				return c.path, text
+			}
+		}
+		return "", ""
+	}
+	counts := func(text string) bool { n, err := strconv.Atoi(text); return err == nil && n > records }
 	inHeader := ""
 	for _, name := range slices.Sorted(maps.Keys(header)) {
-		if (mark{"", header.Get(name)}).number() >= records && (strings.HasSuffix(name, "Total") || name == "X-Total-Count") {
+		if strings.HasSuffix(name, "Total") || name == "X-Total-Count" {
 			inHeader = name
 		}
 	}
-	linked := strings.Contains(header.Get("Link"), `rel="next"`)
-	find := func(words string, fits func(mark) bool) mark {
-		for _, c := range beside {
-			for _, text := range c.texts {
-				called := c.called(words) || strings.HasPrefix(c.path, "continue.") && c.path != "continue.continue" && strings.Contains(words, "continuation")
-				if m := (mark{c.path, text}); called && text != "" && !c.called("prev previous before csrf access") && fits(m) {
-					return m
-				}
-			}
-		}
-		return mark{}
-	}
-	above := func(least int) func(mark) bool { return func(m mark) bool { return m.number() > least } }
-	next := find("next nextlink more following continuation", mark.isURL)
-	cursor := find("cursor token after marker continuation scroll bookmark next", func(m mark) bool { return !m.isURL() && !m.isBool() && m.number() < 0 })
-	more, last := find("more next hasmore hasnext", mark.isBool), find("last done islast", mark.isBool)
-	pages, total := find("pages totalpages pagecount", above(1)), find("total count totalcount totalsize hits totalelements cnt totcnt tot size", above(records))
-	size, offset := find("size limit per perpage pagesize rows maxresults", above(1)), find("offset start startat skip from", above(-1))
-	current := find("page number current pagenumber currentpage", func(m mark) bool { return m.text == "0" || m.text == "1" })
-	if size.path == total.path {
-		size = mark{}
-	}
-	if total.path == pages.path {
-		total = mark{}
-	}
+	next, link := find("next nextlink more following continuation", isURL)
+	cursor, _ := find("cursor token after marker continue continuation scroll bookmark next", isToken)
+	total, _ := find("total count totalcount totalsize hits totalelements cnt totcnt tot size", counts)
 	switch {
-	case linked:
+	case strings.Contains(header.Get("Link"), `rel="next"`):
 		p.Style = "link_header"
-		if inHeader != "" {
-			p.add("total_header", inHeader)
-		}
-	case next.path != "" && cursor.path == "":
-		p.Style = "next_url"
-		p.add("next", quote(next.path))
-		if u, err := url.Parse(next.text); err == nil && u.Host != "" {
-			p.doubt("its URL names the host %s: base_url must be that, or add rewrite_host: true", u.Host)
-		}
-	case cursor.path != "":
+	case cursor != "":
 		p.Style = "cursor"
 		p.add("param", ToComplete)
-		p.add("next", quote(cursor.path))
+		p.add("next", quote(cursor))
 		p.doubt("the name of the parameter that takes the cursor")
-		if next.path != "" {
-			p.doubt("or style next_url by %s?", next.path)
+		if next != "" {
+			p.doubt("or style next_url by %s?", next)
 		}
-		if more.path != "" {
-			p.add("last", fmt.Sprintf("{path: %s, is: false}", quote(more.path)))
-			p.doubt("is it %s that tells the end, or a cursor that is missing?", more.path)
+	case next != "":
+		p.Style = "next_url"
+		p.add("next", quote(next))
+		if u, err := url.Parse(link); err == nil && u.Host != "" {
+			p.doubt("its URL names the host %s: base_url must be that, or add rewrite_host: true", u.Host)
 		}
-	case inHeader != "" || pages.path != "" || total.path != "" || more.path != "" || last.path != "":
+	case inHeader != "" || total != "":
 		p.Style = "page"
 		p.add("param", ToComplete)
-		p.doubt("the names of the parameters")
-		if offset.path != "" {
-			p.Style = "offset"
-		} else {
-			p.add("first", "1")
-			if current.path != "" {
-				p.Keys[1] = "first: " + current.text
-			}
-			p.doubt("the number of the first page: 0 or 1")
-		}
-		if size.path != "" {
-			p.add("size", size.text)
-			p.add("size_param", ToComplete)
-		}
-		switch {
-		case inHeader != "":
-			p.add("total_header", inHeader)
-		case total.path != "":
-			p.add("total", quote(total.path))
-		case pages.path != "" && p.Style == "page":
-			p.add("total_pages", quote(pages.path))
-		case more.path != "":
-			p.add("last", fmt.Sprintf("{path: %s, is: false}", quote(more.path)))
-		case last.path != "":
-			p.add("last", fmt.Sprintf("{path: %s, is: true}", quote(last.path)))
-		}
+		p.add("first", "1")
+		p.doubt("is it style page or offset, which are its parameters, and is the first page 0 or 1?")
 	default:
 		p.Style = "none"
 		p.doubt("no mark of further pages is in these samples; a list that comes in pages would be cut short")
 	}
-	var numbers []string
+	if inHeader != "" {
+		p.add("total_header", inHeader)
+	} else if p.Style == "page" {
+		p.add("total", quote(total))
+	}
+	var shown []string
 	for _, c := range beside {
-		if m := (mark{c.path, c.texts[0]}); p.Style == "none" && m.number() >= 0 && len(numbers) < 6 {
-			numbers = append(numbers, m.path+" = "+m.text)
+		if c.path != total && (isNumber(c.texts[0]) || c.bools) && len(shown) < maxBeside {
+			shown = append(shown, c.path+" = "+c.texts[0])
 		}
 	}
-	if len(numbers) > 0 {
-		p.doubt("or does one of these count records or pages, or name the next: %s?", strings.Join(numbers, ", "))
+	if len(shown) > 0 && (p.Style == "none" || p.Style == "page") {
+		p.doubt("does one of these count records or pages, or tell whether another page follows: %s?", strings.Join(shown, ", "))
 	}
 	return p
 }

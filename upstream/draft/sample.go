@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -57,15 +58,14 @@ func parseAll(samples [][]byte) (trees []jsontree.Value, header http.Header, xml
 
 // markLists marks the names of all elements that are lists in a tree.
 func markLists(v jsontree.Value, at *decode.Outline) {
-	v.Entries(func(name string, one jsontree.Value) bool {
+	for name, one := range v.All() {
 		if v.Kind() == jsontree.Array {
 			at.List = true
 			markLists(one, at)
 		} else {
 			markLists(one, at.Below(name))
 		}
-		return true
-	})
+	}
 }
 
 // list is a list of records that the samples have.
@@ -88,11 +88,13 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 		case jsontree.Array:
 			l.records = objects(v)
 		case jsontree.Object:
-			if l.records = alike(v); l.records != nil {
+			if l.records = sameShape(v); l.records != nil {
 				l.keyed, l.path = true, below(path, "@values")
 				break
 			}
-			v.Members(func(name string, one jsontree.Value) { visit(below(path, pathOf(name)), one) })
+			for name, one := range v.All() {
+				visit(below(path, pathOf(name)), one)
+			}
 		}
 		if before := all[l.path]; before != nil {
 			before.records = append(before.records, l.records...)
@@ -124,19 +126,19 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 	return best, second
 }
 
-// alike returns the members of an object whose keys are ids: all are objects with nearly
+// sameShape returns the members of an object whose keys are ids: all are objects with nearly
 // the same keys.
-func alike(object jsontree.Value) (members []jsontree.Value) {
+func sameShape(object jsontree.Value) (members []jsontree.Value) {
 	seen, same, good := map[string]int{}, 0, true
-	object.Members(func(_ string, member jsontree.Value) {
+	for _, member := range object.All() {
 		good = good && member.Kind() == jsontree.Object && member.Len() >= 3
-		member.Members(func(key string, _ jsontree.Value) {
+		for key := range member.All() {
 			if seen[key]++; seen[key] == object.Len() {
 				same++
 			}
-		})
+		}
 		members = append(members, member)
-	})
+	}
 	if !good || len(members) < 2 || 3*same < 2*len(seen) {
 		return nil
 	}
@@ -145,12 +147,11 @@ func alike(object jsontree.Value) (members []jsontree.Value) {
 
 // objects returns the elements of a list that are objects.
 func objects(v jsontree.Value) (all []jsontree.Value) {
-	v.Each(func(one jsontree.Value) bool {
+	for _, one := range v.All() {
 		if one.Kind() == jsontree.Object {
 			all = append(all, one)
 		}
-		return true
-	})
+	}
 	return all
 }
 
@@ -179,73 +180,56 @@ func tableOf(records []jsontree.Value) *table { return tableWithin(records, maxL
 func tableWithin(records []jsontree.Value, lists int) *table {
 	t := &table{rows: len(records), lists: map[string]*table{}}
 	byPath, elements, longest := map[string]*column{}, map[string][]jsontree.Value{}, map[string]int{}
-	var visit func(path string, v jsontree.Value, array func(path string, v jsontree.Value), one func(path string, v jsontree.Value))
-	visit = func(path string, v jsontree.Value, array, one func(string, jsontree.Value)) {
-		switch v.Kind() {
-		case jsontree.Object:
-			v.Members(func(name string, member jsontree.Value) { visit(below(path, pathOf(name)), member, array, one) })
-		case jsontree.Array:
-			array(path, v)
-		case jsontree.Text:
-			if inner := v.At("@fromstr"); inner.Kind() == jsontree.Object {
-				visit(below(path, "@fromstr"), inner, array, one)
-				return
+	var visit func(path string, v jsontree.Value)
+	visit = func(path string, v jsontree.Value) {
+		switch inner := v.At("@fromstr"); {
+		case v.Kind() == jsontree.Object:
+			for name, member := range v.All() {
+				visit(below(path, pathOf(name)), member)
 			}
-			one(path, v)
-		case jsontree.Bool, jsontree.Number:
-			one(path, v)
-		}
-	}
-	ignore := func(string, jsontree.Value) {}
-	var measure, read func(path string, v jsontree.Value)
-	measure = func(path string, v jsontree.Value) {
-		for _, element := range objects(v) {
-			if name, value := namedValue(element); name != "" {
-				visit(below(path, name), value, measure, ignore)
+		case v.Kind() == jsontree.Array:
+			named := false
+			for _, element := range v.All() {
+				if name, value := namedValue(element); name != "" {
+					named = true
+					visit(below(path, name), value)
+				}
 			}
-		}
-		if longest[path] = max(longest[path], v.Len()); v.Len() > 0 {
-			_, first := v.Child(0)
-			visit(below(path, "0"), first, measure, ignore)
-		}
-	}
-	add := func(path string, v jsontree.Value) {
-		c := byPath[path]
-		if c == nil {
-			c = &column{path: path, words: wordsOf(path), bools: true}
-			byPath[path] = c
-		}
-		c.texts = append(c.texts, v.String())
-		c.bools = c.bools && (v.Kind() == jsontree.Bool || strings.Contains(" true false 0 1 Y N ", " "+v.String()+" ") && v.String() != "")
-	}
-	read = func(path string, v jsontree.Value) {
-		named := false
-		for _, element := range objects(v) {
-			if name, value := namedValue(element); name != "" {
-				named = true
-				visit(below(path, name), value, read, add)
+			if longest[path] = max(longest[path], v.Len()); !named && lists > 0 {
+				elements[path] = append(elements[path], objects(v)...)
+				visit(below(path, "0"), v.At("0"))
 			}
-		}
-		if named || lists == 0 {
-			return
-		}
-		if elements[path] = append(elements[path], objects(v)...); longest[path] == 1 && v.Len() == 1 {
-			_, first := v.Child(0)
-			visit(below(path, "0"), first, read, add)
+		case inner.Kind() == jsontree.Object:
+			visit(below(path, "@fromstr"), inner)
+		case v.Scalar():
+			c := byPath[path]
+			if c == nil {
+				c = &column{path: path, words: wordsOf(path), bools: true}
+				byPath[path] = c
+			}
+			c.texts = append(c.texts, v.String())
+			c.bools = c.bools && (v.Kind() == jsontree.Bool || strings.Contains(" true false 0 1 Y N ", " "+v.String()+" ") && v.String() != "")
 		}
 	}
 	for _, record := range records {
-		visit("", record, measure, ignore)
+		visit("", record)
 	}
-	for _, record := range records {
-		visit("", record, read, add)
+	// The first element stands for a list only where no list has more.
+	first := func(path string) bool {
+		for at := range longest {
+			if longest[at] > 1 && strings.HasPrefix(path, below(at, "0")) {
+				return true
+			}
+		}
+		return false
 	}
-	for path := range byPath {
-		t.columns = append(t.columns, byPath[path])
+	for _, path := range slices.Sorted(maps.Keys(byPath)) {
+		if !first(path) {
+			t.columns = append(t.columns, byPath[path])
+		}
 	}
-	slices.SortFunc(t.columns, func(a, b *column) int { return strings.Compare(a.path, b.path) })
 	for path, all := range elements {
-		if len(all) > 0 {
+		if len(all) > 0 && !first(path) {
 			t.lists[path] = tableWithin(all, lists-1)
 		}
 	}

@@ -26,42 +26,45 @@ var notations = [...]string{
 // timing is the notation of a column of times.
 type timing struct {
 	format string
-	zoned  bool   // the values name their zone
-	clock  bool   // they have a time of day
 	other  string // a notation that all values fit, too
 	mean   int64  // seconds
-	fine   int    // values with a part of a second
 }
+
+// isUnix reports whether the times are bare numbers.
+func (t *timing) isUnix() bool { return strings.HasPrefix(t.format, "unix") }
+
+// isZoned reports whether the values name their zone.
+func (t *timing) isZoned() bool {
+	return timeparse.NamesZone(t.format) || strings.HasSuffix(t.format, "UTC") || strings.HasSuffix(t.format, "GMT")
+}
+
+// hasClock reports whether they have a time of day.
+func (t *timing) hasClock() bool { return t.isZoned() || strings.Contains(t.format, "04") }
 
 // times tells how the times of a column are written; nil if it has none. The
 // gateway's own parsers judge, so that what is proposed can be read.
 func (c *column) times() *timing {
-	if !c.timed && !c.bools {
-		var first, last time.Time
-		for _, format := range notations {
-			at := parsed(c.texts, format)
-			switch {
-			case at == nil:
-			case c.timing != nil:
-				if !at[0].Equal(first) || !at[len(at)-1].Equal(last) {
-					c.timing.other = format
-				}
-			default:
-				first, last = at[0], at[len(at)-1]
-				unix := strings.HasPrefix(format, "unix")
-				zoned := unix || format == "rfc3339" || format == "odata" || strings.Contains(format, "07") || strings.HasSuffix(format, "UTC") || strings.HasSuffix(format, "GMT")
-				c.timing = &timing{format: format, zoned: zoned, clock: zoned || strings.Contains(format, "04")}
-				for _, t := range at {
-					c.timing.mean += t.Unix() / int64(len(at))
-					c.timing.fine += min(t.Nanosecond(), 1)
-				}
-			}
-			if c.timing != nil && strings.HasPrefix(c.timing.format, "unix") {
-				break // their digits fit others, too
-			}
-		}
+	if c.timed || c.bools {
+		return c.timing
 	}
 	c.timed = true
+	var before []time.Time
+	for _, format := range notations {
+		at := parsed(c.texts, format)
+		switch {
+		case at == nil:
+		case c.timing == nil:
+			c.timing, before = &timing{format: format}, at
+			for _, t := range at {
+				c.timing.mean += t.Unix() / int64(len(at))
+			}
+			if c.timing.isUnix() { // their digits fit others, too
+				return c.timing
+			}
+		case !slices.EqualFunc(at, before, time.Time.Equal):
+			c.timing.other = format
+		}
+	}
 	return c.timing
 }
 
@@ -83,16 +86,12 @@ func parsed(texts []string, format string) (at []time.Time) {
 	return at
 }
 
+// lateWords are in the names of times that are none of creation.
+const lateWords = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
+
 // created is the column with the earliest times: of those that are in the most records, not
 // the same in all, and with a time of day if any has one. Any other is named in a doubt.
 func (t *table) created() (best Choice) {
-	const late = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
-	rank := func(yes bool) int {
-		if yes {
-			return 0
-		}
-		return 1
-	}
 	var all []*column
 	for _, c := range t.columns {
 		if c.times() != nil {
@@ -103,42 +102,45 @@ func (t *table) created() (best Choice) {
 		return best
 	}
 	slices.SortStableFunc(all, func(a, b *column) int {
-		x, y := a.timing, b.timing
-		return cmp.Or(len(b.texts)-len(a.texts), rank(len(a.distinct()) > 1)-rank(len(b.distinct()) > 1), rank(x.clock)-rank(y.clock), cmp.Compare(x.mean, y.mean), y.fine-x.fine,
-			rank(x.zoned)-rank(y.zoned), rank(!a.called(late))-rank(!b.called(late)))
+		return cmp.Or(len(b.texts)-len(a.texts), falseFirst(len(a.distinct()) == 1, len(b.distinct()) == 1), falseFirst(!a.timing.hasClock(), !b.timing.hasClock()),
+			cmp.Compare(a.timing.mean, b.timing.mean), falseFirst(!a.timing.isZoned(), !b.timing.isZoned()), falseFirst(a.called(lateWords), b.called(lateWords)))
 	})
 	c := all[0]
-	best = Choice{Path: c.path, Format: c.timing.format}
-	if best.Format == "rfc3339" {
-		best.Format = ""
-	}
-	if !c.timing.zoned {
+	best = Choice{Path: c.path, Format: strings.TrimPrefix(c.timing.format, "rfc3339")}
+	if !c.timing.isZoned() {
 		best.Zone = "UTC"
 		best.doubt("the times name no zone: whose clock is it?")
 	}
 	if c.timing.other != "" {
 		best.doubt("all values fit %q, too", c.timing.other)
 	}
-	if strings.HasPrefix(c.timing.format, "unix") {
+	if c.timing.isUnix() {
 		best.doubt("these numbers are taken for times")
 	}
-	if !c.timing.clock {
+	if !c.timing.hasClock() {
 		best.doubt("a day without a time: all inquiries of a day have the same one")
 	}
 	if len(c.texts) < t.rows {
 		best.doubt("it is missing in %d of %d", t.rows-len(c.texts), t.rows)
 	}
-	var others []string
-	for _, other := range all[1:] {
-		if !other.called(late) {
-			others = append(others, other.path)
-		}
-	}
-	if c.called(late) {
+	if c.called(lateWords) {
 		best.doubt("the name says that it is another time")
 	}
-	if len(others) > 0 {
-		best.doubt("or %s?", strings.Join(others, ", "))
+	for _, other := range all[1:] {
+		if !other.called(lateWords) {
+			best.doubt("or %s?", other.path)
+		}
 	}
 	return best
+}
+
+// falseFirst compares two truth values.
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }

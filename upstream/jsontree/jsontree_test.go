@@ -202,12 +202,12 @@ func TestAttach(t *testing.T) {
 	record, _ := Parse(`{"id":7}`)
 	detail, _ := Parse(`{"text":"x"}`)
 	record.Attach("details", detail)
-	record.Attach("parts", ArrayOf(detail, TextValue("y")))
-	bare := ObjectOf("id", record.At("id"))
-	bare.Attach("none", ArrayOf())
+	text, _ := Parse(`"y"`)
+	record.Attach("parts", ListOf(detail, text))
+	record.Attach("none", ListOf())
 	for v, want := range map[Value]string{
 		record.At("details.text"): `"x"`, record.At("parts.0.text"): `"x"`, record.At("parts.-1"): `"y"`, record.At("parts.#.text"): `["x"]`,
-		record: `{"id":7}`, record.At("parts"): `[{"text":"x"},"y"]`, bare: `{"id":7,"none":[]}`, bare.At("id"): "7", record.At("@values"): `[7,{"text":"x"},[{"text":"x"},"y"]]`,
+		record: `{"id":7}`, record.At("parts"): `[{"text":"x"},"y"]`, record.At("none"): "[]", record.At("@values"): `[7,{"text":"x"},[{"text":"x"},"y"],[]]`,
 	} {
 		if v.Raw() != want {
 			t.Errorf("got %s, want %s", v.Raw(), want)
@@ -219,7 +219,7 @@ func TestParserRefuses(t *testing.T) {
 	for doc, says := range map[string]string{
 		``: "value is expected", `{`: "name", `{"a"`: "colon", `{"a":1`: "ends within", `[1,]`: "value", `{"a":1,}`: "name", `[1 2]`: "comma",
 		`"a`: "not closed", "\"a\nb\"": "control", `"\x"`: "escape", `"\u12g4"`: "escape", `01`: "follows", `1.`: "digit", `1e`: "digit", `-`: "value",
-		`tru`: "word", `nul`: "word", `{} {}`: "follows", `{"a":1,"a":2}`: "duplicate", `{"a":1,"\u0061":2}`: "duplicate", "[\"\xff\"": "UTF-8", "[\"\xff\"]": "UTF-8",
+		`tru`: "word", `nul`: "word", `{} {}`: "follows", `{"a":1,"a":2}`: "duplicate", `{"a":1,"\u0061":2}`: "duplicate", `{"\u0061":1,"a":2}`: "duplicate", "[\"\xff\"": "UTF-8", "[\"\xff\"]": "UTF-8",
 		`{"x":{"b":[{"k":1,"c":0,"k":1}]}}`:                           "duplicate",
 		strings.Repeat("[", 101) + strings.Repeat("]", 101):           "deep",
 		strings.Repeat(`{"a":`, 101) + "1" + strings.Repeat("}", 101): "deep",

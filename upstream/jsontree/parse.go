@@ -1,9 +1,8 @@
 // Package jsontree parses JSON strictly into a tree, and evaluates paths on it.
 //
 // Strict means RFC 8259 in UTF-8, no name twice in an object, and bounds on the depth and on the
-// number of values. All values of a text are in one slice, without pointers, in the order in which
-// their parents end; each is 28 bytes. [Path] is the one notation in which a configuration says
-// where a value is.
+// number of values. All values of a text are in one slice, without pointers, each before those in it;
+// each is 28 bytes. [Path] is the one notation in which a configuration says where a value is.
 package jsontree
 
 import (
@@ -11,6 +10,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Bounds of a text. Real replies have fewer than twenty levels; the parser recurses once per level.
@@ -32,21 +33,21 @@ type SyntaxError struct {
 // Error implements error.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.What, e.At) }
 
-// document is a parsed text.
+// document is a parsed text, or a list of values of several.
 type document struct {
 	text  string
 	nodes []node
-	links []Value // of nodes that stand for values of other documents
+	list  []Value
 	// attached are members that were added to objects, by the index of the object.
 	attached map[int32][]member
-	inner    map[int32]Value // what strings hold that are JSON themselves, by their index
 }
 
 // node is one value. Positions instead of strings cost the garbage collector nothing.
 type node struct {
 	nameFrom, nameTo int32 // of a member's name, without quotation marks
 	from, to         int32 // of the value, with them
-	first, children  int32 // of an object or array; first of a link: its index in links
+	after            int32 // index of the node after the last one in it
+	children         int32 // number of elements or members
 	kind             Kind
 	esc, nameEsc     bool // there is a backslash in it
 }
@@ -61,8 +62,7 @@ type member struct {
 // used by several goroutines at a time.
 func Parse(text string) (Value, error) {
 	p := parser{s: text, nodes: make([]node, 0, len(text)/20+8)}
-	from := p.space(0)
-	root, end := p.value(from, 0)
+	end := p.value(p.space(0), 0, node{})
 	if end >= 0 {
 		if end = p.space(end); end < len(text) {
 			p.fail(end, "something follows the JSON value")
@@ -74,7 +74,7 @@ func Parse(text string) (Value, error) {
 	case p.err != nil:
 		return Value{}, p.err
 	}
-	return Value{&document{text: text, nodes: append(p.nodes, root)}, int32(len(p.nodes))}, nil
+	return Value{&document{text: text, nodes: p.nodes}, 0}, nil
 }
 
 // parser parses one text.
@@ -84,7 +84,6 @@ func Parse(text string) (Value, error) {
 type parser struct {
 	s     string
 	nodes []node
-	open  []node // children of the objects and arrays that are being parsed
 	err   *SyntaxError
 	// invalidUTF8: a string is not UTF-8. It is reported at the end, because RFC 8259
 	// makes it no mistake of the grammar.
@@ -120,22 +119,23 @@ func skipSpace(s string, i int) int {
 	return i
 }
 
-// value parses the value that starts at i.
-func (p *parser) value(i, depth int) (n node, end int) {
+// value parses the value that starts at i, whose node has its name.
+func (p *parser) value(i, depth int, n node) (end int) {
 	if i >= len(p.s) {
-		return n, p.fail(i, "the text ends where a value is expected")
+		return p.fail(i, "the text ends where a value is expected")
+	}
+	at := len(p.nodes)
+	if at == maxValues {
+		return p.fail(i, fmt.Sprintf("more than %d values", maxValues))
 	}
 	n.from = int32(i)
 	switch p.s[i] {
+	case '{', '[':
+		p.nodes = append(p.nodes, n)
+		return p.container(at, i, depth+1)
 	case '"':
 		n.kind = Text
 		end, n.esc = p.str(i)
-	case '{':
-		n.kind = Object
-		end = p.container(&n, i, '}', depth+1)
-	case '[':
-		n.kind = Array
-		end = p.container(&n, i, ']', depth+1)
 	case 't':
 		n.kind = Bool
 		end = p.literal(i, "true")
@@ -149,8 +149,9 @@ func (p *parser) value(i, depth int) (n node, end int) {
 		n.kind = Number
 		end = p.number(i)
 	}
-	n.to = int32(end)
-	return n, end
+	n.to, n.after = int32(end), int32(at+1)
+	p.nodes = append(p.nodes, n)
+	return end
 }
 
 // literal parses true, false or null.
@@ -161,43 +162,75 @@ func (p *parser) literal(i int, word string) int {
 	return i + len(word)
 }
 
-// container parses an object or array.
-func (p *parser) container(n *node, i int, closing byte, depth int) int {
+// container parses the object or array whose node is the last one.
+func (p *parser) container(at, i, depth int) int {
 	if depth > maxDepth {
 		return p.fail(i, "nested too deeply")
 	}
-	if i = p.space(i + 1); i < len(p.s) && p.s[i] == closing {
-		return i + 1
+	kind, closing := Array, byte(']')
+	if p.s[i] == '{' {
+		kind, closing = Object, '}'
 	}
-	base := len(p.open)
-	for more := true; more; {
-		var name node
-		if closing == '}' {
-			if i = p.name(i, &name); i < 0 {
+	children, seen := int32(0), uint64(0) // a bit for each name that it may have
+	i = p.space(i + 1)
+	more := i >= len(p.s) || p.s[i] != closing
+	if !more {
+		i++
+	}
+	for more {
+		var n node
+		if kind == Object {
+			if i = p.name(i, &n); i < 0 {
 				return i
 			}
+			name := p.s[n.nameFrom:n.nameTo]
+			bit := ^uint64(0) // whatever it is without its escapes
+			if name != "" && !n.nameEsc {
+				bit = 1 << ((len(name) + 3*int(name[0]) + 5*int(name[len(name)-1])) & 63)
+			}
+			if children < fewNames && seen&bit != 0 && p.isNamed(at, nameOf(p.s, &n)) {
+				return p.fail(i, duplicateName)
+			}
+			seen |= bit
 		}
-		child, end := p.value(i, depth)
-		if end < 0 {
-			return end
+		if i = p.value(i, depth, n); i < 0 {
+			return i
 		}
-		if len(p.nodes)+len(p.open) >= maxValues {
-			return p.fail(i, fmt.Sprintf("more than %d values", maxValues))
-		}
-		child.nameFrom, child.nameTo, child.nameEsc = name.nameFrom, name.nameTo, name.nameEsc
-		p.open = append(p.open, child)
-		if i, more = p.next(end, closing); i < 0 {
+		children++
+		if i, more = p.next(i, closing); i < 0 {
 			return i
 		}
 	}
-	children := p.open[base:]
-	if n.kind == Object && p.hasDuplicate(children) {
-		return p.fail(i, "duplicate name in an object")
+	n := &p.nodes[at]
+	n.kind, n.to, n.after, n.children = kind, int32(i), int32(len(p.nodes)), children
+	if kind == Object && children > fewNames && p.hasDuplicate(at) {
+		return p.fail(i, duplicateName)
 	}
-	n.first, n.children = int32(len(p.nodes)), int32(len(children))
-	p.nodes = append(p.nodes, children...)
-	p.open = p.open[:base]
 	return i
+}
+
+const duplicateName = "duplicate name in an object"
+
+// fewNames are compared with each other faster than by a map.
+const fewNames = 24
+
+// isNamed reports whether an object that is being parsed has a member of a name.
+func (p *parser) isNamed(object int, name string) bool {
+	for c := object + 1; c < len(p.nodes); c = int(p.nodes[c].after) {
+		if p.nodes[c].isCalled(p.s, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasDuplicate reports whether two members have the same name.
+func (p *parser) hasDuplicate(object int) bool {
+	names := make(map[string]struct{}, p.nodes[object].children)
+	for c := object + 1; c < len(p.nodes); c = int(p.nodes[c].after) {
+		names[nameOf(p.s, &p.nodes[c])] = struct{}{}
+	}
+	return len(names) < int(p.nodes[object].children)
 }
 
 // name parses the name of a member and the colon after it.
@@ -231,40 +264,42 @@ func (p *parser) next(i int, closing byte) (after int, more bool) {
 	return p.fail(i, "a comma or the end of an object or array is expected"), false
 }
 
-// fewNames are compared with each other faster than by a map.
-const fewNames = 24
-
-// hasDuplicate reports whether two members have the same name.
-func (p *parser) hasDuplicate(members []node) bool {
-	if len(members) > fewNames {
-		names := make(map[string]struct{}, len(members))
-		for i := range members {
-			names[nameOf(p.s, &members[i])] = struct{}{}
-		}
-		return len(names) < len(members)
-	}
-	for i := range members {
-		a := &members[i]
-		for k := range i {
-			b := &members[k]
-			switch {
-			case a.nameEsc || b.nameEsc:
-				if nameOf(p.s, a) == nameOf(p.s, b) {
-					return true
-				}
-			case a.nameTo-a.nameFrom == b.nameTo-b.nameFrom && p.s[a.nameFrom:a.nameTo] == p.s[b.nameFrom:b.nameTo]:
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // nameOf returns the name of a member without escapes.
 func nameOf(text string, n *node) string {
-	name := text[n.nameFrom:n.nameTo]
 	if n.nameEsc {
-		return unescape(name)
+		return unescape(text[n.nameFrom:n.nameTo])
 	}
-	return name
+	return text[n.nameFrom:n.nameTo]
+}
+
+// isCalled reports whether it is the name of a member.
+func (n *node) isCalled(text, name string) bool {
+	if n.nameEsc {
+		return nameOf(text, n) == name
+	}
+	return text[n.nameFrom:n.nameTo] == name
+}
+
+// unescape returns the text of a valid JSON string without its quotation marks. Half a surrogate pair
+// becomes U+FFFD, as in encoding/json, so that the result is always UTF-8.
+func unescape(s string) string {
+	text := make([]byte, 0, len(s))
+	for {
+		i := strings.IndexByte(s, '\\')
+		if i < 0 {
+			return string(append(text, s...))
+		}
+		text, s = append(text, s[:i]...), s[i:]
+		n := 0
+		for strings.HasPrefix(s[n:], `\u`) {
+			n += len(`\u0000`)
+		}
+		if n > 0 { // several may be one character
+			text, _ = jsontext.AppendUnquote(text, `"`+s[:n]+`"`) // its error is about half pairs
+			s = s[n:]
+			continue
+		}
+		text = append(text, "\"\\/\b\f\n\r\t"[strings.IndexByte(`"\/bfnrt`, s[1])])
+		s = s[2:]
+	}
 }

@@ -233,7 +233,7 @@ func (v Value) Get(p Path) Value {
 			}
 			var all []Value
 			v.visit(p.steps[i:], func(one Value) { all = append(all, one) })
-			return ArrayOf(all...)
+			return ListOf(all...)
 		}
 		v = v.step(s)
 	}
@@ -251,8 +251,7 @@ func (v Value) visit(steps []step, visit func(Value)) {
 		s := &steps[i]
 		if s.kind == stepEach || s.kind == stepValues {
 			if v.holdsSeveral(s.kind) {
-				for k := range v.Len() {
-					_, one := v.Child(k)
+				for _, one := range v.All() {
 					one.visit(steps[i+1:], visit)
 				}
 			}
@@ -280,21 +279,18 @@ func (v Value) step(s *step) Value {
 			if s.key[0] == '-' {
 				i += v.Len()
 			}
-			_, one := v.Child(i)
-			return one
+			return v.at(i)
 		}
 		return v.Member(s.key)
 	case stepQuery:
-		var found Value
 		if v.Kind() == Array {
-			v.Each(func(one Value) bool {
+			for _, one := range v.All() {
 				if at := one.Get(s.by); at.Scalar() && at.String() == s.value {
-					found = one
+					return one
 				}
-				return found.doc == nil
-			})
+			}
 		}
-		return found
+		return Value{}
 	case stepFromStr:
 		return v.fromString()
 	}
@@ -306,13 +302,6 @@ func (v Value) fromString() Value {
 	if v.Kind() != Text {
 		return Value{}
 	}
-	inner, known := v.doc.inner[v.i]
-	if !known {
-		if v.doc.inner == nil {
-			v.doc.inner = map[int32]Value{}
-		}
-		inner, _ = Parse(v.String())
-		v.doc.inner[v.i] = inner
-	}
+	inner, _ := Parse(v.String())
 	return inner
 }

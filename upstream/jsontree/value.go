@@ -1,7 +1,7 @@
 package jsontree
 
 import (
-	"encoding/json"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -11,7 +11,7 @@ import (
 // are the same value at the same place.
 type Value struct {
 	doc *document
-	i   int32
+	i   int32 // of its node; negative: it is the list of the document
 }
 
 // Kind is the type of a value. The order matters: see [Value.Present] and [Value.Scalar].
@@ -26,8 +26,6 @@ const (
 	Text
 	Object
 	Array
-
-	link // a value of another document
 )
 
 // String returns the name of a kind for people.
@@ -35,10 +33,16 @@ func (k Kind) String() string {
 	return [...]string{"missing", "null", "boolean", "number", "string", "object", "array"}[k]
 }
 
+// ListOf returns an array of values, which may be of several texts.
+func ListOf(values ...Value) Value { return Value{&document{list: values}, -1} }
+
 // Kind returns the kind of the value.
 func (v Value) Kind() Kind {
-	if v.doc == nil {
+	switch {
+	case v.doc == nil:
 		return Missing
+	case v.i < 0:
+		return Array
 	}
 	return v.doc.nodes[v.i].kind
 }
@@ -51,25 +55,16 @@ func (v Value) Scalar() bool { k := v.Kind(); return k >= Bool && k <= Text }
 
 // Raw returns the value as it stands in the text, without attached members; empty: it is missing.
 func (v Value) Raw() string {
-	if v.doc == nil {
+	switch {
+	case v.doc == nil:
 		return ""
-	}
-	n := &v.doc.nodes[v.i]
-	if n.to > 0 || n.children == 0 {
+	case v.i >= 0:
+		n := &v.doc.nodes[v.i]
 		return v.doc.text[n.from:n.to]
 	}
-	// It was made of values of other documents.
-	var parts []string
-	v.Entries(func(name string, one Value) bool {
-		text := one.Raw()
-		if n.kind == Object {
-			text = strconv.Quote(name) + ":" + text
-		}
-		parts = append(parts, text)
-		return true
-	})
-	if n.kind == Object {
-		return "{" + strings.Join(parts, ",") + "}"
+	parts := make([]string, len(v.doc.list))
+	for i, one := range v.doc.list {
+		parts[i] = one.Raw()
 	}
 	return "[" + strings.Join(parts, ",") + "]"
 }
@@ -78,13 +73,13 @@ func (v Value) Raw() string {
 // never converted, so none of its digits are lost.
 func (v Value) String() string {
 	raw := v.Raw()
-	switch {
-	case v.Kind() != Text:
+	if v.Kind() != Text {
 		return raw
-	case v.doc.nodes[v.i].esc:
-		return unescape(raw[1 : len(raw)-1])
 	}
-	return raw[1 : len(raw)-1]
+	if raw = raw[1 : len(raw)-1]; v.doc.nodes[v.i].esc {
+		return unescape(raw)
+	}
+	return raw
 }
 
 // Plain is String, and empty for a missing value and null.
@@ -97,71 +92,63 @@ func (v Value) Plain() string {
 
 // Len returns the number of elements or members.
 func (v Value) Len() int {
-	if v.doc == nil {
+	switch {
+	case v.doc == nil:
 		return 0
+	case v.i < 0:
+		return len(v.doc.list)
 	}
 	return int(v.doc.nodes[v.i].children) + len(v.doc.attached[v.i])
 }
 
-// Each calls visit with the elements of an array or the members' values of an object, until visit
-// returns false. Another value has none.
-func (v Value) Each(visit func(Value) bool) {
-	v.Entries(func(_ string, one Value) bool { return visit(one) })
-}
-
-// Members calls visit with the members of an object. Another value has none. Names are without
-// escapes.
-func (v Value) Members(visit func(name string, value Value)) {
-	if v.Kind() == Object {
-		v.Entries(func(name string, one Value) bool { visit(name, one); return true })
-	}
-}
-
-// Entries calls visit with the members of an object, or the elements of an array, which have no
-// name, until visit returns false.
-func (v Value) Entries(visit func(name string, value Value) bool) {
-	for i := range v.Len() {
-		if name, value := v.Child(i); !visit(name, value) {
-			return
+// All returns the members of an object with their names, or the elements of an array with empty names.
+// Another value has none.
+func (v Value) All() iter.Seq2[string, Value] {
+	return func(yield func(string, Value) bool) {
+		switch {
+		case v.doc == nil:
+		case v.i < 0:
+			for _, one := range v.doc.list {
+				if !yield("", one) {
+					return
+				}
+			}
+		default:
+			d := v.doc
+			for c := v.i + 1; c < d.nodes[v.i].after; c = d.nodes[c].after {
+				if !yield(nameOf(d.text, &d.nodes[c]), Value{d, c}) {
+					return
+				}
+			}
+			for _, m := range d.attached[v.i] {
+				if !yield(m.name, m.value) {
+					return
+				}
+			}
 		}
 	}
 }
 
-// at returns the value of a node.
-func (d *document) at(i int32) Value {
-	if n := &d.nodes[i]; n.kind == link {
-		return d.links[n.first]
+// at returns an element by its number from 0; missing: there is none.
+func (v Value) at(number int) Value {
+	for _, one := range v.All() {
+		if number == 0 {
+			return one
+		}
+		number--
 	}
-	return Value{d, i}
-}
-
-// Child returns an element of an array, or a member with its name, by its number from 0; missing:
-// there is none.
-func (v Value) Child(i int) (name string, child Value) {
-	n := &v.doc.nodes[v.i]
-	if added := v.doc.attached[v.i]; i < 0 || i >= int(n.children)+len(added) {
-		return "", Value{}
-	} else if k := i - int(n.children); k >= 0 {
-		return added[k].name, added[k].value
-	}
-	at := n.first + int32(i)
-	return nameOf(v.doc.text, &v.doc.nodes[at]), v.doc.at(at)
+	return Value{}
 }
 
 // Member returns the value of a member; missing: there is none.
 func (v Value) Member(name string) Value {
-	if v.doc == nil {
-		return v
-	}
-	d := v.doc
-	n := &d.nodes[v.i]
-	if n.kind != Object {
+	if v.Kind() != Object {
 		return Value{}
 	}
-	for c := n.first; c < n.first+n.children; c++ {
-		m := &d.nodes[c]
-		if !m.nameEsc && int(m.nameTo-m.nameFrom) == len(name) && d.text[m.nameFrom:m.nameTo] == name || m.nameEsc && nameOf(d.text, m) == name {
-			return d.at(c)
+	d := v.doc
+	for c := v.i + 1; c < d.nodes[v.i].after; c = d.nodes[c].after {
+		if n := &d.nodes[c]; n.isCalled(d.text, name) {
+			return Value{d, c}
 		}
 	}
 	for _, m := range d.attached[v.i] {
@@ -178,32 +165,6 @@ func (v Value) Attach(name string, value Value) {
 		v.doc.attached = map[int32][]member{}
 	}
 	v.doc.attached[v.i] = append(v.doc.attached[v.i], member{name, value})
-}
-
-// ArrayOf returns an array of values, which may be of several texts.
-func ArrayOf(values ...Value) Value {
-	d := &document{nodes: make([]node, len(values)+1), links: values}
-	for i := range values {
-		d.nodes[i] = node{kind: link, first: int32(i)}
-	}
-	d.nodes[len(values)] = node{kind: Array, children: int32(len(values))}
-	if len(values) == 0 {
-		d.text, d.nodes[0].to = "[]", 2
-	}
-	return Value{d, int32(len(values))}
-}
-
-// ObjectOf returns an object with one member.
-func ObjectOf(name string, value Value) Value {
-	d := &document{text: name, nodes: []node{{kind: link, nameTo: int32(len(name))}, {kind: Object, children: 1}}, links: []Value{value}}
-	return Value{d, 1}
-}
-
-// TextValue returns the value of a text that is no JSON.
-func TextValue(text string) Value {
-	b, _ := json.Marshal(text) // a string always can be
-	v, _ := Parse(string(b))
-	return v
 }
 
 // Count reads a text as a whole number, as systems write how many there are: 165, 165.0
@@ -243,11 +204,10 @@ func (v Value) Scalars(without string, visit func(string)) {
 	case Text, Number:
 		visit(v.String())
 	case Array, Object:
-		v.Entries(func(name string, one Value) bool {
+		for name, one := range v.All() {
 			if without == "" || !strings.HasPrefix(name, without) {
 				one.Scalars(without, visit)
 			}
-			return true
-		})
+		}
 	}
 }

@@ -15,8 +15,8 @@ type Builder struct {
 
 	plan         *Plan
 	mapper       mapper
-	want         Want
-	recordNumber int             // of the record that is judged, from 1
+	want         Query
+	recordNumber int             // of the record that is evaluated, from 1
 	stageIndex   int             // of the plan's stage that records wait in
 	waiting      []waitingRecord // in the order of the legacy
 	rowIndex     map[string]int  // of the record in waiting, by what its rows have in common
@@ -33,7 +33,7 @@ type Counts struct {
 }
 
 // NewBuilder prepares the mapping of one list.
-func (p *Plan) NewBuilder(want Want) *Builder {
+func (p *Plan) NewBuilder(want Query) *Builder {
 	b := &Builder{plan: p, want: want, List: []Inquiry{}}
 	b.mapper = mapper{plan: p, allow: func(bytes int) bool { return b.allowLookup(bytes) == nil }}
 	b.ids.Patterns = p.idPatterns

@@ -11,7 +11,7 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-var acme = Want{Account: "acme"}
+var acme = Query{Account: "acme"}
 
 // A list of records that come and go in any order maps to the good ones in that
 // order, whatever else is in the objects.

@@ -132,7 +132,7 @@ func planOf(t testing.TB, settings ...string) *Plan {
 }
 
 // read maps a list that is one reply.
-func read(plan *Plan, want Want, body string, end End) (*Builder, error) {
+func read(plan *Plan, want Query, body string, end End) (*Builder, error) {
 	b := plan.NewBuilder(want)
 	page, err := b.Take(body)
 	if end.Records = page.Records; err == nil {
@@ -188,7 +188,7 @@ func TestLists(t *testing.T) {
 // listCase is a line of testdata/lists.
 type listCase struct {
 	plan *Plan
-	want Want
+	want Query
 	end  End
 	body string
 }

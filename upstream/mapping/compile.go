@@ -20,6 +20,8 @@ type compiler struct {
 	base   string // of all addresses
 	plan   *Plan
 	record *scope // of a record
+	id     string // the path of what tells records apart; empty: there is none
+	rows   bool   // several may be one record
 }
 
 // scope is what paths lead into: a reply, or the records or responses in it.
@@ -35,16 +37,18 @@ type scope struct {
 // lists have at most maxRecords. What is wrong is added to problems, under the keys
 // of the section that kind names. The plan is usable if nothing was.
 func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, problems *setting.Problems) *Plan {
-	p := &Plan{Kind: kind, dropForeign: cfg.OnForeignRecord == "drop"}
+	p := &Plan{Kind: kind, dropForeign: cfg.OnOwnerMismatch == "drop"}
 	p.MaxRecords, p.skipsInvalid = maxRecords, cfg.OnInvalidRecord == "skip"
-	c := &compiler{Problems: problems, base: baseURL, plan: p}
+	c := &compiler{Problems: problems, base: baseURL, plan: p, rows: cfg.Group != ""}
+	if cfg.ID != noID && cfg.ID != keyPath {
+		c.id = cfg.ID
+	}
 	p.Format = c.format(kind+".reply", cfg.Reply)
 	reply := c.request(&p.Replies, "record", kind, cfg.RequestConfig, cfg.RepliesConfig, []string{address.Account}, []string{address.Account, address.Status, address.Type})
 	c.AddIf(cfg.Items == "", kind+".items", `missing: the GJSON path of the array of records, "@this" where the reply is the array`)
 	c.AddIf(p.Format.XML && cfg.Items == "@this", kind+".items", "an XML reply is one element, no list; name the way from it to the records, such as tickets.ticket")
 	record := reply.items(&p.items, kind+".", cfg.ItemsConfig, inRecord)
 	record.identify(kind+".id", cfg.ID)
-	p.idPath = cfg.ID
 	record = record.details(kind+".details", cfg.Details) // before the others, whose paths may lead into it
 	c.record = &record
 	record.group(cfg)
@@ -52,7 +56,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	p.items.where = record.conditions(kind+".where", cfg.Where, hidesRecords)
 	record.fields(kind+".fields.", cfg.Fields)
 	p.items.ids = record.internalIDs(kind+".internal_ids", cfg.InternalIDs) // after the responses, in which some lie
-	if p.grouped {                                                          // a row that becomes no response may have their ids, too
+	if c.rows {                                                             // a row that becomes no response may have their ids, too
 		p.items.ids = append(p.items.ids, record.internalIDs(kind+".fields.responses.internal_ids", cfg.Fields.Responses.InternalIDs)...)
 	}
 	p.idPatterns = c.patterns(kind+".internal_id_patterns", cfg.InternalIDPatterns)
@@ -124,7 +128,7 @@ func (s scope) locateAll(field, list string, paths Paths) (all compiledPaths) {
 
 // items compiles where items are, and returns what the paths in each lead into.
 func (s scope) items(it *items, field string, cfg ItemsConfig, in int) scope {
-	*it = items{path: cfg.Items, kind: jsontree.Array, optional: cfg.ItemsOptional, lookup: it.lookup, single: it.single}
+	*it = items{path: cfg.Items, kind: jsontree.Array, optional: cfg.ItemsOptional, single: it.single}
 	path, _ := s.compilePath(field+"items", cfg.Items, cfg.Items != "")
 	inner := s
 	inner.in, inner.outline = in, markLists(s.outline, path)
@@ -154,22 +158,17 @@ func (s scope) internalIDs(field string, paths []string) (all compiledPaths) {
 // owner compiles the ownership check, and refuses a request that asks for everybody's
 // records without one: the list of one account would be that of all.
 func (s scope) owner(cfg EndpointConfig) {
-	p, key, paths, looked := s.plan, s.plan.Kind+".owner", cfg.Owner.Path, setting.Says(cfg.Owner.Lookup)
-	s.AddIf(cfg.OnForeignRecord == "drop" && len(paths) == 0, p.Kind+".on_foreign_record",
+	p, key, paths := s.plan, s.plan.Kind+".owner", cfg.Owner.Path
+	s.AddIf(cfg.OnOwnerMismatch == "drop" && len(paths) == 0, p.Kind+".on_owner_mismatch",
 		"nothing tells a foreign record; name the owner's path, or remove the key")
 	s.AddIf(len(paths) == 0 && !p.request.Binds(address.Account), key,
 		"nothing binds the list to the account: name {account} in path, query or body, or the owner's path in a record")
 	p.ownerIs = cmp.Or(cfg.Owner.Is, accountPlaceholder)
 	s.AddIf(!strings.Contains(p.ownerIs, accountPlaceholder), key+".is", "holds no {account}: it would be the same for every account")
-	if p.ownerKey = strings.Join(paths, ", "); looked {
-		s.AddIf(len(paths) == 0, key+".path", "missing: the path, within the entry of lookup, of the account")
-		p.owner = s.locateByLookup(key+".path", paths, key+".lookup", cfg.Owner.Lookup)
-		p.ownerKey, paths = cfg.Owner.Lookup.to(paths), cfg.Owner.Lookup.By
-	} else {
-		p.owner = s.locateAll(key, key, paths)
-	}
-	s.notePaths(key, "", looked, paths...)
-	p.ownerInList = !slices.ContainsFunc(paths, s.inDetail)
+	var written Paths
+	p.owner, written = s.found(key, paths, cfg.Owner.Lookup, "")
+	p.ownerKey = strings.Join(written, ", ")
+	p.ownerInList = !slices.ContainsFunc(slices.Concat(paths, cfg.Owner.Lookup.By), s.inDetail)
 }
 
 // group compiles what the rows of one record have in common.
@@ -177,7 +176,7 @@ func (s scope) group(cfg EndpointConfig) {
 	key := s.plan.Kind + ".group"
 	if path, ok := s.compilePath(key, cfg.Group, cfg.Group != ""); ok {
 		rows := stage{name: stageRows, member: rowsMember, id: identity{{at: s.locate(path)}}, noID: Violation{Field: "record", Problem: reasonNoGroup}}
-		s.plan.stages, s.plan.grouped = append(s.plan.stages, rows), true
+		s.plan.stages = append(s.plan.stages, rows)
 		s.notePaths(key, "", false, cfg.Group)
 		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 	}
@@ -245,20 +244,13 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	} else {
 		s.notePaths(at+"items", hidesResponses, false, cfg.Items)
 	}
-	if looked {
-		named := s
-		path, _ := jsontree.CompilePath(cfg.Items)
-		named.outline = markLists(s.outline, path)
-		p.responseItems.lookup = named.entry(at+"lookup", cfg.Lookup)
-	}
 	response := s.items(p.responseItems, at, within, inResponse)
 	switch {
 	case fetched:
 		response.replies, response.outline, response.xml = element.replies, element.outline, element.xml
 	case looked: // the paths lead into the entry
-		in, _ := jsontree.CompilePath(cfg.Lookup.In)
-		response.outline = markLists(s.replies.Format.Outline, in)
-	case p.grouped && cfg.Items == rowsMember:
+		p.responseItems.lookup, response = response.lookup(at+"lookup", cfg.Lookup)
+	case s.rows && cfg.Items == rowsMember:
 		response.outline = s.outline
 	}
 	p.responseItems.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
@@ -299,10 +291,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 	if f.Batch > 0 {
 		id = address.IDs
 	}
-	if f.ID == "" && len(f.IDs) == 0 && s.plan.idPath != noID && s.plan.idPath != keyPath {
-		f.ID = s.plan.idPath
-	}
-	paths := map[string]string{id: f.ID}
+	paths := map[string]string{id: cmp.Or(f.ID, s.id)}
 	if len(f.IDs) > 0 {
 		paths = f.IDs
 		s.AddIf(f.ID != "", field+".id", "ids is set, too; remove the one or the other")

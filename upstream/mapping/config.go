@@ -62,8 +62,8 @@ type EndpointConfig struct {
 	Details DetailsConfig `yaml:"details"`
 	// OnInvalidRecord says what becomes of a list with a record that cannot be mapped: fail (default) refuses the list, skip leaves the record out and counts it.
 	OnInvalidRecord string `yaml:"on_invalid_record" enum:",fail,skip"`
-	// OnForeignRecord says what becomes of a list with a record of another account: fail (default) refuses the list, drop leaves the record out and counts it.
-	OnForeignRecord string `yaml:"on_foreign_record" enum:",fail,drop"`
+	// OnOwnerMismatch says what becomes of a list with a record of another account: fail (default) refuses the list, drop leaves the record out and counts it.
+	OnOwnerMismatch string `yaml:"on_owner_mismatch" enum:",fail,drop"`
 	// Fields says where the public fields come from.
 	Fields FieldsConfig `yaml:"fields"`
 }

@@ -62,7 +62,7 @@ func (x *Explainer) doubts() {
 		add("owner", false, "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
 	}
 	code := func(field, value string) {
-		if value != "" && strings.Trim(value, "0123456789") == "" {
+		if value != "" && strings.Trim(value, "0123456789") == "" || value == "true" || value == "false" {
 			add(field, false, "%s is the bare code %s: say what it means under values", field, shorten(value))
 		}
 	}
@@ -71,14 +71,6 @@ func (x *Explainer) doubts() {
 		code("inquiry_type", inq.InquiryType.String)
 		for _, r := range inq.Responses {
 			code("responses.responder_type", r.ResponderType.String)
-		}
-	}
-	for _, r := range x.Records {
-		for _, f := range r.Fields {
-			if (f.Raw == "true" || f.Raw == "false") && f.Mapped == f.Raw && !seen[f.Field] {
-				seen[f.Field] = true
-				add(f.Path, false, "%s is a truth value and is served as the text %s", f.Field, f.Raw)
-			}
 		}
 	}
 }
@@ -110,14 +102,13 @@ func (x *Explainer) unused() {
 func shapes(v jsontree.Value, path string, depth int, visit func(path string, k jsontree.Kind)) {
 	const deepest = 8
 	empty := true
-	inner := func(key string, item jsontree.Value) {
-		empty = false
-		shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
-	}
 	if depth < deepest {
-		v.Members(func(key string, item jsontree.Value) { inner(shapeKey(key), item) })
-		if v.Kind() == jsontree.Array {
-			v.Each(func(item jsontree.Value) bool { inner(jsontree.Each, item); return true })
+		for key, item := range v.All() {
+			if key = shapeKey(key); v.Kind() == jsontree.Array {
+				key = jsontree.Each
+			}
+			empty = false
+			shapes(item, strings.TrimPrefix(path+"."+key, "."), depth+1, visit)
 		}
 	}
 	if empty && path != "" {

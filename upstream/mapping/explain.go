@@ -122,9 +122,9 @@ type Explainer struct {
 
 // Explainer prepares to explain the list of a request, showing so many records
 // field by field. It does not filter.
-func (p *Plan) Explainer(want Want, show int) *Explainer {
+func (p *Plan) Explainer(want Query, show int) *Explainer {
 	x := &Explainer{
-		Builder: p.NewBuilder(Want{Account: want.Account}), showRecords: show,
+		Builder: p.NewBuilder(Query{Account: want.Account}), showRecords: show,
 		Explanation: Explanation{
 			Records: []ExplainedRecord{}, Violations: []Violation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Beside: []string{}, Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
@@ -197,7 +197,7 @@ func (x *Explainer) CheckEnd(end End) error {
 // maxOthers is how many other owners are shown: they are somebody else's names.
 const maxOthers = 3
 
-// explainRecord takes each record when it was judged.
+// explainRecord takes each record once it was evaluated.
 func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 	x.Items++
 	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, reasonNoID) {
@@ -261,13 +261,12 @@ const publicTime = "2006-01-02T15:04:05.000Z07:00"
 // is at any, and what is behind it.
 func (x *Explainer) explainFields(e *element) (list []ExplainedField) {
 	scratch := x.plan.scratchMapper()
-	scratch.noteCompared(e)
 	for _, t := range x.plan.texts() {
 		one := t.explained(e)
 		if one.mayContainIDs = t.mayContainIDs(); t.constant.Set {
 			one.Path = "(const)"
 		}
-		s, _, why := t.of(e, scratch.compared)
+		s, _, why := t.of(e, e)
 		if one.Problem = why; s.Valid {
 			one.Mapped = s.String
 		} else if why == "" {
@@ -299,7 +298,7 @@ func (x *Explainer) explainFields(e *element) (list []ExplainedField) {
 }
 
 // explained shows where a field comes from.
-func (o *origin) explained(e *element) ExplainedField {
+func (o *source) explained(e *element) ExplainedField {
 	one := ExplainedField{Field: o.name}
 	for i := range o.at {
 		v := o.at[i].find(e)

@@ -14,8 +14,8 @@ import (
 	"inquiry-gateway/upstream/timeparse"
 )
 
-// origin is where a public field comes from.
-type origin struct {
+// source is where a public field comes from.
+type source struct {
 	name      string   // under which invalid records and removed ids are counted
 	paths     []string // as they were written, for Explainer
 	at        compiledPaths
@@ -28,7 +28,7 @@ type origin struct {
 
 // textField is a public field that is a text.
 type textField struct {
-	origin
+	source
 	index       int               // of all texts of the plan
 	values      map[string]string // nil: all are served as they are
 	references  []reference       // public values by what stands elsewhere in the record
@@ -41,13 +41,13 @@ type textField struct {
 
 // reference is the public value of what equals another value of the record.
 type reference struct {
-	index  int // of the values that the plan compares with
+	at     compiledPath // within the record, also for a response
 	public OptionalString
 }
 
 // timeField is a public field that is a time.
 type timeField struct {
-	origin
+	source
 	parse  timeparse.Parser
 	format string // for messages
 }
@@ -73,20 +73,29 @@ const (
 	hidesNull      = "every record has null"
 )
 
-// origin compiles where a field comes from: paths of which the first present one counts, in the
-// element or in the entry of a table. A constant comes from nowhere.
-func (s scope) origin(key, name string, f FieldPath, fixed bool, hides string) origin {
-	o := origin{name: name, paths: f.Path, join: f.Join, viaLookup: setting.Says(f.Lookup)}
-	if o.viaLookup {
-		s.AddIf(len(f.Path) == 0, key+".path", "missing: the path, within the entry, of the field")
-		o.paths, o.at = Paths{f.Lookup.to(f.Path)}, s.locateByLookup(key+".path", f.Path, key+".lookup", f.Lookup)
-		s.notePaths(key+".lookup.by", "", true, f.Lookup.By...)
-		return o
-	}
-	s.AddIf(len(f.Path) == 0 && !fixed, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
-	o.at = s.locateAll(key, key+".path", f.Path)
-	s.notePaths(key, hides, false, f.Path...)
+// source compiles where a field comes from. A constant comes from nowhere.
+func (s scope) source(key, name string, f FieldPath, fixed bool, hides string) source {
+	o := source{name: name, join: f.Join, viaLookup: setting.Says(f.Lookup)}
+	s.AddIf(len(f.Path) == 0 && !fixed && !o.viaLookup, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
+	o.at, o.paths = s.found(key, f.Path, f.Lookup, hides)
 	return o
+}
+
+// found compiles paths of which the first present one counts, in the element or in the entry of a table,
+// and returns them as a person reads them, too.
+func (s scope) found(key string, paths Paths, lookup LookupConfig, hides string) (compiledPaths, Paths) {
+	if !setting.Says(lookup) {
+		s.notePaths(key, hides, false, paths...)
+		return s.locateAll(key, key+".path", paths), paths
+	}
+	s.AddIf(len(paths) == 0, key+".path", "missing: the path, within the entry, of the value")
+	s.notePaths(key+".lookup.by", "", true, lookup.By...)
+	l, entry := s.lookup(key+".lookup", lookup)
+	all := entry.locateAll(key+".path", key+".path", paths)
+	for i := range all {
+		all[i].lookup = l
+	}
+	return all, Paths{lookup.to(paths)}
 }
 
 // text compiles a field that holds a string, and null only if nullable. Keys that
@@ -108,7 +117,7 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	case nullable:
 		hides = hidesNull
 	}
-	t.origin = s.origin(key, name, f.FieldPath, t.constant.Set, hides)
+	t.source = s.source(key, name, f.FieldPath, t.constant.Set, hides)
 	t.html, t.nulls = f.TrimHTML, nulls
 	return t
 }
@@ -124,8 +133,7 @@ func (t *textField) translate(s scope, at string, values Values) (nulls []string
 		switch {
 		case is:
 			if to, ok := s.compilePath(at+legacy, path, true); ok {
-				t.references = append(t.references, reference{len(s.plan.compared), public})
-				s.plan.compared = append(s.plan.compared, s.record.locate(to))
+				t.references = append(t.references, reference{s.record.locate(to), public})
 				s.record.notePaths(strings.TrimSuffix(at, "."), "", true, path)
 			}
 		case legacy == otherValues && public.Value == keepValue:
@@ -152,7 +160,7 @@ func (s scope) time(key, name string, f TimeField) *timeField {
 	parse, formatErr, zoneErr := timeparse.New(f.Format, f.Zone)
 	s.AddIf(formatErr != nil, key+".format", "%v", formatErr)
 	s.AddIf(zoneErr != nil, key+".zone", "%v", zoneErr)
-	t := &timeField{origin: s.origin(key, name, f.FieldPath, false, ""), parse: parse, format: cmp.Or(f.Format, "rfc3339")}
+	t := &timeField{source: s.source(key, name, f.FieldPath, false, ""), parse: parse, format: cmp.Or(f.Format, "rfc3339")}
 	t.needsAll = true
 	return t
 }
@@ -216,7 +224,7 @@ func (all compiledPaths) first(e *element) (v jsontree.Value) {
 }
 
 // isNull tells whether the configuration takes a value for a missing one.
-func (o *origin) isNull(v jsontree.Value) (null bool) {
+func (o *source) isNull(v jsontree.Value) (null bool) {
 	if len(o.nulls) > 0 && v.Scalar() {
 		_, null = o.trimmed(v.String())
 	}
@@ -224,7 +232,7 @@ func (o *origin) isNull(v jsontree.Value) (null bool) {
 }
 
 // trimmed returns a text without its HTML. null: it means that nothing is there.
-func (o *origin) trimmed(raw string) (text string, null bool) {
+func (o *source) trimmed(raw string) (text string, null bool) {
 	if text = raw; o.html {
 		text = htmlText(raw)
 	}
@@ -233,7 +241,7 @@ func (o *origin) trimmed(raw string) (text string, null bool) {
 
 // value gives the field as the legacy has it, without what is no part of it. found is false for
 // a missing value, which is no mistake yet: there may be a default.
-func (o *origin) value(e *element) (s string, found bool, why string) {
+func (o *source) value(e *element) (s string, found bool, why string) {
 	if o.join.Set {
 		return o.joinedValue(e)
 	}
@@ -252,9 +260,9 @@ func (o *origin) value(e *element) (s string, found bool, why string) {
 
 // joinedValue joins the values of all paths, and those in an array. A text leaves out missing ones;
 // a time needs all.
-func (o *origin) joinedValue(e *element) (s string, found bool, why string) {
+func (o *source) joinedValue(e *element) (s string, found bool, why string) {
 	var parts []string
-	add := func(v jsontree.Value) bool {
+	add := func(v jsontree.Value) {
 		switch {
 		case v.Scalar() && !o.isNull(v):
 			parts = append(parts, v.String())
@@ -263,30 +271,31 @@ func (o *origin) joinedValue(e *element) (s string, found bool, why string) {
 		case o.needsAll:
 			why = reasonMissing
 		}
-		return true
 	}
 	for i := range o.at {
-		if v := o.at[i].find(e); v.Kind() == jsontree.Array && !o.needsAll {
-			v.Each(add)
-		} else {
+		v := o.at[i].find(e)
+		if v.Kind() != jsontree.Array || o.needsAll {
 			add(v)
+			continue
+		}
+		for _, one := range v.All() {
+			add(one)
 		}
 	}
 	s, null := o.trimmed(strings.Join(parts, o.join.Value))
 	return s, len(parts) > 0 && !null, why
 }
 
-// of maps the field of one record, with the values that it may be compared with.
-// why is empty when it can be accepted; found is false for a default, or for null where nothing
-// is.
-func (t *textField) of(e *element, compared []string) (s NullString, found bool, why string) {
+// of maps the field of an element, which is the record or a response to it. why is empty when it can be
+// accepted; found is false for a default, or for null where nothing is.
+func (t *textField) of(e, record *element) (s NullString, found bool, why string) {
 	if t.constant.Set {
 		return NullString{t.constant.Value, !t.constant.Null}, true, ""
 	}
 	legacy, found, why := t.value(e)
 	public := t.def
 	if found {
-		public = t.public(legacy, compared)
+		public = t.public(legacy, record)
 		found = !public.Null
 	}
 	switch {
@@ -303,15 +312,15 @@ func (t *textField) of(e *element, compared []string) (s NullString, found bool,
 }
 
 // public translates a legacy value; not set: it is not known.
-func (t *textField) public(legacy string, compared []string) OptionalString {
+func (t *textField) public(legacy string, record *element) OptionalString {
 	if t.values == nil {
 		return OptionalString{Set: true, Value: legacy}
 	}
 	if public, ok := t.values[legacy]; ok {
 		return OptionalString{Set: true, Value: public}
 	}
-	for _, like := range t.references {
-		if legacy != "" && compared[like.index] == legacy {
+	for i := range t.references {
+		if like := &t.references[i]; legacy != "" && like.at.find(record).Plain() == legacy {
 			return like.public
 		}
 	}

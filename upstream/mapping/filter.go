@@ -13,7 +13,7 @@ import (
 // Request gives the request for a list. impossible: no record can have the wanted values, so there
 // is nothing to ask for. The reply may have more records than the wanted ones: [Builder.Take]
 // leaves the others out.
-func (p *Plan) Request(want Want) (ask PagedRequest, impossible bool) {
+func (p *Plan) Request(want Query) (ask PagedRequest, impossible bool) {
 	status, noStatus := p.byStatus.values(want.Status)
 	inquiryType, noType := p.byType.values(want.InquiryType)
 	values := address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}
@@ -137,9 +137,9 @@ func (f *filter) values(want string) (send []string, impossible bool) {
 	return list, false
 }
 
-// Filters tell, for each value of status and inquiry_type, how its list is made. SelectedHere: of
+// Filters tell, for each value of status and inquiry_type, how its list is made. Local: of
 // the list without the filter, from which its records can be selected. Where responses come by
-// second requests that list would cost one for each of its records: such a value is AskedFor then,
+// second requests that list would cost one for each of its records: such a value is Upstream then,
 // and only its own records' responses are. Where no filter is ever sent, the whole list is read anyway.
 func (p *Plan) Filters() (status, inquiryType filters.Filter) {
 	selectable := p.Responses == nil || p.filtersHere
@@ -151,7 +151,7 @@ func (p *Plan) FilterValues() map[string][]string {
 	all := map[string][]string{}
 	for name, f := range map[string]*filter{"status": &p.byStatus, "inquiry_type": &p.byType} {
 		for value, asked := range f.describe(true).Values {
-			if asked == filters.AskedFor {
+			if asked == filters.Upstream {
 				all[name] = append(all[name], value)
 			}
 		}
@@ -167,11 +167,11 @@ func (f *filter) describe(selectable bool) filters.Filter {
 		send, impossible := f.values(value)
 		switch {
 		case impossible:
-			return filters.NoRecord
+			return filters.Empty
 		case len(send) == 0 && selectable:
-			return filters.SelectedHere
+			return filters.Local
 		}
-		return filters.AskedFor
+		return filters.Upstream
 	}
 	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
 	for legacy, public := range f.field.values {

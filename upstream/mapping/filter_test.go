@@ -18,9 +18,9 @@ func TestFilters(t *testing.T) {
 		plan := plans["buyer"]
 		status, inquiryType := plan.Filters()
 		name, value, _ := strings.Cut(given, " ")
-		request, asked := Want{Account: "acme", Status: value}, status.Of(value)
+		request, asked := Query{Account: "acme", Status: value}, status.Of(value)
 		if name == "type" {
-			request, asked = Want{Account: "acme", InquiryType: value}, inquiryType.Of(value)
+			request, asked = Query{Account: "acme", InquiryType: value}, inquiryType.Of(value)
 		}
 		ask, impossible := plan.Request(request)
 		sent, err := ask.Page(nil)
@@ -33,9 +33,9 @@ func TestFilters(t *testing.T) {
 			query = sent.Body
 		}
 		got := map[filters.Asked]string{
-			filters.AskedFor: strings.TrimSpace("sent " + strings.TrimSuffix(query, "&")), filters.NoRecord: "no record", filters.SelectedHere: "selected",
+			filters.Upstream: strings.TrimSpace("sent " + strings.TrimSuffix(query, "&")), filters.Empty: "no record", filters.Local: "selected",
 		}[asked]
-		if err != nil || got != want || impossible != (asked == filters.NoRecord) || asked == filters.SelectedHere && query != "" {
+		if err != nil || got != want || impossible != (asked == filters.Empty) || asked == filters.Local && query != "" {
 			t.Errorf("%s: %s, impossible %v, query %q; want %s", at, got, impossible, query, want)
 		}
 	})

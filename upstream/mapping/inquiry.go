@@ -45,8 +45,8 @@ type NullString struct {
 	Valid  bool // false: null, String is empty
 }
 
-// Want says what of a kind is wanted.
-type Want struct {
+// Query says what of a kind is wanted.
+type Query struct {
 	Account     string // whose list; put into the request and compared with each record's owner
 	Status      string // public value; empty: all
 	InquiryType string // public value; empty: all

@@ -10,9 +10,9 @@ import (
 
 // table is a part of a reply that fields are looked up in. It is indexed once per reply.
 type table struct {
-	in  string // as it was written
-	at  jsontree.Path
-	key compiledPaths
+	in    jsontree.Path
+	paths Paths // of the key, as they were written
+	key   compiledPaths
 }
 
 // entriesPerRecord bounds a table: so many times max_records.
@@ -24,54 +24,28 @@ type lookup struct {
 	by    compiledPaths
 }
 
-// entry compiles how an entry is found for an element. Fields that use the same table share its
-// index.
-func (s scope) entry(field string, cfg LookupConfig) *lookup {
+// lookup compiles how an entry is found for an element, and returns what paths in an entry lead
+// into. Fields that use the same table share its index.
+func (s scope) lookup(field string, cfg LookupConfig) (*lookup, scope) {
 	for key, missing := range map[string]bool{"in": cfg.In == "", "key": len(cfg.Key) == 0, "by": len(cfg.By) == 0} {
 		s.AddIf(missing, field+"."+key, "missing: a look-up needs in, key and by")
 	}
 	s.AddIf(len(cfg.Key) != len(cfg.By), field+".by", "has %d values for the %d of key", len(cfg.By), len(cfg.Key))
+	r, l := s.replies, &lookup{by: s.locateAll(field+".by", field+".by", cfg.By)}
 	in, _ := s.compilePath(field+".in", cfg.In, cfg.In != "")
-	r := s.replies
-	entry := scope{compiler: s.compiler, replies: r, outline: markLists(r.Format.Outline, in), xml: r.Format.XML}
+	entry := scope{compiler: s.compiler, replies: r, in: s.in, outline: markLists(r.Format.Outline, in), xml: r.Format.XML}
 	entry.outline.List = true
-	l := &lookup{by: s.locateAll(field+".by", field+".by", cfg.By)}
-	one := table{in: cfg.In, at: in}
-	for _, path := range cfg.Key {
-		if at, ok := entry.compilePath(field+".key", path, path != ""); ok {
-			one.key = append(one.key, entry.locate(at))
-		}
-	}
-	l.table = slices.IndexFunc(r.tables, func(t table) bool { return t.in == cfg.In && slices.EqualFunc(t.key, one.key, samePath) })
+	l.table = slices.IndexFunc(r.tables, func(t table) bool { return t.in.String() == cfg.In && slices.Equal(t.paths, cfg.Key) })
 	if l.table < 0 {
 		l.table = len(r.tables)
-		r.tables = append(r.tables, one)
+		r.tables = append(r.tables, table{in, cfg.Key, entry.locateAll(field+".key", field+".key", cfg.Key)})
 	}
-	return l
-}
-
-func samePath(a, b compiledPath) bool { return a.String() == b.String() }
-
-// locateByLookup compiles paths in the entry of a table, of which the first present one counts.
-func (s scope) locateByLookup(field string, paths Paths, at string, cfg LookupConfig) (all compiledPaths) {
-	l := s.entry(at, cfg)
-	in, err := jsontree.CompilePath(cfg.In)
-	if err != nil {
-		return nil // entry has reported it
-	}
-	entry := markLists(s.replies.Format.Outline, in)
-	for _, path := range paths {
-		if to, ok := s.compilePath(field, path, true); ok {
-			markLists(entry, to)
-			all = append(all, compiledPath{Path: to, lookup: l, xml: s.replies.Format.XML})
-		}
-	}
-	return all
+	return l, entry
 }
 
 // find returns the entry whose key the element names; false: there is none.
 func (l *lookup) find(e *element) (entry jsontree.Value, found bool) {
-	key, ok := keyOf(len(l.by), func(i int) jsontree.Value { return l.by[i].find(e) })
+	key, ok := keyOf(l.by, e)
 	if ok {
 		entry, found = e.tables[l.table][key]
 	}
@@ -88,14 +62,14 @@ func plainText(v jsontree.Value, xml bool) jsontree.Value {
 
 // keyOf joins the parts of a key, so that no two keys look the same. It is false if
 // a part is missing.
-func keyOf(parts int, part func(int) jsontree.Value) (key string, ok bool) {
+func keyOf(parts compiledPaths, e *element) (key string, ok bool) {
 	for i := range parts {
-		v := part(i)
-		if !v.Present() || !v.Scalar() {
+		v := parts[i].find(e)
+		if !v.Scalar() {
 			return "", false
 		}
 		text := v.String()
-		if parts == 1 {
+		if len(parts) == 1 {
 			return text, true
 		}
 		key += strconv.Itoa(len(text)) + ":" + text
@@ -108,24 +82,22 @@ func keyOf(parts int, part func(int) jsontree.Value) (key string, ok bool) {
 // table at all is one without entries.
 func (t *table) index(reply jsontree.Value, most int) (index map[string]jsontree.Value, err *Error) {
 	index = map[string]jsontree.Value{}
-	v := reply.Get(t.at)
+	v := reply.Get(t.in)
 	if v.Present() && v.Kind() != jsontree.Array {
 		return nil, newError("items", "the value at the path of a look-up's table is no array")
 	}
-	entries := 0
-	v.Each(func(entry jsontree.Value) bool {
-		if entries++; entries > most {
-			err = newError("too_many", "more than %d entries in a look-up's table", most)
-			return false
+	if v.Len() > most {
+		return nil, newError("too_many", "more than %d entries in a look-up's table", most)
+	}
+	for _, entry := range v.All() {
+		key, ok := keyOf(t.key, &element{Value: entry})
+		if !ok {
+			continue
 		}
-		key, ok := keyOf(len(t.key), func(i int) jsontree.Value { return t.key[i].find(&element{Value: entry}) })
-		if before, twice := index[key]; ok && twice && before.Raw() != entry.Raw() {
-			err = newError("items", "two different entries with the same key in a look-up's table")
-			return false
-		} else if ok {
-			index[key] = entry
+		if before, twice := index[key]; twice && before.Raw() != entry.Raw() {
+			return nil, newError("items", "two different entries with the same key in a look-up's table")
 		}
-		return true
-	})
-	return index, err
+		index[key] = entry
+	}
+	return index, nil
 }

@@ -211,7 +211,7 @@ func (r *reader) checkEnd(end End) error {
 		found = "the header Link names a next page"
 	}
 	for name, values := range end.Header {
-		if saysNext(strings.TrimPrefix(name, "X-")) && !r.Paging.IgnoresMark(name) && !isNothing(jsontree.TextValue(values[0])) {
+		if saysNext(strings.TrimPrefix(name, "X-")) && !r.Paging.IgnoresMark(name) && !saysNothing(values[0]) {
 			found = "the header " + name + " names a next page"
 		}
 	}
@@ -240,7 +240,7 @@ func (r *reader) eachBeside(reply jsontree.Value, visit func(path, name string, 
 	way := r.items.at.Names(false)
 	var object func(v jsontree.Value, prefix string, way []string, depth int)
 	object = func(v jsontree.Value, prefix string, way []string, depth int) {
-		v.Members(func(name string, one jsontree.Value) {
+		for name, one := range v.All() {
 			path := prefix + name
 			switch {
 			case one == r.container:
@@ -249,14 +249,16 @@ func (r *reader) eachBeside(reply jsontree.Value, visit func(path, name string, 
 			default:
 				visit(path, name, one)
 				if one.Kind() == jsontree.Array {
-					one.Each(func(element jsontree.Value) bool { visit(path, "", element); return true })
+					for _, element := range one.All() {
+						visit(path, "", element)
+					}
 				} else if depth < maxBeside {
 					object(one, path+".", nil, depth+1)
 				}
 			}
-		})
+		}
 	}
-	if reply != r.container {
+	if reply != r.container && reply.Kind() == jsontree.Object {
 		object(reply, "", way, 0)
 	}
 }
@@ -277,12 +279,20 @@ func (c *PagingConfig) IgnoresMark(path string) bool {
 
 // isNothing reports whether a value is how systems say that there is none: empty, false or zero.
 func isNothing(v jsontree.Value) bool {
-	none := true
-	v.Each(func(item jsontree.Value) bool { none = isNothing(item); return none })
 	if !v.Scalar() {
-		return none
+		for _, item := range v.All() {
+			if !isNothing(item) {
+				return false
+			}
+		}
+		return true
 	}
-	text := strings.ToLower(strings.TrimSpace(v.String()))
+	return saysNothing(v.String())
+}
+
+// saysNothing is isNothing for a text.
+func saysNothing(text string) bool {
+	text = strings.ToLower(strings.TrimSpace(text))
 	n, whole := jsontree.Count(text)
 	return text == "" || text == "false" || text == "null" || whole && n <= 0
 }

@@ -49,15 +49,12 @@ type Plan struct {
 	ownerKey         string // paths of the owner, as they were written
 	ownerIs          string // what stands there, with {account} in it
 	ownerInList      bool   // the list shows the owner, and details are asked for the account's own records only
-	idPath           string // of what tells records apart, as it was written
-	grouped          bool   // several rows may be one record
 	idPatterns       []*regexp.Regexp
 	usedPaths        []usedPath
 
 	title, content, status, inquiryType, company *textField // nil: not in this kind's records
 	created                                      *timeField
 	responses                                    *responseFields // nil for sellers
-	compared                                     compiledPaths   // values of a record that others are compared with
 }
 
 // responseFields is the mapping of a response, wherever it comes from.

@@ -184,8 +184,8 @@ func (r *reader) eachItem(it *items, in, one *element, visit func(*element) *Err
 		return container, false, nil
 	}
 	*one = element{tables: in.tables}
-	for i := range container.Len() {
-		if one.key, one.Value = container.Child(i); it.keyIDs {
+	for key, value := range container.All() {
+		if one.key, one.Value = key, value; it.keyIDs {
 			r.ids.Add(one.key)
 		}
 		if it.lookup != nil {
@@ -245,7 +245,7 @@ func (r *reader) addItem(e *element) *Error {
 	return r.err
 }
 
-// keepResponse keeps a response until its record is judged, which comes first.
+// keepResponse keeps a response until its record is evaluated, which comes first.
 func (r *reader) keepResponse(one *element) *Error {
 	r.addIDs(r.responseItems, one)
 	n, most := len(r.responses), entriesPerRecord*r.MaxRecords

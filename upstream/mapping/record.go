@@ -48,11 +48,10 @@ type mapper struct {
 	withoutResponses int                  // records with nothing, or null, at responses.items, which items_optional allows
 	defaulted        [maxTexts]int        // records, or responses, without a value of each text
 	responses        []Response           // of all records: those of each are a part of it
-	compared         []string             // of the current record: what values are compared with
 	allow            func(bytes int) bool // what look-ups give
 }
 
-// scratchMapper is for records that are judged only, and not put into a list.
+// scratchMapper is for records that are evaluated only, and not put into a list.
 func (p *Plan) scratchMapper() *mapper {
 	return &mapper{plan: p, allow: func(int) bool { return true }}
 }
@@ -81,12 +80,13 @@ func (p *Plan) ownerMismatch(e *element, account string) (why string) {
 		return mismatch(v, want)
 	}
 	why = reasonNoOwner
-	v.Each(func(one jsontree.Value) bool {
+	for _, one := range v.All() {
 		if one.Scalar() {
-			why = mismatch(one, want)
+			if why = mismatch(one, want); why == "" {
+				break
+			}
 		}
-		return why != ""
-	})
+	}
 	return why
 }
 
@@ -125,7 +125,7 @@ func (p *Plan) evaluateShown(e *element, account string, beforeDetail bool) (out
 }
 
 // evaluate maps a record that is complete.
-func (m *mapper) evaluate(inq *Inquiry, e *element, want *Want) (outcome, Violation) {
+func (m *mapper) evaluate(inq *Inquiry, e *element, want *Query) (outcome, Violation) {
 	if e.Kind() != jsontree.Object {
 		return outcomeInvalid, Violation{Field: "record", Problem: reasonObject}
 	}
@@ -146,19 +146,18 @@ func (m *mapper) evaluate(inq *Inquiry, e *element, want *Want) (outcome, Violat
 }
 
 // matches tells whether an inquiry is wanted, whatever the legacy was asked for.
-func (w *Want) matches(inq *Inquiry) bool {
+func (w *Query) matches(inq *Inquiry) bool {
 	return (w.Status == "" || inq.Status == w.Status) &&
 		(w.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == w.InquiryType)
 }
 
 // mapRecord maps all fields of a record up to the first mistake, which it gives.
 func (m *mapper) mapRecord(inq *Inquiry, e *element) (bad Violation) {
-	m.noteCompared(e)
-	inq.Title = m.mapText(m.plan.title, e, &bad).String
-	inq.Content = m.mapText(m.plan.content, e, &bad).String
-	inq.Status = m.mapText(m.plan.status, e, &bad).String
-	inq.InquiryType = m.mapText(m.plan.inquiryType, e, &bad)
-	inq.CompanyName = m.mapText(m.plan.company, e, &bad).String
+	inq.Title = m.mapText(m.plan.title, e, e, &bad).String
+	inq.Content = m.mapText(m.plan.content, e, e, &bad).String
+	inq.Status = m.mapText(m.plan.status, e, e, &bad).String
+	inq.InquiryType = m.mapText(m.plan.inquiryType, e, e, &bad)
+	inq.CompanyName = m.mapText(m.plan.company, e, e, &bad).String
 	if bad.Problem == "" {
 		inq.CreatedAt, bad.Problem = m.plan.created.of(e)
 		bad.Field = m.plan.created.name
@@ -171,20 +170,10 @@ func (m *mapper) mapRecord(inq *Inquiry, e *element) (bad Violation) {
 	return bad
 }
 
-// noteCompared notes the values of a record that others are compared with.
-func (m *mapper) noteCompared(e *element) {
-	if len(m.plan.compared) > 0 {
-		m.compared = make([]string, len(m.plan.compared))
-		for i, other := range m.plan.compared {
-			m.compared[i] = other.find(e).Plain()
-		}
-	}
-}
-
 // mapResponses maps the responses in a record.
 func (m *mapper) mapResponses(e *element) (bad Violation) {
 	for i := m.plan.responses.skip; i < len(e.responses) && bad.Problem == ""; i++ {
-		bad = m.mapResponse(&e.responses[i])
+		bad = m.mapResponse(&e.responses[i], e)
 	}
 	switch {
 	case bad.Problem != "" || e.container.Present():
@@ -218,7 +207,7 @@ func (r *responseFields) incomplete(e *element) string {
 }
 
 // mapResponse maps a response, and adds it if it is shown.
-func (m *mapper) mapResponse(e *element) (bad Violation) {
+func (m *mapper) mapResponse(e, record *element) (bad Violation) {
 	r := m.plan.responses
 	switch {
 	case e.Kind() != jsontree.Object:
@@ -229,8 +218,8 @@ func (m *mapper) mapResponse(e *element) (bad Violation) {
 	last := len(m.responses)
 	m.responses = append(m.responses, Response{})
 	one := &m.responses[last]
-	one.Content = m.mapText(r.content, e, &bad).String
-	one.ResponderType = m.mapText(r.responderType, e, &bad)
+	one.Content = m.mapText(r.content, e, record, &bad).String
+	one.ResponderType = m.mapText(r.responderType, e, record, &bad)
 	if bad.Problem == "" {
 		if one.CreatedAt, bad.Problem = r.created.of(e); bad.Problem != "" {
 			bad.Field = r.created.name
@@ -241,11 +230,11 @@ func (m *mapper) mapResponse(e *element) (bad Violation) {
 
 // mapText maps a text, and puts a mistake into bad. After another mistake it does nothing. A field
 // that the kind lacks is null. A missing value is counted.
-func (m *mapper) mapText(t *textField, e *element, bad *Violation) (s NullString) {
+func (m *mapper) mapText(t *textField, e, record *element, bad *Violation) (s NullString) {
 	if t == nil || bad.Problem != "" {
 		return s
 	}
-	s, found, why := t.of(e, m.compared)
+	s, found, why := t.of(e, record)
 	switch {
 	case why != "":
 		*bad = Violation{Field: t.name, Problem: why}

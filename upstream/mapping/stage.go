@@ -6,7 +6,7 @@ import (
 	"inquiry-gateway/upstream/jsontree"
 )
 
-// stage is something that all records of a list wait for before they are judged: the other rows
+// stage is something that all records of a list wait for before they are evaluated: the other rows
 // of each, details, or responses. What comes for a record becomes a member of it.
 type stage struct {
 	name   string         // one of the three
@@ -43,10 +43,10 @@ func (b *Builder) enterStage(e *element, nth int) *Error {
 	s := &b.plan.stages[nth]
 	outcome, bad := b.evaluateBefore(s, e)
 	id, single := s.id.of(e)
-	e.beforeDetail = s.name != stageResponses // whose records are judged before
+	e.beforeDetail = s.name != stageResponses // whose records are evaluated before
 	record := e.Value
 	if record.Kind() != jsontree.Object { // a bare id becomes a record
-		record = jsontree.ObjectOf(bareID, record)
+		record, _ = jsontree.Parse(`{"` + bareID + `":` + record.Raw() + `}`)
 	}
 	switch {
 	case outcome != outcomeServed:
@@ -190,7 +190,7 @@ func (b *Builder) completeStage() error {
 		switch {
 		case one.id == "":
 		case !s.single:
-			one.record.Attach(s.member, jsontree.ArrayOf(values...))
+			one.record.Attach(s.member, jsontree.ListOf(values...))
 		case len(values) == 1:
 			one.record.Attach(s.member, values[0])
 		case len(values) > 1:

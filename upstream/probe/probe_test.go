@@ -55,7 +55,7 @@ func TestSavedReplies(t *testing.T) {
 	good, stranger := testkit.SampleTicket, strings.Replace(testkit.SampleTicket, `"acme"`, `"zorg"`, 1)
 	nobodys := strings.Replace(good, `{"id":"acme"}`, `{}`, 1)
 	strange := strings.Replace(good, `"N"`, `"Z"`, 1)
-	const lenient = "buyer: {on_foreign_record: drop, on_invalid_record: skip}"
+	const lenient = "buyer: {on_owner_mismatch: drop, on_invalid_record: skip}"
 	for _, tc := range []struct {
 		keys, body      string
 		verdict, reason string

@@ -85,7 +85,7 @@ func TestTheVerdictIsTheGateways(t *testing.T) {
 	verdicts := map[string]int{}
 	for what, odd := range records {
 		for way, section := range ways {
-			for _, lenient := range []string{"", "buyer: {on_invalid_record: skip}", "buyer: {on_foreign_record: drop}", "buyer: {on_invalid_record: skip, on_foreign_record: drop}"} {
+			for _, lenient := range []string{"", "buyer: {on_invalid_record: skip}", "buyer: {on_owner_mismatch: drop}", "buyer: {on_invalid_record: skip, on_owner_mismatch: drop}"} {
 				at := fmt.Sprintf("%s, %s, %s", what, way, lenient)
 				cfg := configOf(t, "buyer: {where: [{path: draft, is: null}]}", serve(odd), section, lenient)
 				client, err := upstream.New(cfg, upstream.Options{})

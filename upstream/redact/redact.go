@@ -239,22 +239,23 @@ func cut(s string, spans []span) string {
 // joiners without a width, marks of direction, selectors of variants, and fillers. It is never written to.
 var ignorable = rangetable.Merge(unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 
+// mayBeInvisible are the first bytes of these in UTF-8. It is never written to.
+var mayBeInvisible = func() (table [256]bool) {
+	rangetable.Visit(ignorable, func(r rune) { table[string(r)[0]] = true })
+	return table
+}()
+
+// hasInvisible reports whether a text has one of these.
 func hasInvisible(s string) bool {
-	for i := 0; i < len(s); {
-		if s[i] < utf8.RuneSelf { // nearly all texts have no other characters
-			i++
-			continue
+	for i := range len(s) {
+		if mayBeInvisible[s[i]] {
+			if r, _ := utf8.DecodeRuneInString(s[i:]); invisible(r) {
+				return true
+			}
 		}
-		r, n := utf8.DecodeRuneInString(s[i:])
-		if invisible(r) {
-			return true
-		}
-		i += n
 	}
 	return false
 }
 
-// invisible reports whether a character is one of these. Between U+3164 and U+FE00, where Hangul and Han are, there is none.
-func invisible(r rune) bool {
-	return r >= 0xad && (r <= 0x3164 || r >= 0xfe00) && unicode.Is(ignorable, r)
-}
+// invisible reports whether a character is one of these.
+func invisible(r rune) bool { return unicode.Is(ignorable, r) }

@@ -65,7 +65,7 @@ type App struct {
 	rate        *rate.Limiter
 	invalidKeys *auth.InvalidKeyLimiter // lasts as long as the process: no reload gives a client its attempts anew
 	tokens      *ops.Tokens             // of the ops listener
-	current     atomic.Pointer[setup]
+	generation  atomic.Pointer[generation]
 	gateway     gateway.Live // that of current
 	reloads     *reloader
 	draining    atomic.Bool
@@ -118,7 +118,7 @@ func (l Listeners) Close() error { return errors.Join(l.Public.Close(), l.Ops.Cl
 // included.
 func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 	a := &App{opts: opts, invalidKeys: auth.NewInvalidKeyLimiter(opts.Now), memory: limitMemory(opts.Logger, memlimit.FromCgroup), registry: newRegistry(opts)}
-	a.current.Store(&setup{})
+	a.generation.Store(&generation{})
 	if err := a.assemble(cfg, l); err != nil {
 		return nil, errors.Join(err, l.Close(), a.closeParts(context.Background()))
 	}
@@ -155,7 +155,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	if a.lists, err = cache.New(cfg.Cache, cache.Options{
 		Fill:       gateway.NewFill(a.fetch, a.traces.tracers()),
 		Observer:   a.sampler,
-		Failing:    func(kind, account string) bool { return a.running().client.BreakerState(kind, account) != "closed" },
+		Failing:    func(kind, account string) bool { return a.current().client.BreakerState(kind, account) != "closed" },
 		Redis:      a.redis,
 		Prefix:     cfg.Redis.KeyPrefix(),
 		Derivation: gateway.Derivation(),
@@ -178,24 +178,24 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	return a.buildServers(cfg, l)
 }
 
-// fetch asks the legacy through the client of the running setup: a fill that begins after a
+// fetch asks the legacy through the client of the current generation: a fill that begins after a
 // reload must not use the mapping of before.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
 	defer a.accounts.Filled(r.Account)
-	return a.running().client.Fetch(ctx, r)
+	return a.current().client.Fetch(ctx, r)
 }
 
 // buildServers makes the servers of the two listeners. Until they run a caller waits in the
 // kernel's queue: nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
-	a.errorLog, a.flushErrors = gateway.NewErrorLog(refusalRecords, a.opts.Logger, a.registry)
+	a.errorLog, a.flushErrors = gateway.NewErrorLog(maxRejectionLogs, a.opts.Logger, a.registry)
 	a.connections = connlimit.New(l.Public, "public", fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), a.registry)
 	a.public = newServer(a.connections, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)
 	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeSlack}
 	fast := front.Options{Serves: a.gateway.OnFastPath, Fields: gateway.Fields()}
 	if cfg.TLS.CertFile.Set() {
 		a.public.tls = true
-		certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.running().certificate, nil }
+		certificate := func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.current().certificate, nil }
 		fast.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	a.public.front = front.NewListener(a.connections, a.public.http, fast)
@@ -215,7 +215,7 @@ func Check(cfg config.Config) (err error) {
 		return nil, errors.New("a check opens no connection")
 	}
 	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: dial}, registry: prometheus.NewRegistry()}
-	a.current.Store(&setup{})
+	a.generation.Store(&generation{})
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
@@ -223,7 +223,7 @@ func Check(cfg config.Config) (err error) {
 	}
 	first, err := a.build(cfg)
 	if err == nil {
-		a.current.Store(first) // for closeParts
+		a.generation.Store(first) // for closeParts
 	}
 	return err
 }
@@ -262,7 +262,7 @@ func (a *App) Run(asked context.Context) error {
 		case <-ctx.Done():
 		}
 		end()
-		<-watched // or the setup of a reload would be left open
+		<-watched // or the generation of a reload would be left open
 		return a.stop()
 	})
 	return group.Wait()
@@ -275,7 +275,7 @@ func (a *App) drain(ctx context.Context) {
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
 	a.draining.Store(true)
-	delay := a.running().cfg.ShutdownDelay
+	delay := a.current().cfg.ShutdownDelay
 	a.opts.Logger.Info("draining", "delay_seconds", delay.Seconds())
 	select {
 	case <-time.After(delay):
@@ -295,7 +295,7 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 		c, err := fill(ctx, k, cache.FillInfo{Background: true, Failing: true}) // it is no new failure if it fails
 		return cache.BodySum(k.Kind, c.Body), c.AnsweredAt, err
 	}
-	timeout := func() time.Duration { return a.running().cfg.RequestTimeout }
+	timeout := func() time.Duration { return a.current().cfg.RequestTimeout }
 	a.sampler.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
@@ -303,7 +303,7 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 // requests or traces need all of it, closeTime is left for the parts.
 func (a *App) stop() error {
 	a.draining.Store(true)
-	grace := a.running().cfg.ShutdownGrace
+	grace := a.current().cfg.ShutdownGrace
 	a.opts.Logger.Info("stopping", "grace_seconds", grace.Seconds())
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
@@ -326,7 +326,7 @@ func (a *App) closeParts(ctx context.Context) error {
 	if a.lists != nil {
 		errs = append(errs, a.lists.Close(ctx))
 	}
-	a.running().close(&setup{})
+	a.current().close(&generation{})
 	if a.ceiling != nil {
 		a.ceiling.Close()
 	}

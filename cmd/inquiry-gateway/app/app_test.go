@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,7 +77,7 @@ func buildFor(t *testing.T, section string, opts Options) (a *App, key string) {
 // change replaces texts in the configuration of a.
 func change(t *testing.T, a *App, texts ...string) {
 	t.Helper()
-	file := a.running().cfg.Path()
+	file := a.current().cfg.Path()
 	text, err := os.ReadFile(file)
 	must(t, err)
 	must(t, os.WriteFile(file, []byte(strings.NewReplacer(texts...).Replace(string(text))), 0o600))
@@ -105,7 +106,7 @@ func TestReloadOfTheWriteDeadline(t *testing.T) {
 	if w := get(a, key); w.Code != http.StatusOK || time.Until(w.deadline) > 2*time.Second+writeSlack {
 		t.Fatalf("before: status %d, until %s", w.Code, w.deadline)
 	}
-	cfg := a.running().cfg
+	cfg := a.current().cfg
 	cfg.RequestTimeout = time.Minute
 	next, err := a.build(cfg)
 	must(t, err)
@@ -137,7 +138,7 @@ func (l *heldLog) Handle(_ context.Context, r slog.Record) error {
 
 func (l *heldLog) Enabled(context.Context, slog.Level) bool { return true }
 
-// A stop that comes while a reload puts its setup in force closes that setup, and none begins after it.
+// A stop that comes while a reload puts its generation in force closes that generation, and none begins after it.
 func TestAStopDuringAReload(t *testing.T) {
 	log := &heldLog{Handler: slog.DiscardHandler, begin: "max_connections is more", held: make(chan struct{}), release: make(chan struct{})}
 	hangup := make(chan os.Signal, 1)
@@ -156,9 +157,9 @@ func TestAStopDuringAReload(t *testing.T) {
 	}
 	close(log.release)
 	must(t, <-done)
-	last := a.running()
+	last := a.current()
 	if _, err := last.keyring.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil); last.cfg.Auth.Introspection == nil || err == nil || !strings.Contains(err.Error(), "too many look-ups") { // all places are taken at the end
-		t.Errorf("the last setup is left open: %v", err)
+		t.Errorf("the last generation is left open: %v", err)
 	}
 	for range 20 { // select takes any of two
 		if len(hangup) == 0 {
@@ -166,7 +167,7 @@ func TestAStopDuringAReload(t *testing.T) {
 		}
 		must(t, a.watch(ctx))
 	}
-	if a.running() != last {
+	if a.current() != last {
 		t.Error("a reload began after the stop")
 	}
 }
@@ -181,7 +182,7 @@ func TestARefusedReloadChangesNothing(t *testing.T) {
 	}))
 	t.Cleanup(issuer.Close)
 	a, _ := build(t, "cache: {buyer: {ttl: 1ms, stale_if_error: 0s}}")
-	cfg := a.running().cfg
+	cfg := a.current().cfg
 	cfg.Auth = config.Auth{Introspection: new(introspect.DefaultConfig()), CacheTTL: new(10 * time.Minute)}
 	cfg.Auth.Introspection.URL = issuer.URL
 	cfg.Upstream.BaseURL, cfg.Upstream.Breaker.MinRequests = "http://127.0.0.1:9", 2 // nobody is there
@@ -207,7 +208,7 @@ func TestARefusedReloadChangesNothing(t *testing.T) {
 			t.Fatalf("%s: it is built", name)
 		}
 		get(a, "key")
-		if state := a.running().client.BreakerState("buyer", ""); state != "open" || asked.Load() != 1 {
+		if state := a.current().client.BreakerState("buyer", ""); state != "open" || asked.Load() != 1 {
 			t.Errorf("%s: the breaker is %s, %d look-ups of one key", name, state, asked.Load())
 		}
 	}
@@ -218,7 +219,7 @@ func TestAMistakeInTheKeysFileIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	a, _ := buildFor(t, "", Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	defer func() { must(t, a.stop()) }()
-	keys := a.running().cfg.Auth.KeysFile
+	keys := a.current().cfg.Auth.KeysFile
 	good, err := os.ReadFile(keys)
 	must(t, err)
 	for _, step := range []struct {
@@ -234,11 +235,7 @@ func TestAMistakeInTheKeysFileIsLoggedOnce(t *testing.T) {
 		{string(good), "", true, 3, 1},
 	} {
 		must(t, os.WriteFile(keys, []byte(step.text), 0o600))
-		changed := []string{keys}
-		if step.again {
-			changed = nil
-		}
-		a.reload(t.Context(), changed, false)
+		a.reload(t.Context(), !step.again, false)
 		facts := a.facts()
 		if errors, ok := strings.Count(log.String(), "level=ERROR"), strings.Count(log.String(), "keys file reloaded"); errors != step.errors || ok != step.ok {
 			t.Errorf("%+v: %d errors, %d good readings\n%s", step, errors, ok, &log)
@@ -253,20 +250,24 @@ func TestAMistakeInTheKeysFileIsLoggedOnce(t *testing.T) {
 // goroutines are as before.
 func TestReloadsLeaveNothingBehind(t *testing.T) {
 	a, key := build(t, "cache: {jitter: 0}")
-	file := a.running().cfg.Path()
+	file := a.current().cfg.Path()
 	text, err := os.ReadFile(file)
 	must(t, err)
+	running, stop := context.WithCancel(t.Context())
+	defer func() { stop() }()
 	reload := func(n int) {
 		changed := strings.Replace(string(text), "default: other", fmt.Sprintf("default: other-%d", n%2), 1) // another mapping
 		changed = strings.Replace(changed, "timeout: 2s", fmt.Sprintf("timeout: %ds", 1+n%3), 1)             // other connections
 		must(t, os.WriteFile(file, []byte(changed), 0o600))
-		a.reload(t.Context(), nil, true)
+		a.reload(running, true, true)
 		must(t, a.reloads.configErr)
 		get(a, key)
 	}
 	level := func() (heap int64, goroutines int) {
-		a.reloads.closeRetired(time.Time{})
-		a.running().client.Close() // idle connections
+		stop()
+		a.reloads.closing.Wait()
+		running, stop = context.WithCancel(t.Context())
+		a.current().client.Close() // idle connections
 		var m runtime.MemStats
 		for range 3 {
 			runtime.GC()
@@ -292,26 +293,35 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 // What a reload has replaced is closed once its last request must be over, and not before; what the
 // next one shares is not.
 func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
-	closed, over := 0, time.Now()
-	keys := &keyring{close: func() { closed++ }}
-	first, second := &setup{keyring: keys}, &setup{keyring: keys}
-	r := reloader{retired: []retired{{first, second, over}, {second, &setup{}, over.Add(time.Second)}}}
-	for after, want := range []int{0, 0, 1, 1} {
-		if r.closeRetired(over.Add(time.Duration(after) * time.Second)); closed != want {
-			t.Errorf("closed %d times %d s after the first reload's time", closed, after)
+	synctest.Test(t, func(t *testing.T) {
+		closed := 0
+		keys := &keyring{close: func() { closed++ }}
+		first, second := &generation{keyring: keys}, &generation{keyring: keys}
+		var r reloader
+		r.closeLater(t.Context(), first, second)
+		time.Sleep(time.Second)
+		r.closeLater(t.Context(), second, &generation{})
+		for want := range 2 {
+			time.Sleep(writeSlack - time.Second)
+			synctest.Wait()
+			if closed != want {
+				t.Errorf("closed %d times", closed)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
 		}
-	}
+		r.closing.Wait()
+	})
 }
 
 // A file that changes after it was read counts as changed, at the start too.
 func TestAChangeAfterTheReadingIsNoticed(t *testing.T) {
 	a, _ := build(t, "")
-	cfg := a.running().cfg // read some time ago
+	cfg := a.current().cfg // read some time ago
 	must(t, os.Remove(cfg.Auth.KeysFile))
 	r := newReloader(cfg, Options{}, prometheus.NewRegistry())
-	now := time.Now()
-	r.watcher.Changed(now)
-	if changed := r.watcher.Changed(now.Add(pollFiles)); len(changed) != 1 || changed[0] != cfg.Auth.KeysFile {
+	r.watcher.Changed()
+	if changed := r.watcher.Changed(); len(changed) != 1 || changed[0] != cfg.Auth.KeysFile {
 		t.Errorf("changed: %q", changed)
 	}
 }

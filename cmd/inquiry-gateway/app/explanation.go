@@ -18,7 +18,7 @@ import (
 // explain says what a request would get that nobody makes. No list is fetched for it, no
 // rate is spent, and no request is counted. A key's id is looked up in the key store.
 func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
-	l := a.running()
+	l := a.current()
 	var x ops.Explanation
 	key := cache.Key{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {

@@ -12,21 +12,21 @@ import (
 // into force: what the console says is the cause. The zero value has none. Safe for concurrent use.
 type lastErrors struct {
 	mu    sync.Mutex
-	facts console.Facts // Last, NotInForce and Waiting
+	facts console.Facts // Last and NotInForce
 }
 
-// reloaded notes what is not in force after a reload, and why; nil: all is, or waits for a restart.
-func (e *lastErrors) reloaded(notInForce, waiting []string, err error) {
+// reloaded records what is not in force after a reload, and why; nil: all is.
+func (e *lastErrors) reloaded(notInForce []string, err error) {
 	if err != nil {
-		e.note("reload", time.Time{}, err)
+		e.record("reload", time.Time{}, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.facts.NotInForce, e.facts.Waiting = notInForce, waiting
+	e.facts.NotInForce = notInForce
 }
 
-// note takes an error that happened at a moment, or now where that is zero.
-func (e *lastErrors) note(what string, at time.Time, err error) {
+// record takes an error that happened at a moment; zero means now.
+func (e *lastErrors) record(what string, at time.Time, err error) {
 	if at.IsZero() {
 		at = time.Now()
 	}
@@ -38,8 +38,8 @@ func (e *lastErrors) note(what string, at time.Time, err error) {
 	e.facts.Last[what] = console.Failure{Text: err.Error(), At: at}
 }
 
-// known are all that was noted; the caller may change them.
-func (e *lastErrors) known() console.Facts {
+// snapshot returns all that was recorded; the caller may change it.
+func (e *lastErrors) snapshot() console.Facts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	facts := e.facts

@@ -59,18 +59,6 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 	if err != nil {
 		return err
 	}
-	purge := func(ctx context.Context, kind, account string) (ops.PurgeReply, error) {
-		if err := a.checkKind(kind); kind != "" && err != nil {
-			return ops.PurgeReply{}, err
-		}
-		reply := ops.PurgeReply{Reached: ops.ReachedFleet}
-		if a.redis == nil {
-			reply.Reached = ops.ReachedNode
-		}
-		var err error
-		reply.Epoch, err = a.lists.Purge(ctx, cache.Scope{Kind: kind, Account: account})
-		return reply, err
-	}
 	node, err := os.Hostname()
 	if err != nil {
 		return err
@@ -82,8 +70,8 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 	}
 	a.ops = newServer(l, ops.New(ops.Options{
 		Gatherer: prometheus.Gatherers{a.registry, newProcessRegistry()}, Ready: a.readiness, Tokens: a.tokens, Console: a.console, Logger: a.opts.Logger,
-		Purge: purge, Changed: a.changed, TTL: a.ttlReport(), Lookups: a.lookups, Explain: a.explain,
-		Config: func() string { return a.running().cfg.Redacted() },
+		Purge: a.purge, TTL: a.ttlReport(), Lookups: a.lookups, Explain: a.explain,
+		Config: func() string { return a.current().cfg.Redacted() },
 	}), opsWriteTimeout, a.errorLog)
 	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // nobody needs it, and one connection would do for a hundred
 	return nil
@@ -96,7 +84,7 @@ type replaced struct{ a *App }
 func (replaced) Describe(chan<- *prometheus.Desc) {}
 
 func (r replaced) Collect(to chan<- prometheus.Metric) {
-	s := r.a.running()
+	s := r.a.current()
 	if s.keyring != nil {
 		s.keyring.registry.Collect(to)
 	}
@@ -105,14 +93,14 @@ func (r replaced) Collect(to chan<- prometheus.Metric) {
 // facts are what the console's lines name: the files and addresses of this gateway, what
 // is known of the legacy system, and the newest errors of other parts.
 func (a *App) facts() console.Facts {
-	running := a.running()
+	running := a.current()
 	cfg := running.cfg
 	if a.redis != nil {
 		if at, err := a.redis.LastError(); err != nil {
-			a.lastErrors.note("redis", at, err)
+			a.lastErrors.record("redis", at, err)
 		}
 	}
-	facts := a.lastErrors.known()
+	facts := a.lastErrors.snapshot()
 	facts.Kinds, facts.File, facts.Breakers = cfg.Upstream.Kinds(), cfg.Path(), map[string]string{}
 	for _, kind := range facts.Kinds {
 		facts.Incidents = append(facts.Incidents, running.client.Incidents(kind)...)
@@ -139,7 +127,7 @@ func (a *App) facts() console.Facts {
 // readiness is degraded, but ready, while Redis, the legacy system or the authorization server
 // fails: there are still lists to serve.
 func (a *App) readiness() ops.Readiness {
-	running := a.running()
+	running := a.current()
 	client := running.client
 	state := ops.Readiness{Status: ops.StatusReady, Parts: map[string]string{"redis": a.lists.RedisState()}}
 	if state.Parts["redis"] == "down" {
@@ -165,7 +153,7 @@ func (a *App) readiness() ops.Readiness {
 
 // legacyHealthy tells whether all breakers are closed.
 func (a *App) legacyHealthy() bool {
-	client := a.running().client
+	client := a.current().client
 	for kind := range client.Fingerprints() {
 		if client.BreakerState(kind, "") != "closed" {
 			return false
@@ -176,30 +164,35 @@ func (a *App) legacyHealthy() bool {
 
 // checkKind refuses a question about a list that the configuration does not have.
 func (a *App) checkKind(kind string) error {
-	if a.running().client.BreakerState(kind, "") == "" {
+	if a.current().client.BreakerState(kind, "") == "" {
 		return fmt.Errorf("%w: the configuration has no upstream.%s, so there are no such lists", ops.ErrNoSuchList, kind)
 	}
 	return nil
 }
 
-// changed marks lists as changed, as the legacy system has told.
-func (a *App) changed(ctx context.Context, r ops.ChangedRequest) (ops.ChangedReply, error) {
-	marked, err := a.lists.Changed(ctx, cache.Hint{
-		Accounts: r.Accounts, AccountHashes: r.AccountHashes, Kinds: r.Kinds, Hard: r.Hard,
-	})
-	if errors.Is(err, cache.ErrHint) {
-		err = fmt.Errorf("%w: %w", ops.ErrChanged, err)
+// purge purges lists over the fleet.
+func (a *App) purge(ctx context.Context, r ops.PurgeRequest) (reply ops.PurgeReply, err error) {
+	for _, kind := range r.Kinds {
+		if err := a.checkKind(kind); err != nil {
+			return reply, err
+		}
 	}
-	a.opts.Logger.Info("lists marked as changed", "hard", r.Hard, "accounts", len(r.Accounts)+len(r.AccountHashes),
-		"kinds", r.Kinds, "marked", marked, "error", err)
-	return ops.ChangedReply{Marked: marked}, err
+	if reply.Reached = ops.ReachedFleet; a.redis == nil {
+		reply.Reached = ops.ReachedNode
+	}
+	reply.Purged, err = a.lists.Purge(ctx, cache.Purge{Accounts: r.Accounts, AccountHashes: r.AccountHashes, Kinds: r.Kinds, Soft: r.Soft})
+	if errors.Is(err, cache.ErrPurge) {
+		err = fmt.Errorf("%w: %w", ops.ErrPurge, err)
+	}
+	a.opts.Logger.Info("lists purged", "soft", r.Soft, "accounts", len(r.Accounts)+len(r.AccountHashes), "kinds", r.Kinds, "error", err)
+	return reply, err
 }
 
 // summary says in the log what was started: where keys come from, where lists are
 // kept, and what is limited. It holds no secret: values of variables are shown by their
 // names, and files are named, not shown.
 func (a *App) summary() []any {
-	cfg := a.running().cfg
+	cfg := a.current().cfg
 	shown := cfg.Shown()
 	var redis []string
 	for i := range cfg.Redis.Addrs {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,20 +17,17 @@ import (
 )
 
 const (
-	// pollFiles is how often files are polled: a revocation holds within a second,
+	// pollFiles is how often files are polled: a change takes effect within a second,
 	// two polls and the reading included.
 	pollFiles = 250 * time.Millisecond
-	// retryPolls is after how many polls what failed is tried again without any
-	// change: 10 s.
+	// retryPolls is after how many polls a failed reload is tried again without a change: 10 s.
 	retryPolls = 40
 )
 
-// reloader polls the files and takes over what changes. A file counts as changed once two polls
-// see the same size, time and inode; what failed is tried again from time to time. config reads
-// the whole file or says all that is wrong with it, build makes the parts, apply swaps them, and
-// the old ones are closed when their last request must be over. The keys file is read on its own:
-// a mistake elsewhere must not keep a revoked key good, and a key is no reason to replace
-// anything else.
+// reloader polls the files and takes over what changes. The configuration is taken over whole or not at
+// all: config reads all of it, build makes a generation, apply swaps it in. The keys file is
+// reloaded on its own: a mistake elsewhere must not keep a revoked key valid, and a new key is no
+// reason to replace anything else.
 type reloader struct {
 	total *prometheus.CounterVec // result
 	last  prometheus.Gauge
@@ -39,20 +36,13 @@ type reloader struct {
 	watcher *Watcher
 	hangup  <-chan os.Signal
 
-	keysErr   error     // why the keys file was not read
-	configErr error     // why the configuration was not taken over
-	waiting   []string  // keys of the configuration that need a restart
-	retryAt   time.Time // where one of the two failed
-	retired   []retired // in their order
+	keysErr   error          // why the keys file was not reloaded
+	configErr error          // why the configuration was not reloaded
+	retryAt   time.Time      // if one of the two failed
+	closing   sync.WaitGroup // of replaced generations
 }
 
-// retired is a setup that was replaced, and when its last request must be over.
-type retired struct {
-	old, next *setup
-	over      time.Time
-}
-
-// newReloader compares the files with how they were just before cfg was read: a change since
+// newReloader compares the files with how they were just before cfg was read, so that a change since
 // then is noticed.
 func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
 	all := telemetry.Series(reg, "config")
@@ -60,7 +50,7 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 		total: all.Counters("reloads_total",
 			"Reloads of the configuration by result; after a failed one the old configuration stays in force.", "result"),
 		last: all.Gauge("last_reload_successful",
-			"1 while all that runs is what the files say, keys included; 0 after a mistake, and while a key waits for a restart."),
+			"1 while all that runs is what the files say, keys included; 0 after a reload that was refused."),
 		every: cmp.Or(o.PollFiles, pollFiles), watcher: NewWatcher(cfg.Files()), hangup: o.Hangup,
 	}
 	r.total.WithLabelValues("ok")
@@ -69,72 +59,68 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 	return r
 }
 
-// watch takes over what changes until ctx ends. When it
-// returns no reload is under way, and only the running setup is left to close.
+// watch takes over what changes until ctx ends. When it returns no reload is in progress, and only the
+// current generation is left to close.
 func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
-	defer r.closeRetired(time.Time{})
+	defer r.closing.Wait()
 	poll := time.NewTicker(r.every)
 	defer poll.Stop()
 	for {
-		var now time.Time
+		var keys, rest bool
 		select {
 		case <-ctx.Done():
-		case now = <-poll.C:
-		case <-r.hangup:
-		}
-		switch {
-		case ctx.Err() != nil: // also where there is something to read, too: select takes any
-			return nil
-		case now.IsZero():
-			a.reload(ctx, nil, true)
-		default:
-			r.closeRetired(now)
-			changed, failed := r.watcher.Changed(now), r.keysErr != nil || r.configErr != nil
-			if len(changed) > 0 || failed && now.After(r.retryAt) {
-				a.reload(ctx, changed, false)
+		case <-poll.C:
+			for _, name := range r.watcher.Changed() {
+				isKeys := name == a.current().cfg.Auth.KeysFile
+				keys, rest = keys || isKeys, rest || !isKeys
 			}
+		case <-r.hangup:
+			keys, rest = true, true
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		failed := r.keysErr != nil || r.configErr != nil
+		if keys || rest || failed && time.Now().After(r.retryAt) {
+			a.reload(ctx, keys, rest)
 		}
 	}
 }
 
-// reload reads what has changed and what failed before, or all files.
-func (a *App) reload(ctx context.Context, changed []string, all bool) {
-	r, running := a.reloads, a.running()
-	file := running.cfg.Auth.KeysFile
-	keysChanged := all || slices.Contains(changed, file)
-	restChanged := all || slices.ContainsFunc(changed, func(name string) bool { return name != file })
-	if keys := running.keyring.file; keys != nil && (keysChanged || r.keysErr != nil) {
-		r.keysErr = keys.Reload(!keysChanged) // it says why, and counts it
+// reload reads the keys file, the configuration, or both, and what failed before.
+func (a *App) reload(ctx context.Context, keysChanged, configChanged bool) {
+	r := a.reloads
+	if store := a.current().keyring.file; store != nil && (keysChanged || r.keysErr != nil) {
+		r.keysErr = store.Reload(!keysChanged) // it logs and counts
 	}
-	if restChanged || r.configErr != nil {
-		a.reloadConfig(ctx, !restChanged)
+	if configChanged || r.configErr != nil {
+		a.reloadConfig(ctx, !configChanged)
 	}
 	var notInForce []string
-	waiting := r.waiting
 	if r.configErr != nil {
-		notInForce, waiting = append(notInForce, "configuration"), nil // the mistake comes first
+		notInForce = append(notInForce, "configuration")
 	}
 	if r.keysErr != nil {
 		notInForce = append(notInForce, "keys file")
 	}
-	a.lastErrors.reloaded(notInForce, waiting, errors.Join(r.configErr, r.keysErr))
+	a.lastErrors.reloaded(notInForce, errors.Join(r.configErr, r.keysErr))
 	r.last.Set(0)
-	if len(notInForce)+len(r.waiting) == 0 {
+	if len(notInForce) == 0 {
 		r.last.Set(1)
 	}
 	r.retryAt = time.Now().Add(retryPolls * r.every)
 }
 
-// reloadConfig brings the file into force; after a mistake all stays as it is. Another try that
-// finds the same mistake says nothing.
-func (a *App) reloadConfig(ctx context.Context, again bool) {
-	r, old := a.reloads, a.running()
+// reloadConfig brings the file into force, or leaves everything as it is. A retry that fails as before
+// is neither logged nor counted.
+func (a *App) reloadConfig(ctx context.Context, retry bool) {
+	r, old := a.reloads, a.current()
 	if old.cfg.Path() == "" {
 		return
 	}
-	waiting, err := a.replace(ctx, old)
-	repeated := again && err != nil && r.configErr != nil && err.Error() == r.configErr.Error()
+	err := a.replace(ctx, old)
+	repeated := retry && err != nil && r.configErr != nil && err.Error() == r.configErr.Error()
 	if r.configErr = err; repeated {
 		return
 	}
@@ -144,11 +130,8 @@ func (a *App) reloadConfig(ctx context.Context, again bool) {
 		return
 	}
 	r.total.WithLabelValues("ok").Inc()
-	Warn(a.opts.Logger, a.running().cfg)
-	if r.waiting = waiting; len(waiting) > 0 {
-		a.opts.Logger.Warn("these keys take effect at the next start only", "keys", waiting)
-	}
-	changes, err := config.Diff(old.cfg.Redacted(), a.running().cfg.Redacted())
+	Warn(a.opts.Logger, a.current().cfg)
+	changes, err := config.Diff(old.cfg.Redacted(), a.current().cfg.Redacted())
 	if err != nil {
 		a.opts.Logger.Error("the changes of this reload cannot be listed", "error", err)
 	}
@@ -162,17 +145,16 @@ func Warn(logger *slog.Logger, cfg config.Config) {
 	}
 }
 
-// replace builds the setup of the file and puts it in old's place. waiting are the keys of the file
-// that need a restart. Where build fails or panics, nothing has changed.
-func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err error) {
+// replace builds the generation of the file and puts it in old's place, which is closed later. After an error or a panic nothing has changed.
+func (a *App) replace(ctx context.Context, old *generation) (err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
-	cfg, waiting, err := old.cfg.Reload(config.Options{})
+	cfg, err := old.cfg.Reload()
 	if err != nil {
-		return waiting, err
+		return err
 	}
 	next, err := a.build(cfg)
 	if err != nil {
-		return waiting, err
+		return err
 	}
 	a.apply(next)
 	r := a.reloads
@@ -180,14 +162,18 @@ func (a *App) replace(ctx context.Context, old *setup) (waiting []string, err er
 	if next.keyring.file != old.keyring.file {
 		r.keysErr = nil
 	}
-	r.retired = append(r.retired, retired{old, next, time.Now().Add(old.cfg.RequestTimeout + writeSlack)})
-	return waiting, nil
+	r.closeLater(ctx, old, next)
+	return nil
 }
 
-// closeRetired closes what is over at a moment; the zero time is the end of all.
-func (r *reloader) closeRetired(now time.Time) {
-	for len(r.retired) > 0 && (now.IsZero() || now.After(r.retired[0].over)) {
-		r.retired[0].old.close(r.retired[0].next)
-		r.retired = slices.Delete(r.retired, 0, 1)
-	}
+// closeLater closes what next does not share with old once old's last request must have ended, or when
+// ctx ends.
+func (r *reloader) closeLater(ctx context.Context, old, next *generation) {
+	r.closing.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(old.cfg.RequestTimeout + writeSlack):
+		}
+		old.close(next)
+	})
 }

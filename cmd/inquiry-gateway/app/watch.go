@@ -2,68 +2,53 @@ package app
 
 import (
 	"io/fs"
+	"maps"
 	"os"
-	"time"
 )
 
-// maxWait is how long a file that changes at each poll is waited for.
-const maxWait = 500 * time.Millisecond
-
-// Watcher watches a set of files, which symbolic links may lead to. A file that
-// was only touched counts as changed, as does one that disappears or comes into
-// being. A poll costs some microseconds, works on every file system, and nothing
-// else that happens in a folder delays it. It is not safe for concurrent use.
+// Watcher watches a set of files, which symbolic links may lead to. A file counts as changed if its size,
+// time or inode has, or if it appears or disappears. Polling takes microseconds, works on every file
+// system, and nothing else that happens in a folder delays it. It is not safe for concurrent use.
 type Watcher struct {
-	told  map[string]fs.FileInfo // as last told; nil: not there
-	last  map[string]fs.FileInfo // as of the poll before, while something has changed
-	since time.Time              // of that change
+	reported map[string]fs.FileInfo // nil: the file does not exist
+	polled   map[string]fs.FileInfo // by the poll before
 }
 
-// NewWatcher watches files. Changed compares them with how they are given; nil: not there.
-func NewWatcher(files map[string]fs.FileInfo) *Watcher { return &Watcher{told: files} }
+// NewWatcher watches files. Changed compares them with how they are given; nil: the file does not exist.
+func NewWatcher(files map[string]fs.FileInfo) *Watcher {
+	return &Watcher{reported: maps.Clone(files), polled: map[string]fs.FileInfo{}}
+}
 
-// SetFiles replaces the set of files. A change of one that stays in the set is told even if
+// SetFiles replaces the set of files. A change of one that stays in the set is reported even if
 // it came before.
 func (w *Watcher) SetFiles(files map[string]fs.FileInfo) {
-	next := make(map[string]fs.FileInfo, len(files))
-	for path, now := range files {
-		if before, known := w.told[path]; known {
-			now = before
+	files = maps.Clone(files)
+	for path := range files {
+		if before, known := w.reported[path]; known {
+			files[path] = before
 		}
-		next[path] = now
 	}
-	w.told, w.last = next, nil
+	w.reported = files
 }
 
-// Changed polls the files and returns those that have changed. Call it at intervals: it
-// returns a file when two polls in a row find it the same, so that it is read whole, or half a
-// second after the change was first seen.
-func (w *Watcher) Changed(at time.Time) (changed []string) {
-	now := make(map[string]fs.FileInfo, len(w.told))
-	settled := w.last != nil
-	for path, told := range w.told {
-		now[path] = stat(path)
-		if !same(now[path], told) {
+// Changed polls the files and returns those that have changed since they were last reported. A file
+// counts once two polls in a row find it the same, so that a file that is being written is not read:
+// call it at intervals.
+func (w *Watcher) Changed() (changed []string) {
+	for path, reported := range w.reported {
+		now := stat(path)
+		before, polled := w.polled[path]
+		w.polled[path] = now
+		if polled && same(now, before) && !same(now, reported) {
+			w.reported[path] = now
 			changed = append(changed, path)
 		}
-		settled = settled && same(now[path], w.last[path])
 	}
-	switch {
-	case len(changed) == 0:
-		w.last = nil
-		return nil
-	case w.last == nil:
-		w.since = at
-	}
-	if w.last = now; !settled && at.Sub(w.since) < maxWait {
-		return nil
-	}
-	w.told, w.last = now, nil
 	return changed
 }
 
-// Look says how files are now. A file that cannot be seen counts as one that is not there.
-func Look(paths ...string) map[string]fs.FileInfo {
+// Snapshot returns how files are now. A file that cannot be seen counts as one that does not exist.
+func Snapshot(paths ...string) map[string]fs.FileInfo {
 	files := make(map[string]fs.FileInfo, len(paths))
 	for _, path := range paths {
 		files[path] = stat(path)
@@ -71,7 +56,7 @@ func Look(paths ...string) map[string]fs.FileInfo {
 	return files
 }
 
-// stat follows symbolic links, as Kubernetes puts them in place of its files.
+// stat follows symbolic links, as Kubernetes replaces those.
 func stat(path string) fs.FileInfo {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -80,8 +65,7 @@ func stat(path string) fs.FileInfo {
 	return info
 }
 
-// same compares without reading: another file in the same place has another
-// inode, whatever its size and time.
+// same compares without reading: a replaced file has another inode, whatever its size and time.
 func same(a, b fs.FileInfo) bool {
 	if a == nil || b == nil {
 		return a == nil && b == nil

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -21,7 +22,6 @@ type watched struct {
 	*Watcher
 	t   *testing.T
 	dir string
-	at  time.Time
 }
 
 // watching watches files that hold "1".
@@ -31,7 +31,7 @@ func watching(t *testing.T, names ...string) *watched {
 		w.write(name, "1")
 		names[i] = w.path(name)
 	}
-	w.Watcher = NewWatcher(Look(names...))
+	w.Watcher = NewWatcher(Snapshot(names...))
 	return w
 }
 
@@ -41,10 +41,9 @@ func (w *watched) write(name, text string) {
 	must(w.t, os.WriteFile(w.path(name), []byte(text), 0o600))
 }
 
-// look polls the files, a quarter of a second after the last time.
+// look polls the files.
 func (w *watched) look() (names []string) {
-	w.at = w.at.Add(250 * time.Millisecond)
-	for _, path := range w.Changed(w.at) {
+	for _, path := range w.Changed() {
 		names = append(names, filepath.Base(path))
 	}
 	slices.Sort(names)
@@ -86,14 +85,18 @@ func TestChangesOfFilesAreTold(t *testing.T) {
 	}
 }
 
-// A file that is being written is waited for, but no longer than maxWait.
+// A file that is being written is waited for, however long that takes; other files are not.
 func TestAWriterIsWaitedFor(t *testing.T) {
-	w := watching(t, "a")
-	for n, want := range []bool{false, false, true, false, false, true} {
+	w := watching(t, "a", "b")
+	w.write("b", "22")
+	for n, want := range []string{"", "b", "", "", "", "", ""} {
 		w.write("a", fmt.Sprintf("%0*d", n+2, 0))
-		if got := w.look(); (got != nil) != want {
+		if got := strings.Join(w.look(), " "); got != want {
 			t.Errorf("look %d: told %q", n, got)
 		}
+	}
+	if got := w.look(); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("after the last write: %q", got)
 	}
 }
 
@@ -113,7 +116,7 @@ func TestASwapOfALinkIsTold(t *testing.T) {
 	for _, name := range names {
 		must(t, os.Symlink(filepath.Join("..data", name), w.path(name)))
 	}
-	w.SetFiles(Look(w.path(names[0]), w.path(names[1])))
+	w.SetFiles(Snapshot(w.path(names[0]), w.path(names[1])))
 	put("..v2")
 	w.tells(names...)
 	must(t, os.RemoveAll(w.path("..v1")))
@@ -125,11 +128,11 @@ func TestASwapOfALinkIsTold(t *testing.T) {
 func TestAnotherSetOfFiles(t *testing.T) {
 	w := watching(t, "a")
 	w.write("a", "22")
-	w.SetFiles(Look(w.path("a"), w.path("b")))
+	w.SetFiles(Snapshot(w.path("a"), w.path("b")))
 	w.tells("a")
 	w.write("b", "1")
 	w.tells("b")
-	w.SetFiles(Look(w.path("b")))
+	w.SetFiles(Snapshot(w.path("b")))
 	w.write("a", "333")
 	if got := append(w.look(), w.look()...); got != nil {
 		t.Errorf("told %q", got)

@@ -94,11 +94,11 @@ func serve(t *testing.T) *served {
 				Upstream: ops.UpstreamState{Breaker: "closed"},
 			}, nil
 		},
-		Purge: func(_ context.Context, kind, account string) (ops.PurgeReply, error) {
+		Purge: func(_ context.Context, q ops.PurgeRequest) (ops.PurgeReply, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.purged = append(s.purged, ops.PurgeRequest{Kind: kind, Account: account})
-			return ops.PurgeReply{Epoch: 42}, nil
+			s.purged = append(s.purged, q)
+			return ops.PurgeReply{Purged: 1}, nil
 		},
 	}))
 	t.Cleanup(s.server.Close)
@@ -235,7 +235,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	})
 
 	t.Run("forms", func(t *testing.T) {
-		var answer, question, focused, epoch string
+		var answer, question, focused, done string
 		run(t, chromedp.EmulateViewport(400, 900), browser.Colors("dark"), chromedp.Navigate(s.server.URL+"/"), browser.UntilPage(live),
 			chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"), chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"), press(`#explain button`),
 			browser.UntilPage(`document.querySelector("#answer dl")`), text(&answer, "#answer"), measure("explained-dark-400"),
@@ -249,10 +249,11 @@ func TestConsoleInABrowser(t *testing.T) {
 			t.Errorf("%q has the focus, and Enter purged %+v", focused, s.purged)
 		}
 		run(t, press(`#purge form button`), browser.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
-			browser.UntilPage(`document.getElementById("epoch")`), text(&epoch, "#epoch"))
-		if len(s.purged) != 1 || s.purged[0] != (ops.PurgeRequest{Account: "acme"}) || epoch != "42" {
-			t.Errorf("purged %+v, epoch %s", s.purged, epoch)
+			browser.UntilPage(`document.getElementById("done")`), text(&done, "#done"))
+		if len(s.purged) != 1 || !slices.Equal(s.purged[0].Accounts, []string{"acme"}) {
+			t.Errorf("purged %+v", s.purged)
 		}
+		says(t, done, "Purged at ")
 	})
 
 	t.Run("dead", func(t *testing.T) {

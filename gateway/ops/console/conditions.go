@@ -78,14 +78,8 @@ var conditions = []condition{
 	{
 		id: "reload", name: "A changed file is not in force", chapter: "InquiryGatewayConfigReloadFailed",
 		check: func(w window) (map[string]float64, bool) { return uncounted(w.facts.NotInForce), false },
-		text:  "Not in force: {counts}. The old one runs.", hits: "Nobody now, but a restart would fail; while the keys file has the mistake, a revoked key still works.",
-		do: "See file, line and key with `inquiry-gateway check -c {file}`, correct it, and save it: it is read again by itself, or on `SIGHUP`.",
-	},
-	{
-		id: "restart", name: "A change waits for a restart", chapter: "InquiryGatewayConfigReloadFailed",
-		check: func(w window) (map[string]float64, bool) { return uncounted(w.facts.Waiting), false },
-		text:  "All of {file} is in force but for: {counts}.", hits: "Nobody. These keys have their old values until this node starts again.",
-		do: "Restart the nodes one after the other, or take the change back.",
+		text:  "Not in force: {counts}. The old one runs.", hits: "Nobody now, but a mistake in a file would make a restart fail, and while the keys file has one, a revoked key still works.",
+		do: "See file, line and key with `inquiry-gateway check -c {file}`, correct it, and save it: it is read again by itself, or on `SIGHUP`. If a key cannot change while the gateway runs, restart the nodes one after the other, or undo the change.",
 	},
 	{
 		id: "limited", name: "Many requests get 429", chapter: "InquiryGatewayRateLimiting", check: checkLimited,
@@ -182,8 +176,7 @@ type Facts struct {
 	Incidents []upstream.Incident
 	Breakers  map[string]string // closed, half-open or open, by kind
 
-	NotInForce []string // files whose newest content has a mistake: "configuration", "keys file"
-	Waiting    []string // keys of the configuration, else in force, that need a restart
+	NotInForce []string // files whose newest content was refused: "configuration", "keys file"
 }
 
 // Failure is an error that has happened, in words that hold no secret.

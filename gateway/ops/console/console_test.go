@@ -132,9 +132,6 @@ func TestLines(t *testing.T) {
 				kind, state, _ := strings.Cut(value, " ")
 				f.facts.Breakers[kind] = state
 				continue
-			case "waiting":
-				f.facts.Waiting = strings.Split(value, ", ")
-				continue
 			}
 			n, err := strconv.ParseFloat(value, 64)
 			if err != nil {

@@ -93,7 +93,7 @@ func (t *incidentText) line(i upstream.Incident, facts Facts, errors map[string]
 		name, do = cmp.Or(t.some, t.name), cmp.Or(t.doSome, t.do)
 	}
 	switch {
-	case i.Reason == "throttled" || i.Reason == "overloaded" || i.Reason == "held_back":
+	case i.Reason == "throttled" || i.Reason == "overloaded":
 		name = "The legacy system tells us to wait (429)"
 	case i.Failure == upstream.FailureSystem && i.Asked == 1:
 		do += " No other account was asked for, so it may be this one alone: try another one, too."

@@ -224,9 +224,9 @@ func Reconnecting() goleak.Option {
 // the test moves. After ten seconds the test fails.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after 10 s still not: %s", what)
+			t.Fatalf("after a minute still not: %s", what)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func boundsIn(t reflect.Type, r yamlfile.Rules) string {
 func (w schemaWriter) value(v reflect.Value, r yamlfile.Rules) node {
 	t, inner := v.Type(), yamlfile.Below(v)
 	switch {
-	case yamlfile.IsNullable(t):
+	case yamlfile.IsNullable(t) && t.Kind() != reflect.Slice:
 		return ref("value")
 	case t == reflect.TypeFor[time.Duration]():
 		return ref("duration")

@@ -171,7 +171,7 @@
         row("Stored", entry + left + (c.refused_entry ? " The entry in Redis was refused: " + c.refused_entry + "." : "") + (c.unconfirmed ? " A purge may have been missed, so Redis is asked before anything is served." : "")),
         row("TTL", seconds(c.ttl_seconds) + " by " + c.policy + (c.jitter_seconds > 0 ? ", less " + seconds(c.jitter_seconds) + " of jitter" : "") + ". Then served for " + seconds(c.stale_while_revalidate_seconds) + " more while it is refreshed, and for " + seconds(c.stale_if_error_seconds) + " while the legacy system fails."),
         row("Legacy", "Its breaker is " + x.upstream.breaker + "." + (c.in_flight ? " A fetch is under way." : "") + (c.failing ? " The last fetch failed." : "") + (c.retry_at ? " Not tried again before " + at(c.retry_at) + "." : "")),
-        row("Redis", c.redis + "."), row("Purges", "Epoch " + c.kind_epoch + " of the kind, " + c.account_epoch + " of the account.")),
+        row("Redis", c.redis + "."), c.purged_at ? row("Purged", "Last at " + at(c.purged_at) + ".") : null),
       el("p", { class: "help" }, "As of " + clock(Date.now() / 1000) + " UTC."),
     ];
   }
@@ -190,13 +190,13 @@
   let purging = null;
   byId("purge").querySelector("form").addEventListener("submit", (e) => {
     e.preventDefault();
-    purging = Object.fromEntries(filled(e.target));
+    purging = Object.fromEntries(filled(e.target).map(([name, value]) => [name + "s", [value]]));
     if (Object.keys(purging).length !== 1) {
       show(byId("purged"), failed("Choose a kind, or enter an account; not both. Nothing was purged."));
       return;
     }
-    byId("confirm-title").textContent = "Purge " + (purging.account ? "all lists of account " + purging.account : "all " + purging.kind + " lists") + "?";
-    byId("confirm-kind").hidden = !purging.kind;
+    byId("confirm-title").textContent = "Purge " + (purging.accounts ? "all lists of account " + purging.accounts[0] : "all " + purging.kinds[0] + " lists") + "?";
+    byId("confirm-kind").hidden = !purging.kinds;
     confirm.returnValue = "no"; // as the Escape key leaves it
     confirm.showModal();
   });
@@ -205,7 +205,7 @@
     try {
       const answer = await fetch(address("ops/purge"), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(purging) });
       const text = await answer.text();
-      show(byId("purged"), answer.ok ? el("p", { class: "alert good" }, "Purged at " + clock(Date.now() / 1000) + " UTC. The new epoch is ", el("strong", { id: "epoch" }, String(JSON.parse(text).epoch)), ".") : failed(text));
+      show(byId("purged"), answer.ok ? el("p", { class: "alert good", id: "done" }, "Purged at " + clock(Date.now() / 1000) + " UTC.") : failed(text));
     } catch (error) {
       show(byId("purged"), failed(error.message));
     }

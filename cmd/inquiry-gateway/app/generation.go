@@ -16,15 +16,15 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// refusalRecords is how many records of refused requests or failed connections one client
+// maxRejectionLogs is how many records of refused requests or failed connections one client
 // address or account gets for each reason within 10 s, so that it cannot fill the log; one
 // more counts the others.
-const refusalRecords = 10
+const maxRejectionLogs = 10
 
-// setup is all that is built from one configuration. A reload replaces it as a whole, by
+// generation is all that is built from one configuration. A reload replaces it as a whole, by
 // another one that shares the parts which do not change. It is not changed once it
 // is made. The zero value is what runs before the first.
-type setup struct {
+type generation struct {
 	cfg           config.Config
 	keyring       *keyring
 	client        *upstream.Client
@@ -45,16 +45,16 @@ type keyring struct {
 	close    func() // ends the store; nil: it runs nothing
 }
 
-// running is the setup in force, an empty one until the first is there. What must not change in
+// current is the generation in force, an empty one until the first is there. What must not change in
 // the middle of its use is taken from one call.
-func (a *App) running() *setup { return a.current.Load() }
+func (a *App) current() *generation { return a.generation.Load() }
 
-// build makes the setup of a configuration, with the parts of the running one that do not change.
-// On an error, a panic included, nothing new is left running, and the running setup is as before: all
-// that can fail comes before what changes something that both setups use.
-func (a *App) build(cfg config.Config) (next *setup, err error) {
-	old := a.running()
-	next = &setup{cfg: cfg}
+// build makes the generation of a configuration, with the parts of the current one that do not change.
+// After an error or a panic nothing new is left running, and the current generation is as before: all
+// that can fail comes before what changes something that both generations use.
+func (a *App) build(cfg config.Config) (next *generation, err error) {
+	old := a.current()
+	next = &generation{cfg: cfg}
 	built := false
 	defer func() {
 		if !built {
@@ -67,11 +67,9 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 	if err = cfg.Cache.Validate(); err != nil {
 		return next, err
 	}
-	openKeyring := func() *keyring { return old.keyring }
-	if old.keyring == nil || !cfg.Same(old.cfg, "auth") {
-		if openKeyring, err = a.newKeyring(cfg, old); err != nil {
-			return next, err
-		}
+	openKeyring, err := a.newKeyring(cfg, old)
+	if err != nil {
+		return next, err
 	}
 	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
@@ -105,7 +103,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 		RequestLog:              a.opts.Requests,
 		SampleHits:              cfg.Log.SampleHits,
 		LogListKeys:             cfg.Log.AccessKeys == config.LogHashedKeys,
-		LogRefusals:             refusalRecords,
+		LogRefusals:             maxRejectionLogs,
 		Traces:                  a.traces.tracers(),
 		Logger:                  a.opts.Logger,
 		Registerer:              a.registry,
@@ -116,7 +114,7 @@ func (a *App) build(cfg config.Config) (next *setup, err error) {
 
 // apply puts next in force. Cache, limiter, sampler and ceiling keep what they know and change
 // their policies. Nothing here can fail.
-func (a *App) apply(next *setup) {
+func (a *App) apply(next *generation) {
 	cfg := next.cfg
 	a.sampler.SetGroups(ttlGroups(cfg))
 	a.sampler.SetRate(cfg.Cache.RechecksPerSecond)
@@ -128,13 +126,13 @@ func (a *App) apply(next *setup) {
 		a.connections.SetMax(fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger))
 	}
 	a.gateway.Set(next.gateway)
-	a.current.Store(next)
+	a.generation.Store(next)
 }
 
 // newKeyring reads what the key store needs; start, which cannot fail, opens it. A reload that keeps the key store goes on with
 // the keys that it has cached: while the key store is unavailable, or while the keys file has a mistake, it must not lock
 // valid keys out. The series have a registry of their own, as they begin anew with another key store.
-func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, err error) {
+func (a *App) newKeyring(cfg config.Config, old *generation) (start func() *keyring, err error) {
 	if old.keyring != nil && cfg.Auth.SameStore(old.cfg.Auth) {
 		return func() *keyring {
 			switch {
@@ -177,7 +175,7 @@ func (a *App) newKeyring(cfg config.Config, old *setup) (start func() *keyring, 
 
 // close stops the goroutines of parts that next does not share. Requests that still use the
 // parts finish with what they have.
-func (s *setup) close(next *setup) {
+func (s *generation) close(next *generation) {
 	if s.keyring != nil && s.keyring != next.keyring && s.keyring.close != nil {
 		s.keyring.close()
 	}
