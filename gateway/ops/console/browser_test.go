@@ -32,6 +32,7 @@ type served struct {
 	mu      sync.Mutex
 	dead    bool // the counters are read no more
 	trouble bool
+	empty   bool // there is no traffic
 	purged  []ops.PurgeRequest
 	n       int
 }
@@ -45,6 +46,11 @@ func serve(t *testing.T) *served {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.n++
+		if s.empty {
+			s.clock.Add(tickEvery)
+			s.tick()
+			return
+		}
 		for _, kind := range []string{"buyer", "seller"} {
 			s.set("cache_lookups_total "+kind+" hit", 900+300*math.Sin(float64(s.n)/5))
 			s.set("cache_lookups_total "+kind+" miss", 60)
@@ -180,20 +186,34 @@ func TestConsoleInABrowser(t *testing.T) {
 	// The browser keeps the password that it is given once.
 	run(t, browser.BeforeEachPage(sooner), chromedp.Navigate(strings.Replace(s.server.URL, "http://", "http://ops:s3cret@", 1)+"/"), browser.UntilPage(live))
 
+	t.Run("empty", func(t *testing.T) { // sentences instead of empty axes
+		setEmpty := func(empty bool) { s.mu.Lock(); defer s.mu.Unlock(); s.empty = empty }
+		setEmpty(true)
+		defer setEmpty(false)
+		var axes int
+		run(t, chromedp.EmulateViewport(1280, 900), browser.Colors("light"), chromedp.Navigate(s.server.URL+"/"),
+			browser.UntilPage(live+` && [...document.querySelectorAll("#chart-grid .nothing")].filter(e => e.offsetHeight > 0).length === 9`),
+			browser.Into(&axes, chromedp.Evaluate[int](`[...document.querySelectorAll("#chart-grid .plot")].filter(e => e.offsetHeight > 0).length`)), measure("empty-light-1280"))
+		if axes > 0 {
+			t.Errorf("%d charts without a figure show axes", axes)
+		}
+	})
+
 	t.Run("well", func(t *testing.T) {
 		for _, width := range []int64{1280, 400} {
 			for _, scheme := range []string{"light", "dark"} {
-				var title, buyer, seller, refusals, accounts string
+				var title, buyer, seller, curve, refusals, accounts string
 				var readouts, cut []string
 				run(t, chromedp.EmulateViewport(width, 900), browser.Colors(scheme), chromedp.Navigate(s.server.URL+"/"),
 					browser.UntilPage(live+` && document.querySelectorAll("#chart-traffic .figure").length === 6 && document.querySelector("#chart-age .figure").textContent !== "–" && document.querySelectorAll("#ttl-tables tr.current").length === 3`),
 					browser.UntilPage(`performance.now() - (window.begin ??= performance.now()) > 1500`), // some points
-					text(&title, "title"), text(&buyer, "[data-ttl=buyer] p"), text(&seller, "[data-ttl=seller] p"), text(&refusals, "#chart-refusals .legend"), text(&accounts, "#accounts-table"),
+					text(&title, "title"), text(&buyer, "[data-ttl=buyer] p"), text(&seller, "[data-ttl=seller] p"), text(&curve, "[data-ttl=buyer] .curve"), text(&refusals, "#chart-refusals .legend"), text(&accounts, "#accounts-table"),
 					browser.Into(&readouts, chromedp.Evaluate[[]string](synced)), browser.Into(&cut, chromedp.Evaluate[[]string](cutOff)),
 					measure(fmt.Sprintf("well-%s-%d", scheme, width)))
 				says(t, title, "Nothing fails – inquiry gateway")
 				says(t, buyer, "buyer lists, ttl 30s: 90.0 % of the look-ups do not wait.")
 				says(t, seller, "seller lists, ttl 30s")
+				says(t, curve, "today", "30s", "do not wait", "outdated", "legacy requests")
 				says(t, refusals, "not authenticated\n2.4/s") // 12 in 5 s
 				says(t, accounts, "acme", "initech")
 				if width == 1280 && len(cut) > 0 {
