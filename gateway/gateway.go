@@ -106,19 +106,19 @@ type Options struct {
 
 // Gateway is the public API as an http.Handler, safe for concurrent use.
 type Gateway struct {
-	opts            Options
-	proxies         proxies
-	exchanges       sync.Pool    // of *exchange
-	heads           sync.Pool    // of *[]byte, for heads of answers only
-	lines           sync.Pool    // of *[]byte, for lines of the log only
-	strangerStreams atomic.Int64 // see maxStrangerStreams
-	refusals        *refusals
-	metrics         *metrics
-	headers         *headers
-	dates           dates
-	engine          *gin.Engine
-	lists           map[string]*endpoint // by path
-	tracer          *telemetry.Tracer    // nil: no spans
+	opts                   Options
+	proxies                proxies
+	exchanges              sync.Pool    // of *exchange
+	heads                  sync.Pool    // of *[]byte, for heads of answers only
+	lines                  sync.Pool    // of *[]byte, for lines of the log only
+	unauthenticatedStreams atomic.Int64 // see maxUnauthenticatedStreams
+	refusals               *refusals
+	metrics                *metrics
+	headers                *headers
+	dates                  dates
+	engine                 *gin.Engine
+	lists                  map[string]*endpoint // by path
+	tracer                 *telemetry.Tracer    // nil: no spans
 }
 
 // endpoint is something that is served.
@@ -131,7 +131,7 @@ type endpoint struct {
 
 // newEndpoint makes one that is counted by its name.
 func (g *Gateway) newEndpoint(name, route string, find func(x *exchange) error) *endpoint {
-	return &endpoint{route, g.metrics.seriesOf(name), find}
+	return &endpoint{route, g.metrics.metricsFor(name), find}
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another

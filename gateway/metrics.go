@@ -50,8 +50,8 @@ type endpointSeries struct {
 	duration map[cache.Outcome]prometheus.Observer
 }
 
-// seriesOf resolves the labels of every outcome of a look-up, and of none.
-func (m *metrics) seriesOf(name string) *endpointSeries {
+// metricsFor resolves the labels of every outcome of a look-up, and of none.
+func (m *metrics) metricsFor(name string) *endpointSeries {
 	s := &endpointSeries{label: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
 	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError, cache.Impossible} {
 		s.duration[o] = m.duration.WithLabelValues(name, string(o))

@@ -37,11 +37,11 @@ type refusals struct {
 
 // refusal is what is counted together.
 type refusal struct {
-	good     bool         // there was a good key: its account counts, else the client
-	account  string       // empty: others
-	client   netip.Prefix // zero: others
-	reason   string       // of a fixed set
-	document bool         // a document was served, nothing was refused; reason is the endpoint
+	authenticated bool         // there was a good key: its account counts, else the client
+	account       string       // empty: others
+	client        netip.Prefix // zero: others
+	reason        string       // of a fixed set
+	document      bool         // a document was served, nothing was refused; reason is the endpoint
 }
 
 func newRefusals(most int, logger *slog.Logger, suppressed prometheus.Counter) *refusals {
@@ -84,7 +84,7 @@ func (r *refusals) flush() {
 			continue
 		}
 		who, event := slog.String("client_address", key.address()), "unauthenticated_suppressed"
-		if key.good {
+		if key.authenticated {
 			who, event = slog.String("account", cmp.Or(key.account, "others")), "refused_suppressed"
 		}
 		if key.document {
@@ -108,7 +108,7 @@ func (k refusal) address() string {
 }
 
 // NewErrorLog gives the log for http.Server and front.Listener, whose lines are about
-// connections: strangers choose how many fail. Each becomes a line of level WARN. One client
+// connections: unauthenticated clients choose how many fail. Each becomes a line of level WARN. One client
 // gets most of each sort within 10 s; one more counts the others. flush writes what
 // is still to be said.
 func NewErrorLog(most int, logger *slog.Logger, reg prometheus.Registerer) (l *log.Logger, flush func()) {

@@ -125,7 +125,7 @@ func TestPROXYProtocolIsNamedInTheLog(t *testing.T) {
 	})
 }
 
-// Strangers choose how many connections fail, too.
+// Unauthenticated clients choose how many connections fail, too.
 func TestRecordsOfFailedConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t, setting{tls: secureConfig(t), logErrors: 3})
@@ -238,7 +238,7 @@ func TestEveryServerErrorHasARecord(t *testing.T) {
 }
 
 // The clients and accounts that are counted are bounded too. Those beyond are counted together, an
-// account whose key is good never among strangers.
+// account whose key is good never among unauthenticated clients.
 func TestRefusalsAreBounded(t *testing.T) {
 	var log testkit.Log
 	r := newRefusals(1, slog.New(slog.NewJSONHandler(&log, nil)), prometheus.NewCounter(prometheus.CounterOpts{Name: "suppressed"}))
@@ -246,7 +246,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		r.logged(refusal{client: auth.Network(netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256))), reason: "unknown"})
 	}
 	for i := range 10 {
-		r.logged(refusal{good: true, account: fmt.Sprint("account-", i), reason: "rate_limited"})
+		r.logged(refusal{authenticated: true, account: fmt.Sprint("account-", i), reason: "rate_limited"})
 	}
 	r.flush()
 	text := log.String()
