@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		panics:    telemetry.Panics(reg).WithLabelValues("handler"),
 		logErrors: log.Counter("errors_total", "Log records of requests that could not be written."),
 		logSuppressed: log.Counter("suppressed_total",
-			"Requests refused, documents served and connections failed without a log record of their own; a summary has counted them."),
+			"Refused requests and failed connections without a log record of their own."),
 	}
 }
 

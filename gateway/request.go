@@ -52,7 +52,7 @@ type exchange struct {
 	cause      error         // of an error answer; never shown to the caller
 	problem    string        // public error code; empty for a success
 	refused    bool          // LogRefusal has decided on its line in the log
-	suppressed bool          // a summary of refusals counts it instead
+	suppressed bool          // it has no record
 	sent       int           // bytes of the body
 	duration   time.Duration
 }
@@ -268,8 +268,11 @@ func (x *exchange) identify() {
 func (x *exchange) end() {
 	g := x.gateway
 	x.duration = time.Since(x.begin)
-	if !x.admitted && x.status < http.StatusInternalServerError { // clients without a key choose how many there are
-		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.label))
+	switch {
+	case x.status >= http.StatusInternalServerError:
+		x.suppressed = false
+	case !x.admitted && x.problem != "": // clients without a key choose how many there are
+		x.LogRefusal(x.problem)
 	}
 	x.endpoint.series.observe(x)
 	g.setSpanAttributes(x)
@@ -326,15 +329,11 @@ func (x *exchange) ClientIP() netip.Addr { return x.clientAddress() }
 // Deadline implements auth.Caller.
 func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
 
-// LogRefusal implements auth.Caller. What it decides is for the line of the
-// request too. A second reason changes nothing.
+// LogRefusal implements auth.Caller. What it decides is for the record of the request, too. A second reason changes
+// nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {
-		who := refusal{authenticated: x.principal.Account != "", account: x.principal.Account, reason: reason, document: x.page != nil && x.problem == ""}
-		if !who.authenticated {
-			who.client = auth.Network(x.clientAddress())
-		}
-		x.refused, x.suppressed = true, !x.gateway.refusals.logged(who)
+		x.refused, x.suppressed = true, !x.gateway.refusals.allow(reason)
 	}
 	return !x.suppressed
 }

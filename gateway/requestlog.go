@@ -27,8 +27,7 @@ func (g *Gateway) log(x *exchange) {
 	g.lines.Put(buf)
 }
 
-// sampled says whether the exchange gets a line: everything does but a refusal
-// that a summary counts, and fresh hits that were answered, of which one in sampleHits does.
+// sampled says whether the exchange gets a line: everything does but a suppressed refusal, and fresh hits that were answered, of which one in sampleHits does.
 func (g *Gateway) sampled(x *exchange) bool {
 	if x.suppressed {
 		return false
