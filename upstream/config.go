@@ -2,10 +2,12 @@ package upstream
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,9 +53,9 @@ type Config struct {
 
 	// MaxRequestsPerSecond is how many requests all nodes together may send to the
 	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
-	// sign-ins. About nine tenths of it can be used steadily. 0: no bound.
+	// sign-ins. 95 % of it can be used steadily, a quarter by one account. 0: no bound.
 	MaxRequestsPerSecond int `yaml:"max_requests_per_second" min:"0" max:"1000000"`
-	// MaxNodes is how many nodes share max_requests_per_second while Redis is away; 0: 3,
+	// MaxNodes is how many nodes share max_requests_per_second while Redis is unavailable; 0: 3,
 	// or 1 without Redis.
 	MaxNodes int `yaml:"max_nodes" min:"0" max:"1000"`
 
@@ -143,15 +145,23 @@ func (c Config) Validate() error {
 	c.Auth.check(c.BaseURL, p)
 	c.checkOwnHeaders("auth.login.headers.", c.Auth.Login.Headers, p)
 	c.TLS.Config("tls", p)
-	p.AddIf(c.TLS != (setting.TLS{}) && strings.HasPrefix(strings.ToLower(c.BaseURL), "http:"), "tls",
-		"base_url is plain http, so the files would not be used; change base_url or empty them")
+	secure := func(address string) bool { return strings.HasPrefix(strings.ToLower(address), "https:") }
+	p.AddIf(c.TLS != (setting.TLS{}) && !secure(c.BaseURL) && !secure(c.Auth.TokenURL) && !secure(c.Auth.Login.BaseURL), "tls",
+		"base_url is plain http, as is what auth names, so the files would not be used; change base_url or empty them")
 	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
+	sendsSecret := false
 	for kind, ec := range c.endpoints() {
 		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
+		text, _ := json.Marshal(ec)
+		if strings.Contains(string(text), "{"+address.Secret+"}") {
+			sendsSecret = true
+			p.AddIf(c.Auth.Type != authSecret, kind, "{secret} has a meaning with auth.type secret only, whose secret_file holds it")
+		}
 		c.checkOwnHeaders(kind+".headers.", ec.Headers, p)
 		c.checkOwnHeaders(kind+".fields.responses.fetch.headers.", ec.Fields.Responses.Fetch.Headers, p)
 		c.checkOwnHeaders(kind+".details.fetch.headers.", ec.Details.Fetch.Headers, p)
 	}
+	p.AddIf(c.Auth.Type == authSecret && !sendsSecret, "auth.secret_file", "no request has {secret} in its query or body")
 	return p.Err()
 }
 
@@ -222,14 +232,17 @@ func reserved(name string) bool {
 // AuthConfig says how the gateway identifies itself to the legacy system.
 // Secrets are in files of one line each.
 type AuthConfig struct {
-	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, oauth2_client_credentials and session get one first. none is the default.
-	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"`
+	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, secret sends one in the requests' query or body,
+	// oauth2_client_credentials and session get one first. none is the default.
+	Type string `yaml:"type" enum:",none,basic,bearer,header,secret,oauth2_client_credentials,session"`
 
 	setting.User `yaml:",inline" with:"type=basic,session"`
 	// TokenFile holds the bearer token, or the value of the header.
 	TokenFile setting.File `yaml:"token_file" with:"type=bearer!,header!"`
-	// Name is that of the header with the credential; of a session that of the header or cookie that the token is sent in, default the one that it came in.
-	Name string `yaml:"name" with:"type=header!,session"`
+	// SecretFile holds what {secret} stands for in query and body of the requests.
+	SecretFile setting.File `yaml:"secret_file" with:"type=secret!"`
+	// Name is that of the header with the credential.
+	Name string `yaml:"name" with:"type=header!"`
 
 	// TokenURL is the token endpoint of the authorization server (RFC 6749, 4.4).
 	TokenURL       string `yaml:"token_url" with:"type=oauth2_client_credentials!"`
@@ -240,18 +253,15 @@ type AuthConfig struct {
 	// Login opens a session: one sign-in for all callers, and again when the legacy
 	// says that the session has ended.
 	Login LoginConfig `yaml:"login" with:"type=session!"`
-	// Token is the GJSON path of the token in the reply to the login.
-	Token string `yaml:"token" form:"gjson" with:"type=session"`
-	// TokenHeader is the response header that has the token; instead of token.
-	TokenHeader string `yaml:"token_header" with:"type=session"`
-	// TokenCookie is the cookie that has the token; instead of token. No other cookie is kept.
-	TokenCookie string `yaml:"token_cookie" with:"type=session"`
-	// SendAs says how the token is sent: bearer, header or cookie. Default: as it came, bearer for token.
-	SendAs string `yaml:"send_as" enum:",bearer,header,cookie" with:"type=session"`
+	// Token is where the reply to the login has the token.
+	Token TokenConfig `yaml:"token" with:"type=session!"`
+	// Send is the header that the token is sent in, such as {X-Token: "{token}"} or {Cookie: "SID={token}"}. Default: Authorization: "Bearer {token}"
+	// for one of token.json, else as it came.
+	Send map[string]string `yaml:"send" with:"type=session"`
 	// RenewOn are statuses that say that the session has ended; default 401. For a 200 see renew_if.
-	RenewOn []int `yaml:"renew_on" min:"300" max:"499" with:"type=session"`
+	RenewOn []int `yaml:"renew_on" min:"300" max:"599" with:"type=session"`
 	// RenewIf is for a legacy that says with status 200, or by a SOAP fault, that the session has ended: a
-	// reply that meets one of these conditions.
+	// reply that meets one of these conditions. After a new sign-in a reply with status 200 is believed if it fits the mapping.
 	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
 	// TTL is how long a session is used before the next sign-in. 0s: until the legacy says that it has ended.
 	TTL time.Duration `yaml:"ttl" with:"type=session"`
@@ -263,6 +273,7 @@ const (
 	authBasic   = "basic"
 	authBearer  = "bearer"
 	authHeader  = "header"
+	authSecret  = "secret"
 	authOAuth2  = "oauth2_client_credentials"
 	authSession = "session"
 )
@@ -282,12 +293,18 @@ const (
 	loginPassword = "password"
 )
 
-// The values of send_as.
-const (
-	sendBearer = "bearer"
-	sendHeader = "header"
-	sendCookie = "cookie"
-)
+// TokenConfig is one place of a reply.
+type TokenConfig struct {
+	// JSON is the GJSON path of the token in the body.
+	JSON string `yaml:"json" form:"gjson"`
+	// Header is the response header that has the token.
+	Header string `yaml:"header"`
+	// Cookie is the cookie that has the token. No other cookie is kept.
+	Cookie string `yaml:"cookie"`
+}
+
+// tokenPlaceholder stands for the token in auth.send.
+const tokenPlaceholder = "{token}"
 
 // spec is the login as a request with two placeholders.
 func (l LoginConfig) spec() address.Spec {
@@ -303,10 +320,20 @@ func (a AuthConfig) secret() (key string, file setting.File) {
 		return "password_file", a.PasswordFile
 	case authBearer, authHeader:
 		return "token_file", a.TokenFile
+	case authSecret:
+		return "secret_file", a.SecretFile
 	case authOAuth2:
 		return "client_secret_file", a.ClientSecretFile
 	}
 	return "", setting.File{}
+}
+
+// requestSecret is what {secret} stands for.
+func (a AuthConfig) requestSecret() string {
+	if a.Type != authSecret {
+		return ""
+	}
+	return oneLine(a.SecretFile)
 }
 
 // oneLine is what a file of one line holds.
@@ -327,31 +354,25 @@ func (a AuthConfig) String() string {
 	return text
 }
 
-// sendAs is how the token is sent, and under which name.
-func (a AuthConfig) sendAs() (as, name string) {
-	as = a.SendAs
+// sends is the header that a session's token is sent in, and its text.
+func (a AuthConfig) sends() (name, text string) {
+	for name, text = range a.Send {
+		return name, text
+	}
 	switch {
-	case as != "":
-	case a.TokenCookie != "":
-		as = sendCookie
-	case a.TokenHeader != "":
-		as = sendHeader
-	default:
-		as = sendBearer
+	case a.Token.Header != "":
+		return a.Token.Header, tokenPlaceholder
+	case a.Token.Cookie != "":
+		return "Cookie", a.Token.Cookie + "=" + tokenPlaceholder
 	}
-	if as == sendCookie {
-		return as, cmp.Or(a.Name, a.TokenCookie)
-	}
-	return as, cmp.Or(a.Name, a.TokenHeader)
+	return "Authorization", "Bearer " + tokenPlaceholder
 }
 
 // headerName is the header that the credential is sent in, where the configuration names it.
 func (a AuthConfig) headerName() string {
 	if a.Type == authSession {
-		if as, name := a.sendAs(); as == sendHeader {
-			return name
-		}
-		return ""
+		name, _ := a.sends()
+		return name
 	}
 	return a.Name
 }
@@ -363,7 +384,7 @@ func (a AuthConfig) check(base string, p *setting.Problems) {
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(secret), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
-	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header or cookie")
+	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
 	switch a.Type {
 	case authBasic:
 		p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
@@ -388,25 +409,22 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 	}
 	p.AddIf(a.Login.Method == http.MethodGet, "auth.login.method", "has no meaning for a login, which is a POST; remove it")
 	plan := a.Login.spec().Compile(base, "auth.login", p)
+	p.AddIf(plan.Has(address.Secret), "auth.login.body", "unknown placeholder {secret}; a login has {username} and {password}")
 	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
 	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
 	p.AddIf(!a.PasswordFile.Set(), "auth.password_file", "missing: type session needs it")
 	p.AddIf(a.Username == "" && !a.UsernameFile.Set() && (a.Login.Basic || plan.Has(loginUser)), "auth.username", "missing: the login sends it; set it or username_file")
-	places := 0
-	for _, set := range []bool{a.Token != "", a.TokenHeader != "", a.TokenCookie != ""} {
-		if set {
-			places++
+	t := a.Token
+	p.AddIf(len(slices.DeleteFunc([]string{t.JSON, t.Header, t.Cookie}, func(s string) bool { return s == "" })) != 1, "auth.token",
+		"say where the reply to the login has the token: json (a GJSON path), header or cookie; one of them")
+	if t.JSON != "" {
+		if _, err := jsontree.CompilePath(t.JSON); err != nil {
+			p.Add("auth.token.json", "%v", err)
 		}
 	}
-	p.AddIf(places != 1, "auth.token", "say where the reply to the login has the token: token (a GJSON path), token_header or token_cookie; one of them")
-	if a.Token != "" {
-		if _, err := jsontree.CompilePath(a.Token); err != nil {
-			p.Add("auth.token", "%v", err)
-		}
-	}
-	as, name := a.sendAs()
-	p.AddIf(as != sendBearer && name == "", "auth.name", "missing: the name of the %s that the token is sent in", as)
-	p.AddIf(as == sendBearer && a.Name != "", "auth.name", "has no meaning unless send_as is header or cookie; remove it")
+	name, text := a.sends()
+	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !validHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
+		"wants one header with {token} in its text, such as {X-Token: \"{token}\"}")
 	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 }

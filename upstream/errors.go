@@ -179,12 +179,6 @@ func (e *Error) RetryAfter() time.Duration {
 	return 0
 }
 
-// OfList tells that the failure is specific to this list: its reply does not fit, or its account cannot be asked for.
-func (e *Error) OfList() bool {
-	f := e.Failure()
-	return f == FailureMapping || f == FailureForeign || f == FailureAccount
-}
-
 // verdictOf is what the error of a call, or nil, says of the legacy system.
 func verdictOf(err error) verdict {
 	if err == nil {

@@ -37,17 +37,24 @@ type Further struct {
 }
 
 // Explain reads a whole list for a person who writes a mapping, and shows so many of its records
-// field by field. Filters are sent but not applied. The breaker does not stop it. beyond: it asks
-// for what a fetch does not, to see whether a list ends where it seems to. The error is for a kind
-// or account that makes no request; everything that is wrong with the replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int, beyond bool) (*Explained, error) {
+// field by field. Filters are sent but not applied. The breaker does not stop it. Beyond what a fetch
+// asks for it asks for the page after the last one, and, with words, for the list of each word of the
+// filters, to see whether a list ends where it seems to. The error is for a kind or account that makes
+// no request; everything that is wrong with the replies is in the result.
+func (c *Client) Explain(ctx context.Context, want Request, show int, words bool) (*Explained, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
 		return nil, err
 	}
 	err = e.caught(ctx, e.readAll)
-	if e.finish(err); err == nil && beyond {
-		if err = e.caught(ctx, e.askBeyond); err != nil {
+	if e.finish(err); err == nil {
+		if err = e.caught(ctx, func(ctx context.Context) error {
+			e.askBeyond(ctx)
+			if words {
+				e.askWords(ctx)
+			}
+			return nil
+		}); err != nil {
 			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
 		}
 	}
@@ -116,7 +123,7 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 // further makes the second requests for the batches, and notes the first of them.
 func (e *explanation) further(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	ask, _ := s.Request(e.fetch.want.Account, batches[0])
-	if first, err := ask.Page(paging{s.Paging}.pageValues(0, 0)); err == nil {
+	if first, err := ask.Page(e.fetch.endpoint.paging(s.Paging).pageValues(0, 0)); err == nil {
 		e.Further = append(e.Further, Further{s.Name, len(batches), first})
 	}
 	return e.fetch.batches(ctx, s, batches)
@@ -154,10 +161,9 @@ func (e *explanation) doubt(path, format string, args ...any) {
 }
 
 // askBeyond asks for the page after the last one where a number tells the length, as the number may
-// count something else. And it asks for the list of each word of each filter: if these have more
-// records together than the list without a filter, the system has a filter where none is set.
-func (e *explanation) askBeyond(ctx context.Context) error {
-	s, p, want := e.fetch.endpoint, e.pages, e.fetch.want
+// count something else.
+func (e *explanation) askBeyond(ctx context.Context) {
+	p := e.pages
 	if p.paging.Numbers() && p.paging.TellsLength() && p.end.Pages > 0 {
 		if asked, err := pageRequest(p.ask, p.paging.pageValues(p.end.Pages, p.end.Records)); err == nil {
 			if more, items := e.count(ctx, asked); more > 0 && !p.items[items] { // else it is the last page again
@@ -165,6 +171,12 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// askWords asks for the list of each word of each filter: if these have more records together than the
+// list without a filter, the system has a filter where none is set.
+func (e *explanation) askWords(ctx context.Context) {
+	s, p, want := e.fetch.endpoint, e.pages, e.fetch.want
 	words := s.plan.FilterValues()
 	for _, name := range []string{"status", "inquiry_type"} {
 		all := 0
@@ -178,7 +190,7 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Query{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
 				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)
-				return nil
+				return
 			}
 			all += list.end.Records
 		}
@@ -187,7 +199,6 @@ func (e *explanation) askBeyond(ctx context.Context) error {
 				records(p.end.Records), name, records(all), name)
 		}
 	}
-	return nil
 }
 
 // count gives how many records a page has, and what holds them.
@@ -256,21 +267,8 @@ func (p paging) following(r reply, ask mapping.PagedRequest, first address.Reque
 	return next
 }
 
-// Hider makes the function that hides the credentials of a configuration in a text for a
-// person: the secret of auth, and what requests send under the name of a secret.
+// Hider makes the function that hides the secret of auth in a text for a person.
 func (c Config) Hider() func(string) string {
-	secrets := c.Auth.Login.spec().Secrets()
-	if _, file := c.Auth.secret(); file.Set() {
-		secrets = append(secrets, oneLine(file))
-	}
-	for _, ec := range c.endpoints() {
-		for _, spec := range []address.Spec{
-			{Query: ec.Query, Sending: ec.Sending},
-			{Query: ec.Details.Fetch.Query, Sending: ec.Details.Fetch.Sending},
-			{Query: ec.Fields.Responses.Fetch.Query, Sending: ec.Fields.Responses.Fetch.Sending},
-		} {
-			secrets = append(secrets, spec.Secrets()...)
-		}
-	}
-	return address.Hider(secrets)
+	_, file := c.Auth.secret()
+	return address.Hider(oneLine(file))
 }

@@ -194,7 +194,7 @@ func TestMalformedReplies(t *testing.T) {
 		"expect":      "buyer: {expect: [{path: v, is: [0, null]}]}",
 		"a look-up":   "buyer: {fields: {title: {path: t, lookup: {in: table, key: v, by: s}}}}",
 		"look-ups":    "buyer: {fields: {responses: {lookup: {in: table, key: [s, v], by: [s, v]}}}}",
-		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: t, renew_if: [{path: v, is: 1}]}}`,
+		"renew_if":    `{auth: {type: session, password_file: x, login: {path: /login, body: ["{password}"]}, token: {json: t}, renew_if: [{path: v, is: 1}]}}`,
 		"total":       fmt.Sprintf(page, "total: v"),
 		"total_pages": fmt.Sprintf(page, "total_pages: v"),
 		"last":        fmt.Sprintf(page, "last: {path: v, is: true}"),

@@ -81,7 +81,7 @@ func (s *incidents) recordFailure(want Request, e *Error, now time.Time) {
 	attrs := []any{"kind", want.Kind, "account", want.Account, "failure", whose, "reason", e.Reason, "error", e.Error()}
 	if whose == FailureMapping || whose == FailureForeign {
 		word := "'" + strings.ReplaceAll(want.Account, "'", `'\''`) + "'" // of a shell
-		attrs = append(attrs, "run", "inquiry-gateway probe -c FILE --kind "+want.Kind+" --account "+word)
+		attrs = append(attrs, "run", "inquiry-gateway probe -c FILE --"+want.Kind+" "+word)
 	}
 	s.log.Warn("a list cannot be fetched from the legacy system", append(attrs, line...)...)
 }

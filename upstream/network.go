@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"crypto/tls"
 	"math"
 	"net"
 	"net/http"
@@ -32,6 +33,9 @@ func newTransport(cfg Config, opts Options) *http.Transport {
 	}
 	if cfg.TLS != (setting.TLS{}) {
 		t.TLSClientConfig = cfg.TLS.Config("tls", &setting.Problems{}) // Validate has told them
+		if cfg.TLS.CertFile.Set() {
+			t.TLSClientConfig.Renegotiation = tls.RenegotiateOnceAsClient // which is how IIS asks for it
+		}
 	}
 	return t
 }

@@ -9,7 +9,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,7 +56,7 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 	defer resp.Body.Close()
 	charset, wrong := checkHead(resp, format, now)
 	if wrong != nil && resp.StatusCode != http.StatusOK {
-		return readFault(resp, format, wrong)
+		return readError(resp, format, wrong)
 	}
 	if wrong != nil { // it may tell more
 		resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
@@ -78,18 +80,19 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 	return body, allowed.take(int64(len(body) - len(raw)))
 }
 
-// readFault reads the SOAP fault that a reply with status 400 or more may have (SOAP 1.1, 6.2). It adds
-// the fault to the error of the status.
-func readFault(resp *http.Response, format *mapping.Format, wrong error) (string, error) {
+// readError reads what a reply with status 400 or more may tell: the SOAP fault, which it adds to the error of the status
+// (SOAP 1.1, 6.2), or the body of a 500.
+func readError(resp *http.Response, format *mapping.Format, wrong error) (string, error) {
 	media, params, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if !format.XML || resp.StatusCode < http.StatusBadRequest || media == "" || !format.Accepts(media) {
+	isXML := format.XML && resp.StatusCode >= http.StatusBadRequest && media != "" && format.Accepts(media)
+	if !isXML && resp.StatusCode != http.StatusInternalServerError {
 		discard(resp)
 		return "", wrong
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
 	raw, err := readAll(resp, newAllowance(1<<20))
-	if err != nil {
-		return "", wrong
+	if err != nil || !isXML {
+		return raw, wrong
 	}
 	body, err := format.Decode(raw, params["charset"], 1<<20)
 	if fault, ok := errors.AsType[*decode.Error](err); ok && fault.Reason == "fault" {
@@ -185,8 +188,14 @@ func checkHead(resp *http.Response, format *mapping.Format, now time.Time) (char
 	return "", failure("media_type", "%s, and %s is wanted; %sreply.media_types names others that are accepted", is, wanted, more)
 }
 
-// loginPage is what the address of a page to sign in at has in it.
-var loginPage = regexp.MustCompile(`(?i)log-?_?(in|on)|sign-?_?(in|on)|auth|sso|session`)
+// loginFolder is a folder of the address of a page to sign in at.
+var loginFolder = regexp.MustCompile(`(?i)^(log[-_]?(in|on)|sign[-_]?(in|on)|auth(orize|enticate)?|oauth2?|saml2?|sso|sessions?)([.;].*)?$`)
+
+// leadsToLogin reports whether a redirect leads to a page to sign in at.
+func leadsToLogin(location string) bool {
+	u, err := url.Parse(location)
+	return err == nil && slices.ContainsFunc(strings.Split(u.Path, "/"), loginFolder.MatchString)
+}
 
 // statusError is the error of a reply with another status than 200. A 429, and a 503 with
 // Retry-After, tell us to wait. A status that no final reply can have counts as a 5xx (RFC 9110, 15).
@@ -204,7 +213,7 @@ func statusError(resp *http.Response, now time.Time) *Error {
 		e.Reason, e.Wait = reasonOverloaded, wait
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		e.Reason = reasonDenied
-	case status/100 == 3 && loginPage.MatchString(resp.Header.Get("Location")):
+	case status/100 == 3 && leadsToLogin(resp.Header.Get("Location")):
 		e = failure(reasonDenied, "status %d, which leads to a page to sign in at", status)
 	}
 	switch status {

@@ -90,7 +90,7 @@ func runTalk(t *testing.T, lines []string) {
 	for _, s := range c.spans.Ended() {
 		c.secretless(fmt.Sprint(s.Name(), s.Attributes(), s.Events(), s.Status(), s.Links()))
 	}
-	c.secretless(strings.NewReplacer(`"account":"acme"`, "", `--account 'acme'`, "").Replace(c.log.String())) // whose list it was
+	c.secretless(strings.NewReplacer(`"account":"acme"`, "", `--buyer 'acme'`, "").Replace(c.log.String())) // whose list it was
 }
 
 // verb tells whether a line begins with one of the words.
@@ -122,7 +122,7 @@ func (c *talk) step(line string, follow []string) {
 		c.list(rest, follow)
 	case word == "explain":
 		c.expect(follow)
-		c.show(c.Explain(c.Context(), Request{Kind: "buyer", Account: strings.TrimSuffix(rest, " beyond")}, 3, strings.HasSuffix(rest, " beyond")))
+		c.show(c.Explain(c.Context(), Request{Kind: "buyer", Account: strings.TrimSuffix(rest, " words")}, 3, strings.HasSuffix(rest, " words")))
 		c.done(rest)
 	case word == "saved":
 		c.show(c.ExplainReply(Request{Kind: "buyer", Account: "acme"}, 3, []byte(strings.ReplaceAll(rest, "$ok", good))))

@@ -31,11 +31,11 @@ const (
 func canaryCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "canary",
-		Usage: "ask the public address as two accounts or more, and fail if one gets another's records",
+		Usage: "ask as several accounts, and fail if one gets another's records",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "url", Usage: "the public address: `https://HOST[:PORT][/PREFIX]`", Required: true},
-			&cli.StringFlag{Name: "kind", Usage: "buyer or seller: the lists that the keys open", Value: "buyer"},
-			&cli.StringSliceFlag{Name: "key-file", Usage: "a `FILE` with one API key; give two or more, of different accounts", Required: true},
+			&cli.StringFlag{Name: "kind", Usage: "buyer or seller lists", Value: "buyer"},
+			&cli.StringSliceFlag{Name: "key-file", Usage: "a `FILE` with one API key; give two accounts or more", Required: true},
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {

@@ -20,6 +20,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
@@ -245,6 +248,36 @@ func TestCheckOpensNoConnection(t *testing.T) {
 	}
 }
 
+// What check prints is, to the byte, what a gateway with that file says that it runs.
+func TestPrintIsWhatRuns(t *testing.T) {
+	t.Parallel()
+	p := start(t, setup{yaml: "log: {sample_hits: 3}", upstream: []string{"upstream:\n", "upstream:\n  headers: {X-Tenant: s3cret}\n"}})
+	printed, errOut, code := command(t, "check", "-c", p.file(), "--print")
+	if runs := string(p.ops("/ops/config").body); code != 0 || printed != runs || !strings.Contains(runs, `X-Tenant: "[hidden]"`) {
+		t.Errorf("check --print says:\n%s%s\nand what runs is:\n%s", printed, errOut, runs)
+	}
+}
+
+// Each command's help fits a terminal of 40 lines and 100 columns.
+func TestHelpFitsATerminal(t *testing.T) {
+	var all func(c *cli.Command, names []string)
+	all = func(c *cli.Command, names []string) {
+		help, errOut, code := command(t, append(names[1:len(names):len(names)], "--help")...)
+		if lines := strings.Count(help, "\n"); code != 0 || lines < 5 || lines > 40 {
+			t.Errorf("%s: exit code %d, %d lines%s", names, code, lines, errOut)
+		}
+		for line := range strings.Lines(help) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 100 {
+				t.Errorf("%s: %d columns: %s", names, n, line)
+			}
+		}
+		for _, sub := range c.VisibleCommands() {
+			all(sub, append(names[:len(names):len(names)], sub.Name))
+		}
+	}
+	all(newCommand(), []string{"inquiry-gateway"})
+}
+
 // A probe that watches shows each state of the file: good, faulty, good again.
 func TestProbeWatches(t *testing.T) {
 	t.Parallel()
@@ -254,7 +287,7 @@ func TestProbeWatches(t *testing.T) {
 	var out, errOut testkit.Log
 	code := make(chan int)
 	go func() {
-		args := []string{"inquiry-gateway", "probe", "-c", p.file(), "--kind", "buyer", "--account", "acme", "--watch"}
+		args := []string{"inquiry-gateway", "probe", "-c", p.file(), "--buyer", "acme", "--watch"}
 		code <- run(ctx, args, &out, &errOut)
 	}()
 	p.eventually("the first probe", func() bool { return strings.Contains(out.String(), "good: the gateway would serve") })

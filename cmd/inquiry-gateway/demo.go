@@ -42,15 +42,17 @@ const (
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
-		Usage: "run the gateway in front of a sample legacy system, with sample keys; REDIS_URL adds a Redis",
+		Usage: "run the gateway in front of a sample legacy system, with sample keys",
+		Description: "REDIS_URL=redis://HOST:PORT in the environment adds a Redis. The sample legacy system has faults\n" +
+			"on demand under /admin.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "legacy-only", Usage: "run the sample legacy system alone, with faults on demand under /admin; the flags below go with it"},
+			&cli.BoolFlag{Name: "legacy-only", Usage: "run the sample legacy system alone, as the flags below say"},
 			&cli.BoolFlag{Name: "mapping", Usage: "print the configuration that maps the sample legacy system, and end"},
 			&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT`", Value: "127.0.0.1:9300"},
 			&cli.Uint64Flag{Name: "seed", Usage: "same seed, same data", Value: 1},
 			&cli.IntFlag{Name: "inquiries", Usage: "how many inquiries there are", Value: legacy.DefaultInquiries},
 			&cli.DurationFlag{Name: "latency", Usage: "spent before every list"},
-			&cli.DurationFlag{Name: "change-every", Usage: "mean time between two changes of one buyer's list; 0: never"},
+			&cli.DurationFlag{Name: "change-every", Usage: "mean time between changes of a buyer's list; 0: never"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // it ends with its terminal

@@ -17,16 +17,16 @@ func draftCommand() *cli.Command {
 	flags := []cli.Flag{}
 	for _, kind := range []string{"buyer", "seller"} {
 		flags = append(flags,
-			&cli.StringSliceFlag{Name: kind, Usage: "read a saved reply for a " + kind + " from `FILE` (- for standard input); may be repeated"},
+			&cli.StringSliceFlag{Name: kind, Usage: "read a saved reply for a " + kind + " from `FILE` (- for standard input)"},
 			&cli.StringFlag{Name: kind + "-account", Usage: "the `ID` whose list these are"})
 	}
 	return &cli.Command{
 		Name:  "draft",
-		Usage: "write the skeleton of a mapping from saved replies, with every doubt as a comment",
-		Description: "Reads replies to one request for a list of each kind, in JSON or XML, and prints an upstream section: where the\n" +
-			"records are, whose they are, ids, times, answers and pages. It goes by what the values are. What they leave\n" +
-			"open has a comment DOUBT; what a person has to choose has a comment TODO, with the fields that it may be and\n" +
-			"samples of their values. Nothing is sent.",
+		Usage: "write the skeleton of a mapping from saved replies",
+		Description: "Reads replies to one request for a list of each kind, in JSON or XML, and prints an upstream\n" +
+			"section: where the records are, whose they are, ids, times, responses and pages. Fields are\n" +
+			"inferred from values. What these leave open has a comment DOUBT; what a person has to choose\n" +
+			"has a comment TODO, with candidates and samples of their values. Nothing is sent.",
 		Flags:  flags,
 		Action: runDraft,
 	}

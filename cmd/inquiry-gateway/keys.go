@@ -38,13 +38,13 @@ const (
 // by itself, so that no command has to reach it.
 func keysCommand() *cli.Command {
 	id := &cli.StringFlag{Name: "id", Usage: "the new key's `ID` in logs and commands (default: a new one)"}
-	expires := &cli.StringFlag{Name: "expires", Usage: "when the new key ends: a `TIME` such as 2027-01-31T00:00:00Z, or from now on: 720h (default: never)"}
-	out := &cli.StringFlag{Name: "out", Usage: "write the key into the new `FILE`, which only you can read, instead of showing it"}
+	expires := &cli.StringFlag{Name: "expires", DefaultText: "never", Usage: "its end: a `TIME` such as 2027-01-31 or 720h"}
+	out := &cli.StringFlag{Name: "out", Usage: "write the key into the new `FILE`, readable by you alone"}
 	return &cli.Command{
 		Name:  "keys",
-		Usage: "make, list, rotate and revoke API keys, and change their accounts, in a keys file or in Redis",
+		Usage: "make, list, rotate and revoke API keys, and change their accounts",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the keys of the gateway with the configuration `FILE`: its keys file or its Redis"},
+			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the keys of the gateway with the configuration `FILE`"},
 			&cli.StringFlag{Name: "file", Usage: "the keys `FILE`, where there is no configuration yet"},
 			&cli.StringFlag{Name: "pepper-file", Usage: "with --file: the pepper `FILE`, if keys are hashed with HMAC"},
 			jsonFlag(),
@@ -56,42 +56,42 @@ func keysCommand() *cli.Command {
 				&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
 				&cli.StringFlag{Name: "account", Usage: "the `ID` of the account it belongs to", Required: true},
 				&cli.StringSliceFlag{Name: "scopes", Usage: "what it may do", Value: []string{auth.ScopeInquiriesRead}},
-				&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none; one that is there must have that already"},
+				&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none"},
 				id, expires, out,
 			},
-			Action: withOut(keysNew),
+			Action: withKeyFile(keysNew),
 		}, {
 			Name:      "hash",
-			Usage:     "read a key from standard input and print its hash as the key store wants it",
+			Usage:     "read a key from standard input and print its hash",
 			ArgsUsage: "< FILE",
 			Action:    keysHash,
 		}, {
 			Name:   "list",
 			Usage:  "list keys and their states, never the keys themselves",
-			Action: withKeys(keysList),
+			Action: withKeyStore(keysList),
 		}, {
 			Name:      "rotate",
-			Usage:     "make the key that follows another one, for the same account, and let the old one end after an overlap",
+			Usage:     "replace a key, which ends after an overlap",
 			ArgsUsage: "KEY-ID",
 			Flags: []cli.Flag{
 				&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays good; 0s: not any more", Value: defaultOverlap},
 				id, expires, out,
 			},
-			Action: withOut(keysRotate),
+			Action: withKeyFile(keysRotate),
 		}, {
 			Name:      "revoke",
-			Usage:     "mark a key as revoked; it stays known, so that its use is recognised",
+			Usage:     "revoke a key; it stays known, so that its use is recognised",
 			ArgsUsage: "KEY-ID",
-			Action:    withKeys(keysRevoke),
+			Action:    withKeyStore(keysRevoke),
 		}, {
 			Name:      "account",
-			Usage:     "list the accounts, or change what one has paid for or its plan; one that is not there is added with --api-access",
+			Usage:     "list the accounts, or add or change one",
 			ArgsUsage: "[ACCOUNT-ID]",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "api-access", Usage: "paid or none"},
+				&cli.StringFlag{Name: "api-access", Usage: "paid or none; adds an account that does not exist"},
 				&cli.StringFlag{Name: "plan", Usage: "the `NAME` of the plan under rate_limit.plans; \"\" takes it away"},
 			},
-			Action: withKeys(keysAccount),
+			Action: withKeyStore(keysAccount),
 		}},
 	}
 }
@@ -145,8 +145,8 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	return &keyStore{keysredis.NewEditor(client, cfg.Redis.KeyPrefix(), hasher), cfg, hasher, when, client.Close}, nil
 }
 
-// withKeys makes an action of do, with the store that the flags name, within keyCommandTimeout.
-func withKeys(do func(context.Context, *cli.Command, *keyStore) error) cli.ActionFunc {
+// withKeyStore makes an action of do, with the store that the flags name, within keyCommandTimeout.
+func withKeyStore(do func(context.Context, *cli.Command, *keyStore) error) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		cfg, err := keySource(c)
 		if err != nil {
@@ -163,11 +163,11 @@ func withKeys(do func(context.Context, *cli.Command, *keyStore) error) cli.Actio
 	}
 }
 
-// withOut is withKeys for actions that make a key. The file of --out is made before the key, as a
+// withKeyFile is withKeyStore for actions that make a key. The file of --out is made before the key, as a
 // key that cannot be written must not be stored, and removed where there is no key. It is made
 // after the configuration was read, which may name that file. out is nil without the flag.
-func withOut(do func(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error) cli.ActionFunc {
-	return withKeys(func(ctx context.Context, c *cli.Command, store *keyStore) error {
+func withKeyFile(do func(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error) cli.ActionFunc {
+	return withKeyStore(func(ctx context.Context, c *cli.Command, store *keyStore) error {
 		name := c.String("out")
 		if name == "" {
 			return do(ctx, c, store, nil)
@@ -214,14 +214,14 @@ func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File)
 		return fmt.Errorf("%w; add it with keys account, or give --api-access paid to make it now", err)
 	}
 	if err != nil {
-		return unshown(record.ID, err)
+		return orphanedKeyError(record.ID, err)
 	}
 	return showKey(c, out, key, record, nil)
 }
 
-// unaskable says that callers with keys of a kind and account would get nothing, as the legacy
+// unsupportedReason says that callers with keys of a kind and account would get nothing, as the legacy
 // system cannot be asked for it; empty: it can, or the configuration cannot tell.
-func unaskable(cfg upstream.Config, kind, account string) string {
+func unsupportedReason(cfg upstream.Config, kind, account string) string {
 	client, err := upstream.New(cfg, upstream.Options{})
 	if err != nil {
 		return ""
@@ -260,7 +260,7 @@ func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.Fi
 	next.Digest, next.Account, next.Scopes = store.hasher.Hash(key), before.Account, before.Scopes
 	old, err := store.Rotate(ctx, id, next, time.Now().Add(overlap))
 	if err != nil {
-		return unshown(next.ID, err)
+		return orphanedKeyError(next.ID, err)
 	}
 	return showKey(c, out, key, next, &old)
 }
@@ -273,8 +273,8 @@ func keyID(c *cli.Command) (string, error) {
 	return c.Args().First(), nil
 }
 
-// unshown says what to do about a key that may be in the store although nobody was shown it.
-func unshown(id string, err error) error {
+// orphanedKeyError says what to do about a key that may be in the store although nobody was shown it.
+func orphanedKeyError(id string, err error) error {
 	if errors.Is(err, auth.ErrOutcomeUnknown) {
 		return fmt.Errorf("%w: if keys list shows a key %s, which was shown to nobody, revoke it", err, id)
 	}
@@ -295,8 +295,8 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 	}
 	warning := ""
 	if conf := c.String("config"); conf != "" {
-		if cfg, err := config.Load(conf, only("upstream")); err == nil {
-			warning = unaskable(cfg.Upstream, record.Kind, record.Account)
+		if cfg, err := config.Load(conf, sections("upstream")); err == nil {
+			warning = unsupportedReason(cfg.Upstream, record.Kind, record.Account)
 		}
 	}
 	err := show(c, struct {
@@ -399,12 +399,12 @@ func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
 		accounts, keys := items{out: out, open: `{"accounts":[`}, items{out: out, open: `],"keys":[`}
 		err := store.Accounts(ctx, func(some []auth.Account) error { return write(&accounts, some) })
 		if err == nil || errors.Is(err, auth.ErrMalformedResponse) {
-			err = errors.Join(err, store.Keys(ctx, func(l auth.Listing) error { return write(&keys, l.Keys) }))
+			err = errors.Join(err, store.Keys(ctx, func(l auth.KeySet) error { return write(&keys, l.Keys) }))
 		}
 		return keys.end("]}", err)
 	}
 	list := table{out: out, head: []string{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
-	return store.Keys(ctx, func(l auth.Listing) error {
+	return store.Keys(ctx, func(l auth.KeySet) error {
 		access := map[string]string{}
 		for _, a := range l.Accounts {
 			access[a.ID] = a.APIAccess

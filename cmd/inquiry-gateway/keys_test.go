@@ -123,7 +123,7 @@ func TestLifeOfAKey(t *testing.T) {
 			everywhere("k2", http.StatusUnauthorized)
 			everywhere("k3", http.StatusOK)
 			var states []string
-			for _, k := range keysCommandFor[auth.Listing](t, nodes[0].file(), "list").Keys {
+			for _, k := range keysCommandFor[auth.KeySet](t, nodes[0].file(), "list").Keys {
 				if strings.HasPrefix(k.ID, "k") {
 					states = append(states, k.ID+" "+k.State(time.Now()))
 				}
@@ -198,7 +198,7 @@ func TestWhatWaitsForInputEnds(t *testing.T) {
 	t.Cleanup(func() { os.Stdin = standard; _ = out.Close(); _ = in.Close() })
 	for _, args := range [][]string{
 		{"keys", "hash"}, {"draft", "--buyer", "-", "--buyer-account", "a"}, {"ttl", "--log", "-"},
-		{"probe", "-c", config, "--kind", "buyer", "--account", "a", "--sample", "-"},
+		{"probe", "-c", config, "--buyer", "a", "--sample", "-"},
 	} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		ended := make(chan int)
@@ -245,7 +245,9 @@ func TestKeysInARedisThatEvicts(t *testing.T) {
 	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	p := start(t, keysInRedis(server.Addr))
 	p.logsEventually("its maxmemory-policy is allkeys-lru; set noeviction")
-	commandSays(t, 0, "its maxmemory-policy is allkeys-lru", "check", "-c", p.file(), "--live", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical)
+	if _, errOut, code := command(t, "probe", "-c", p.file(), "--buyer", legacy.BuyerTypical); code != 0 || !strings.Contains(errOut, "its maxmemory-policy is allkeys-lru") {
+		t.Errorf("probe: exit code %d, %s", code, errOut)
+	}
 	for i := range 3 {
 		newKey(t, []*program{p}, "new", "--kind", "buyer", "--account", legacy.BuyerTypical, "--id", fmt.Sprint("k", i+1), "--api-access", "paid")
 	}
@@ -298,7 +300,7 @@ func TestKeysCommandsAreRepeatableWhereverRedisIsLost(t *testing.T) {
 				out, errOut, code := command(t, append([]string{"keys", "-c", keysConfig(t, proxy.Addr, timeout)}, args...)...)
 				stored := map[string]auth.KeyRecord{}
 				listed, _, _ := command(t, "keys", "-c", direct, "--json", "list") // which may name a key that was not finished
-				var l auth.Listing
+				var l auth.KeySet
 				must(t, json.Unmarshal([]byte(listed), &l))
 				for _, k := range l.Keys {
 					stored[k.ID] = k

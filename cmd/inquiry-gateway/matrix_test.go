@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,7 +16,6 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/auth/keysredis"
-	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
@@ -41,8 +43,8 @@ func situations(parts map[string][]string) (all []situation) {
 // cells counts those that were started: their prefixes in the Redis that they share differ.
 var cells atomic.Int64
 
-// The table that `check --failures` prints is what callers get: each row of it, and all
-// pairs, with the whole program and a real Redis.
+// docs/failures.md says what callers get: each row of it, and all pairs, with the whole program and a
+// real Redis.
 func TestMatrix(t *testing.T) {
 	testkit.Slow(t)
 	server := redistest.Start(t)
@@ -107,9 +109,11 @@ func newCell(t *testing.T, server *redistest.Server, source string, s situation)
 	if source == "redis" {
 		c.addKeys()
 	}
-	cfg, err := config.Load(c.file(), config.Options{})
-	must(t, err)
-	c.rows = failuresOf(cfg)
+	c.rows = declared(t, map[string]map[string]string{
+		"introspection": {partRedis: "Redis", partLegacy: "legacy system", partKeys: "authorization server"},
+		"redis":         {partRedis: "Redis with the keys"},
+		"file":          {partKeys: "keys file"},
+	}[source])
 	return c
 }
 
@@ -143,8 +147,8 @@ func (c *cell) run() int64 {
 	c.fail()
 	compared := int64(0)
 	for _, knows := range []string{knowsList, knowsRedisList, knowsNothing, knowsBreaker} {
-		want, declared := stricter(c.rows, knows, c.s)
-		if pair := len(c.s) > 1; !declared || pair && knows != knowsList && knows != knowsNothing {
+		want, found := stricter(c.rows, knows, c.s)
+		if pair := len(c.s) > 1; !found || pair && knows != knowsList && knows != knowsNothing {
 			continue
 		}
 		compared++
@@ -239,29 +243,80 @@ func (c *cell) ask(knows string) (keyID, query string, a answer) {
 
 // against says how an answer differs from what is declared; a list must be the one that
 // the legacy system has for that account, rendered by the same code.
-func (c *cell) against(a answer, want outcome, keyID, query string) string {
-	o, status := outcomes[want], a.header.Get("Cache-Status")
+func (c *cell) against(a answer, o response, keyID, query string) string {
+	status := a.header.Get("Cache-Status")
 	stale := strings.Contains(status, "detail=stale-error")
 	account := map[string]string{"buyer": legacy.BuyerTypical, "other-buyer": legacy.BuyerOther}[keyID]
 	switch {
-	case a.status != o.status || !strings.Contains(string(a.body), `"`+o.code):
-		return fmt.Sprintf("%d %s, and %s is declared", a.status, a.body[:min(len(a.body), 300)], want)
-	case o.code == "" && (!strings.Contains(status, o.detail) || stale != (want == outcomeStale)):
-		return fmt.Sprintf("Cache-Status is %q, and %s is declared", status, want)
+	case a.status != o.status || a.status != http.StatusOK && !strings.Contains(string(a.body), `"`+o.says+`"`):
+		return fmt.Sprintf("%d %s, and %v is declared", a.status, a.body[:min(len(a.body), 300)], o)
+	case o.status == http.StatusOK && (!strings.Contains(status, o.says) || stale != (o.says == "detail=stale-error")):
+		return fmt.Sprintf("Cache-Status is %q, and %v is declared", status, o)
 	case a.status == http.StatusServiceUnavailable && a.header.Get("Retry-After") == "":
 		return "Retry-After is missing"
-	case o.code == "" && !c.isTruth(a, auth.KindBuyer, account, query):
+	case o.status == http.StatusOK && !c.isTruth(a, auth.KindBuyer, account, query):
 		return "the list is not the caller's, or not the right one"
 	}
 	return ""
 }
 
-// stricter is what a caller gets while two parts fail: the later outcome of the two.
-func stricter(rows []failure, knows string, parts map[string]string) (worst outcome, declared bool) {
+// stricter is what a caller gets while two parts fail: the worse response of the two.
+func stricter(rows []failure, knows string, parts map[string]string) (worst response, found bool) {
 	for _, row := range rows {
-		if row.Knows == knows && parts[row.Part] == row.State {
-			worst, declared = max(worst, row.outcome), true
+		if row.knows == knows && parts[row.part] == row.state && (!found || row.response.rank > worst.rank) {
+			worst, found = row.response, true
 		}
 	}
-	return worst, declared
+	return worst, found
+}
+
+// What can fail, how, and what a node has when a caller asks, as the document calls it.
+const (
+	partRedis, partLegacy, partKeys                       = "redis", "legacy system", "key store"
+	stateSlow, stateDown, stateGarbage                    = "slow", "down", "garbage"
+	knowsList, knowsRedisList, knowsNothing, knowsBreaker = "list", "list in Redis", "nothing", "breaker open"
+)
+
+// response is what a caller gets: the status with the error's code, or with a part of Cache-Status.
+type response struct {
+	status int
+	says   string
+	rank   int // in the document's list; a larger one is worse
+}
+
+// failure is one row of the document.
+type failure struct {
+	part, state, knows string
+	response           response
+}
+
+// declared reads the rows of docs/failures.md about some parts, which have these names there.
+func declared(t *testing.T, parts map[string]string) (rows []failure) {
+	text, err := os.ReadFile("../../docs/failures.md")
+	must(t, err)
+	saysResponse := regexp.MustCompile("^(\\d{3}) `(.*)`$")
+	ranks := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
+		if found := saysResponse.FindStringSubmatch(cells[0]); len(cells) == 2 && found != nil {
+			ranks[found[2]] = len(ranks)
+		}
+		found := saysResponse.FindStringSubmatch(cells[len(cells)-1])
+		if len(cells) != 4 || found == nil {
+			continue
+		}
+		name, _, _ := strings.Cut(cells[0], " (")
+		for part, called := range parts {
+			if called == name {
+				status, err := strconv.Atoi(found[1])
+				must(t, err)
+				rank, listed := ranks[found[2]]
+				if !listed {
+					t.Fatalf("%s is not in the list of responses", line)
+				}
+				rows = append(rows, failure{part, cells[1], cells[2], response{status, found[2], rank}})
+			}
+		}
+	}
+	return rows
 }

@@ -38,7 +38,7 @@ func tokenFileFlag(when string) *cli.StringFlag {
 func opsFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "talk to the gateway that runs with the configuration `FILE`"},
-		&cli.StringSliceFlag{Name: "ops", Usage: "talk to the ops listener at `URL`; ttl and purge: to several, and to all addresses of a host's name"},
+		&cli.StringSliceFlag{Name: "ops", Usage: "talk to the ops listener at `URL`; ttl, purge: to several"},
 		tokenFileFlag("with --ops: "),
 		jsonFlag(),
 	}, more...)
@@ -49,7 +49,7 @@ func opsFlags(more ...cli.Flag) []cli.Flag {
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "explain",
-		Usage: "say what a request for one list would get from the running gateway now, and why",
+		Usage: "say what a request for one list would get now, and why",
 		Flags: opsFlags(
 			&cli.StringFlag{Name: "key-id", Usage: "the request of the key with this `ID` (keys list shows them)"},
 			&cli.StringFlag{Name: "account", Usage: "without a key: the account's `ID`"},
@@ -91,8 +91,8 @@ func purgeCommand() *cli.Command {
 		Flags: opsFlags(
 			&cli.StringFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind"},
 			&cli.StringFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
-			&cli.BoolFlag{Name: "soft", Usage: "end the ttl of the lists: they are served stale, within their stale windows, while they are fetched again"},
-			&cli.DurationFlag{Name: "wait", Usage: "if Redis does not take the purge, repeat it for this `DURATION`, such as 5m"},
+			&cli.BoolFlag{Name: "soft", Usage: "end the ttl of the lists: they are served stale while fetched again"},
+			&cli.DurationFlag{Name: "wait", Usage: "repeat a purge that Redis does not take, for this `DURATION`"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			kind, account, soft := c.String("kind"), c.String("account"), c.Bool("soft")
@@ -159,9 +159,9 @@ func ttlCommand() *cli.Command {
 		Name:  "ttl",
 		Usage: "say what another ttl would do: from running nodes, or from a log",
 		Flags: opsFlags(
-			&cli.StringFlag{Name: "log", Usage: "read the log `FILE` (- for standard input), written with log.access_keys: hashed, by the policy of -c or the default"},
-			&cli.FloatFlag{Name: "max-outdated", Usage: "mark the ttls at which at most this `SHARE` of the answers, 0 to 1, is outdated"},
-			&cli.FloatFlag{Name: "max-upstream-per-second", Usage: "mark the ttls at which the legacy system gets at most this `NUMBER` of requests per second, for all kinds together"},
+			&cli.StringFlag{Name: "log", Usage: "read the log `FILE` (- for standard input) of log.access_keys"},
+			&cli.FloatFlag{Name: "max-outdated", Usage: "mark ttls that leave at most this `SHARE` outdated"},
+			&cli.FloatFlag{Name: "max-upstream-per-second", Usage: "mark ttls with at most this `NUMBER` of requests"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			goals := ttl.Goals{MaxOutdated: c.Float("max-outdated"), MaxUpstreamPerSecond: c.Float("max-upstream-per-second")}
@@ -211,7 +211,7 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (report ttl.Report, err err
 	}
 	policy := cache.DefaultConfig()
 	if file := c.String("config"); file != "" {
-		cfg, err := config.Load(file, only("cache"))
+		cfg, err := config.Load(file, sections("cache"))
 		if err != nil {
 			return report, err
 		}
@@ -330,7 +330,7 @@ type opsListener struct {
 // listenerOf is where a program on the same machine reaches ops.listen of a configuration. A
 // listener on all addresses is dialled by them, which is the machine itself.
 func listenerOf(file string) (o opsListener, err error) {
-	cfg, err := config.Load(file, only("ops"))
+	cfg, err := config.Load(file, sections("ops"))
 	if err != nil {
 		return o, err
 	}
@@ -383,7 +383,7 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	}
 	defer res.Body.Close()
 	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
-	switch text := printable(cutAt(strings.TrimSpace(string(reply)), 500)); {
+	switch text := printable(truncate(strings.TrimSpace(string(reply)), 500)); {
 	case err != nil:
 		return nil, fmt.Errorf("%s%s: %w", address, path, err)
 	case res.StatusCode == http.StatusBadRequest:

@@ -135,8 +135,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// cutAt shortens a text to n characters.
-func cutAt(s string, n int) string {
+// truncate shortens a text to n characters.
+func truncate(s string, n int) string {
 	for i := range s {
 		if n--; n < 0 {
 			return s[:i] + "..."

@@ -6,55 +6,57 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/urfave/cli/v3"
 
+	"inquiry-gateway/auth/keysredis"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/probe"
 )
 
-// only is for commands that use some sections of the configuration: mistakes elsewhere in it do
+// sections is for commands that use some sections of the configuration: mistakes elsewhere in it do
 // not keep them from working. The first is the one that the command is about.
-func only(sections ...string) config.Options { return config.Options{Sections: sections} }
+func sections(names ...string) config.Options { return config.Options{Sections: names} }
 
 // probeCommand is for whoever writes a mapping. It shows contents, which no log of
 // the gateway does.
 func probeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "probe",
-		Usage: "show what one list of the legacy system looks like through the mapping",
-		Description: "Reads one whole list, all pages and responses, or one saved reply, and shows for the first records\n" +
-			"each field's path, raw and mapped value, how often each configured path was found, and every reason why\n" +
-			"the gateway would refuse the list. What it prints holds contents and internal ids: it is for your\n" +
-			"screen, not for a log. Fails (exit code 1) where the gateway would answer with an error, and where a\n" +
-			"path that hides its mistake matched nothing (--may-miss).",
+		Usage: "show what a list of the legacy system looks like through the mapping",
+		Description: "Reads a whole list, all pages and responses, or one saved reply, and shows for the first\n" +
+			"records each field's path, raw and mapped value, how often each configured path was found,\n" +
+			"and every reason why the gateway would refuse the list. The output holds contents and internal\n" +
+			"ids: it is for your screen, not for a log. Fails (exit code 1) if the gateway would answer\n" +
+			"with an error, and if a path that hides its mistake matched nothing (--may-miss).",
 		Flags: []cli.Flag{
 			configFlag(),
-			&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
-			&cli.StringFlag{Name: "account", Usage: "the `ID` whose list is asked for", Required: true},
+			&cli.StringFlag{Name: "buyer", Usage: "ask for the list of the buyer with this account `ID`"},
+			&cli.StringFlag{Name: "seller", Usage: "ask for the list of the seller with this account `ID`"},
 			&cli.StringFlag{Name: "status", Usage: "send this filter"},
 			&cli.StringFlag{Name: "inquiry-type", Usage: "send this filter"},
-			&cli.StringFlag{Name: "sample", Usage: "read the saved reply in `FILE` (- for standard input) instead of asking"},
+			&cli.BoolFlag{Name: "filters", Usage: "also ask for the list of each word of both filters"},
+			&cli.StringFlag{Name: "sample", Usage: "read the saved reply in `FILE` (- for standard input) instead"},
 			&cli.IntFlag{Name: "records", Usage: "show so many records field by field", Value: 3},
-			mayMissFlag(""),
+			&cli.StringSliceFlag{Name: "may-miss", Usage: "a `PATH` of the mapping that may match nothing in this list"},
 			jsonFlag(),
-			&cli.BoolFlag{Name: "watch", Usage: "repeat it when the configuration or the saved reply changes, until Ctrl-C"},
+			&cli.BoolFlag{Name: "watch", Usage: "repeat it when the configuration or the saved reply changes"},
 		},
 		Action: runProbe,
 	}
 }
 
-// mayMissFlag names paths that no record needs to have.
-func mayMissFlag(with string) *cli.StringSliceFlag {
-	return &cli.StringSliceFlag{Name: "may-miss", Usage: with + "a `PATH` of the mapping that may match nothing in this list, or have a round number of items"}
-}
+// kinds are those of lists and of keys, and the flags that take an account.
+var kinds = []string{"buyer", "seller"}
 
 // checkKind refuses what is no kind of lists.
 func checkKind(kind string) error {
-	if kind != "buyer" && kind != "seller" {
+	if !slices.Contains(kinds, kind) {
 		return usagef("--kind is %q; give buyer or seller", kind)
 	}
 	return nil
@@ -63,22 +65,31 @@ func checkKind(kind string) error {
 // runProbe refuses what cannot be meant, and probes once or again and again. Standard
 // input can be read once only.
 func runProbe(ctx context.Context, c *cli.Command) error {
-	if err := checkKind(c.String("kind")); err != nil {
-		return err
+	lists, sample := 0, c.String("sample")
+	for _, kind := range kinds {
+		if c.String(kind) != "" {
+			lists++
+		}
 	}
-	if c.String("account") == "" || c.Int("records") < 1 {
-		return usagef("--account wants an id, --records 1 or more")
-	}
-	if !c.Bool("watch") {
-		return probeOnce(ctx, c)
-	}
-	if c.String("sample") == "-" {
+	filtered := c.String("status") != "" || c.String("inquiry-type") != ""
+	switch {
+	case lists == 0:
+		return usagef("whose list? give --buyer ID, --seller ID, or both")
+	case c.Int("records") < 0:
+		return usagef("--records wants 0 or more")
+	case sample != "" && lists > 1:
+		return usagef("--sample is a reply for one list; give --buyer ID or --seller ID")
+	case c.Bool("filters") && (filtered || sample != ""):
+		return usagef("--filters asks for the lists of all words; leave out --status, --inquiry-type and --sample")
+	case c.Bool("watch") && sample == "-":
 		return usagef("--watch reads the reply again and again; give it as a file")
+	case c.Bool("watch"):
+		return watchProbe(ctx, c)
 	}
-	return watchProbe(ctx, c)
+	return probeOnce(ctx, c)
 }
 
-// watchEvery is how often the files are looked at.
+// watchEvery is how often the files are polled.
 const watchEvery = 200 * time.Millisecond
 
 // watchProbe probes whenever a file has changed, until ctx ends. A failure is shown
@@ -107,36 +118,72 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 	}
 }
 
-// probeOnce shows all that was found before it fails: the reason is in it.
+// probeOnce shows all that was found before it fails: the reason is in it. It goes on after a list that
+// would be refused.
 func probeOnce(ctx context.Context, c *cli.Command) error {
-	cfg, err := config.Load(c.String("config"), only("upstream"))
+	cfg, err := config.Load(c.String("config"), sections("upstream"))
 	if err != nil {
 		return err
 	}
-	o := probe.Options{Records: c.Int("records"), Beyond: c.String("status") == "" && c.String("inquiry-type") == "", MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
+	o := probe.Options{Records: c.Int("records"), Words: c.Bool("filters"), MayMiss: c.StringSlice("may-miss"), UserAgent: "inquiry-gateway/" + version}
 	if file := c.String("sample"); file != "" {
 		if o.Sample, err = readSample(ctx, file, cfg.Upstream.MaxResponseBytes); err != nil {
 			return err
 		}
+	} else {
+		writeWarnings(c.Root().ErrWriter, keyStoreWarnings(ctx, cfg.Upstream, c.String("config")))
 	}
-	seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{
-		Kind: c.String("kind"), Account: c.String("account"), Status: c.String("status"), InquiryType: c.String("inquiry-type"),
-	}, o)
-	if err != nil {
-		return err
+	var errs []error
+	for _, kind := range kinds {
+		account := c.String(kind)
+		if account == "" {
+			continue
+		}
+		if !slices.Contains(cfg.Upstream.Kinds(), kind) {
+			return usagef("the configuration has no upstream.%s; leave out --%s", kind, kind)
+		}
+		seen, err := probe.Run(ctx, cfg.Upstream, upstream.Request{Kind: kind, Account: account, Status: c.String("status"), InquiryType: c.String("inquiry-type")}, o)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, show(c, seen, func(out io.Writer) { writeProbe(out, seen) }), verdictError(seen))
 	}
-	err = show(c, seen, func(out io.Writer) { writeProbe(out, seen) })
-	return errors.Join(err, failureOf(seen))
+	return errors.Join(errs...)
 }
 
-// failureOf is the error of a probe of a list that would be refused, or may not be what it
+// keyStoreWarnings looks at the keys in Redis, if the rest of the file says that there are any: whether
+// Redis would evict them, and whose account the legacy system cannot be asked for.
+func keyStoreWarnings(ctx context.Context, system upstream.Config, file string) (warnings config.Problems) {
+	cfg, err := config.Load(file, sections("auth", "redis"))
+	if err != nil || cfg.Auth.Redis == nil {
+		return nil
+	}
+	cfg.Upstream = system
+	warning := func(text string) {
+		warnings = append(warnings, config.Problem{File: file, Key: "auth.redis", Message: text})
+	}
+	client, err := redisclient.Open(cfg.Redis, redisclient.Options{})
+	if err != nil {
+		warning(err.Error())
+		return warnings
+	}
+	defer func() { _ = client.Close() }()
+	bounded, cancel := client.Bounded(ctx)
+	defer cancel()
+	if text := keysredis.EvictionWarning(bounded, client); text != "" {
+		warning(text)
+	}
+	return append(warnings, unsupportedKeys(ctx, cfg, file)...)
+}
+
+// verdictError is the error of a probe of a list that would be refused, or may not be what it
 // seems.
-func failureOf(p *probe.Probe) error {
+func verdictError(p *probe.Probe) error {
 	switch p.Verdict {
 	case probe.Good:
 		return nil
 	case probe.Doubtful:
-		return fmt.Errorf("%s %s: the gateway would serve this list, but is it what it seems? %s (mend it, try an account that has it, or give --may-miss with the path or key)",
+		return fmt.Errorf("%s %s: the gateway would serve this list, but is it what it seems? %s (correct it, try an account that has it, or give --may-miss with the path)",
 			p.Kind, printable(p.Account), printable(p.Reason))
 	}
 	return fmt.Errorf("%s %s: the gateway would refuse this list: %s", p.Kind, printable(p.Account), printable(p.Reason))
@@ -191,16 +238,16 @@ func stdin(ctx context.Context) io.ReadCloser {
 	return out
 }
 
-// shownOf says how many records there are, and how many of them a caller would see.
-func shownOf(p *probe.Probe) string {
+// recordSummary says how many records there are, and how many of them a caller would see.
+func recordSummary(p *probe.Probe) string {
 	if p.Problem != "" || len(p.Served) == p.Items {
 		return plural(p.Items, "record")
 	}
 	return fmt.Sprintf("%s, %d shown", plural(p.Items, "record"), len(p.Served))
 }
 
-// onPages says on how many pages a list came, where there were several.
-func onPages(p *probe.Probe) string {
+// pageSummary says on how many pages a list came, where there were several.
+func pageSummary(p *probe.Probe) string {
 	if p.Replies < 2 {
 		return ""
 	}

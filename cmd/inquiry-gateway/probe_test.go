@@ -16,15 +16,15 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
-// check --live asks for one list of each account, and says what is wrong with which. What the
+// probe asks for one list of each account, and says what is wrong with which. What the
 // legacy system says of itself is shown, printable and bounded.
-func TestCheckLive(t *testing.T) {
+func TestProbeOfBothLists(t *testing.T) {
 	t.Parallel()
 	p := start(t, setup{})
 	p.fault(legacy.Fault{Name: legacy.FaultStatus, Kind: legacy.KindSeller, Code: http.StatusServiceUnavailable})
-	said := commandSays(t, 1, "seller "+legacy.SellerTypical, "check", "-c", p.file(), "--live", "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical)
-	if !strings.Contains(said, "buyer acme: good") || !strings.Contains(said, "503") {
-		t.Errorf("check --live: %s", said)
+	said := commandSays(t, 1, "seller "+legacy.SellerTypical, "probe", "-c", p.file(), "--buyer", legacy.BuyerTypical, "--seller", legacy.SellerTypical)
+	if !strings.Contains(said, "\ngood: the gateway would serve this list\nseller") || !strings.Contains(said, "503") {
+		t.Errorf("probe: %s", said)
 	}
 
 	p = start(t, setup{backend: func(http.Handler) http.Handler {
@@ -32,14 +32,14 @@ func TestCheckLive(t *testing.T) {
 			http.Error(w, "customer must be\x1b[31m numeric"+strings.Repeat(" x", 1000), http.StatusBadRequest)
 		})
 	}})
-	out, errOut, code := command(t, "probe", "-c", p.file(), "--kind", "buyer", "--account", "acme")
+	out, errOut, code := command(t, "probe", "-c", p.file(), "--buyer", "acme")
 	if code != 1 || !strings.Contains(out, "answered  status 400, text/plain; charset=utf-8, in ") ||
 		!strings.Contains(out, `customer must be\x1b[31m numeric`) || len(out) > 3000 || strings.Contains(errOut, "numeric") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 }
 
-// What serve refuses, probe and check refuse with the same words. What it serves, and may not be
+// What serve refuses, probe refuses with the same words. What it serves, and may not be
 // what it seems, they doubt.
 func TestTheToolsSayWhatServeDoes(t *testing.T) {
 	t.Parallel()
@@ -77,13 +77,13 @@ func TestTheToolsSayWhatServeDoes(t *testing.T) {
 	})
 	for account, l := range lists {
 		p.gets(l.status, "/api/v1/buyer/inquiries", l.key)
-		commandSays(t, 1, l.says, "check", "-c", p.file(), "--live", "--buyer", account, "--seller", legacy.SellerTypical)
-		commandSays(t, 1, l.says, "probe", "-c", p.file(), "--kind", "buyer", "--account", account)
+		commandSays(t, 1, l.says, "probe", "-c", p.file(), "--buyer", account)
 	}
 }
 
-// Of a list with pages check --live reads all, and says how many they were.
-func TestCheckLiveReadsAllPages(t *testing.T) {
+// Of a list with pages probe reads all, and says how many they were. It says whether the legacy system
+// answers without credentials, too.
+func TestProbeReadsAllPages(t *testing.T) {
 	t.Parallel()
 	const record = `{"subject":"on page %s","text":"t","state":"N","at":"2026-01-01T00:00:00Z","replies":[]}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,11 +105,15 @@ func TestCheckLiveReadsAllPages(t *testing.T) {
       {title: subject, content: text, status: {path: state, values: {N: pending}}, inquiry_type: {path: kind, default: null}, created_at: at,
        responses: {items: replies, fields: {content: text, responder_type: {path: by, default: null}, created_at: at}}}
 `)
-	args := []string{"check", "-c", file, "--live", "--buyer", "acme"}
-	said := commandSays(t, 0, "buyer acme: good, 2 records in", append(args, "--may-miss", "kind")...)
-	if !strings.Contains(said, ", on 2 pages") {
-		t.Errorf("check --live: %s", said)
+	said := commandSays(t, 0, ", on 2 pages\n", "probe", "-c", file, "--buyer", "acme", "--may-miss", "kind")
+	const open = "the legacy system answers without credentials, too"
+	if strings.Contains(said, open) {
+		t.Errorf("there are no credentials: %s", said)
 	}
+	text, err := os.ReadFile(file)
+	must(t, err)
+	writeFile(t, file, strings.Replace(string(text), "  buyer:\n", "  headers: {X-Key: k}\n  buyer:\n", 1))
+	commandSays(t, 0, open, "probe", "-c", file, "--buyer", "acme", "--may-miss", "kind")
 }
 
 // Where a list is refused probe says all the same what else is doubtful of it, in tables that a terminal has room for.
@@ -120,7 +124,7 @@ func TestProbeOfARefusedList(t *testing.T) {
 	writeFile(t, file, "upstream:\n  "+strings.ReplaceAll(testkit.SampleYAML, "\n", "\n  ")+"\n")
 	ticket := strings.Replace(testkit.SampleTicket, `"acme"`, `"ACME"`, 1)
 	writeFile(t, sample, testkit.SampleList(strings.Replace(ticket, "Late", strings.Repeat("Late ", 50), 1)))
-	said := commandSays(t, 1, "would refuse this list", "probe", "-c", file, "--kind", "buyer", "--account", "acme", "--sample", sample)
+	said := commandSays(t, 1, "would refuse this list", "probe", "-c", file, "--buyer", "acme", "--sample", sample)
 	if !strings.Contains(said, "an owner that differs from the account in capitals only") {
 		t.Errorf("the doubt is not there: %s", said)
 	}
@@ -166,7 +170,7 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 		t.Fatalf("%d blocks of YAML", len(blocks))
 	}
 	config := filepath.Join(p.dir, "guide.yaml")
-	probe := []string{"probe", "-c", config, "--kind", "buyer", "--account", "acme", "--records", "1"}
+	probe := []string{"probe", "-c", config, "--buyer", "acme", "--records", "1"}
 	first := strings.Replace(blocks[0][1], legacy.MappingBaseURL, p.upstream+"\n  timeout: 5s", 1) // as a busy machine needs
 	p.write("guide.yaml", first)
 	said := commandSays(t, 1, "", probe...)
@@ -182,8 +186,8 @@ func TestTheGuideWorksAsItStands(t *testing.T) {
 	p.write("guide.yaml", strings.Replace(mended, "    owner: customer.id\n", blocks[2][1], 1))
 	commandSays(t, 0, "\ngood: the gateway would serve this list\n", probe...)
 	// Step 4; the guide's keys.yaml is there already.
-	const good = "buyer acme: good, 24 records"
-	commandSays(t, 0, good, "check", "-c", config, "--live", "--buyer", "acme", "--seller", "hanriver")
+	const good = "  found     24 records in "
+	commandSays(t, 0, good, "probe", "-c", config, "--buyer", "acme", "--seller", "hanriver", "--records", "0")
 	if !strings.Contains(guide, good) {
 		t.Errorf("the guide does not say %q", good)
 	}

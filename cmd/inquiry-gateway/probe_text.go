@@ -30,11 +30,11 @@ func writeProbe(out io.Writer, p *probe.Probe) {
 		fmt.Fprintf(out, "\nrecord %d\n", r.Number)
 		rows := [][]string{{"FIELD", "PATH", "RAW", "MAPPED"}}
 		for _, f := range r.Fields {
-			mapped := cmp.Or(cutAt(f.Mapped, maxRecordRunes), "(empty)")
+			mapped := cmp.Or(truncate(f.Mapped, maxRecordRunes), "(empty)")
 			if f.Problem != "" {
 				mapped = "! " + f.Problem
 			}
-			rows = append(rows, []string{f.Field, cutAt(f.Path, maxPathRunes), cmp.Or(cutAt(f.Raw, maxRecordRunes), "-"), mapped})
+			rows = append(rows, []string{f.Field, truncate(f.Path, maxPathRunes), cmp.Or(truncate(f.Raw, maxRecordRunes), "-"), mapped})
 		}
 		writeTable(out, rows)
 	}
@@ -47,6 +47,9 @@ func writeProbe(out io.Writer, p *probe.Probe) {
 	}
 	if len(p.Beside) > 0 {
 		fmt.Fprintf(out, "\nnote: beside the list, and read by no key: %s; does one of these say that the list goes on, or count it?\n", printable(strings.Join(p.Beside, ", ")))
+	}
+	if p.Open {
+		fmt.Fprint(out, "\nnote: the legacy system answers without credentials, too: once they have ended, every list may look empty; see auth.renew_if\n")
 	}
 	reason := p.Reason
 	if p.Verdict == probe.Doubtful {
@@ -75,7 +78,7 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 		}
 		fmt.Fprintf(out, "  answered  %s in %s\n", answered, p.Took.Round(time.Millisecond))
 	}
-	fmt.Fprintf(out, "  found     %s in %d bytes%s\n", shownOf(p), p.Bytes, onPages(p))
+	fmt.Fprintf(out, "  found     %s in %d bytes%s\n", recordSummary(p), p.Bytes, pageSummary(p))
 	if p.NextPage != "" {
 		fmt.Fprintf(out, "  goes on   %s\n", printable(p.NextPage))
 	}
@@ -105,7 +108,7 @@ func writeReply(out io.Writer, p *probe.Probe) {
 		return
 	}
 	text := strings.Join(strings.Fields(p.Refused), " ")
-	fmt.Fprintf(out, "  reply     %s\n", printable(cutAt(text, maxShownReply)))
+	fmt.Fprintf(out, "  reply     %s\n", printable(truncate(text, maxShownReply)))
 }
 
 // writeSection prints a row for each value of a list, under a line of its own and a heading; or
@@ -171,7 +174,7 @@ func writeViolations(out io.Writer, list []probe.Violation) {
 }
 
 // cut shortens a value for a table, in characters.
-func cut(s string) string { return cutAt(s, maxShownRunes) }
+func cut(s string) string { return truncate(s, maxShownRunes) }
 
 // firstOf joins the first texts of a list, and says how many more there are.
 func firstOf(list []string, most int) string {

@@ -90,8 +90,8 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 			g.keys[[2]string{kind, account}] = regexp.MustCompile(`iq[bs]_\w+`).FindString(out)
 		}
 	}
-	out := s.run("", fmt.Sprintf("%s check -c %s --live --all --buyer %s --seller %s 2>&1 || echo failed", binary, g.config, accounts[0], accounts[0]))
-	g.compare(!strings.HasSuffix(out, "failed\n"), "check --live --all: %s", out)
+	out := s.run("", fmt.Sprintf("%s probe -c %s --filters --records 0 --buyer %s --seller %s 2>&1 || echo failed", binary, g.config, accounts[0], accounts[0]))
+	g.compare(!strings.HasSuffix(out, "failed\n"), "probe --filters: %s", out)
 
 	g.process, g.url, g.ops = gatewaytest.Serve(t, binary, g.config, dir)
 	t.Logf("%s: installed and filled after %.0fs", way, time.Since(s.began).Seconds())

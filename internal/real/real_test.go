@@ -270,3 +270,32 @@ func (s *system) mariadb(name string) (socket string) {
 	}
 	return socket
 }
+
+// postgres runs a database server of the system's own, reachable at loopback without a password, with an empty database. It
+// returns the database's address, and a function that runs SQL.
+func (s *system) postgres(name string) (url string, sql func(string)) {
+	s.t.Helper()
+	s.run("", "../../.ci/packages 'postgresql-15, postgresql-client-15'")
+	addr, err := testkit.FreeAddr()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, port, _ := strings.Cut(addr, ":")
+	folder, other := s.dir+"/postgres", ""
+	if os.Getuid() == 0 { // as which it does not run
+		other = "setpriv --reuid nobody --regid nogroup --clear-groups "
+		s.run("", "chmod a+x "+s.dir+" "+filepath.Dir(s.dir)+" && install -d -o nobody -g nogroup "+folder)
+	}
+	const bin = "/usr/lib/postgresql/15/bin/"
+	s.run("", "cd / && "+other+bin+"initdb -D "+folder+" -U postgres -A trust -E UTF8 --no-sync")
+	p := testkit.RunProgram(s.t, testkit.Command{Name: "postgres", Path: "/bin/sh", Dir: s.dir, Args: []string{"-c", "cd / && exec " + other + bin + "postgres -D " + folder +
+		" -p " + port + " -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off -c max_connections=50"}})
+	server := "postgres://postgres@" + addr + "/"
+	if err := p.Until(s.t.Context(), func() bool { // it takes connections a moment after it was started
+		return exec.CommandContext(s.t.Context(), "psql", "-qc", "CREATE DATABASE "+name, server+"postgres").Run() == nil
+	}); err != nil {
+		s.t.Fatal(err)
+	}
+	url = server + name
+	return url, func(script string) { s.run(script, "psql -q -v ON_ERROR_STOP=1 "+url) }
+}

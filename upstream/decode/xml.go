@@ -213,38 +213,21 @@ func (w *treeWriter) end() error {
 	return nil
 }
 
-// fewMembers are compared one by one faster than by a map.
-const fewMembers = 32
-
 // group puts members of one name together, in the order of the first ones. It is false
-// if two of one name are of different namespaces. Comparing each member of a large element
-// with all others would let a reply cost the square of its size.
+// if two of one name are of different namespaces.
 func group(members []member) bool {
-	var firsts map[string]int
-	if len(members) > fewMembers {
-		firsts = make(map[string]int, len(members))
-	}
-	sorted := true
+	firsts := make(map[string]int, len(members))
 	for i := range members {
 		m := &members[i]
 		first, again := firsts[m.name]
-		switch {
-		case i > 0 && m.name == members[i-1].name:
-			first = members[i-1].first
-		case firsts == nil:
-			first = slices.IndexFunc(members[:i+1], func(other member) bool { return other.name == m.name })
-		case !again:
+		if !again {
 			first, firsts[m.name] = i, i
 		}
-		m.first = first
-		if m.space != members[first].space {
+		if m.first = first; m.space != members[first].space {
 			return false
 		}
-		sorted = sorted && (first == i || members[i-1].first == first)
 	}
-	if !sorted {
-		slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.first, b.first) })
-	}
+	slices.SortStableFunc(members, func(a, b member) int { return cmp.Compare(a.first, b.first) })
 	return true
 }
 

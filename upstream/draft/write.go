@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // ToComplete stands where only a person knows what belongs there. A configuration that
@@ -51,7 +52,7 @@ func YAML(proposals ...*Proposal) string {
 		w.line("auth: {type: header, name: X-Api-Key, token_file: %s}", ToComplete)
 		for _, p := range proposals {
 			w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", p.Records, p.Kind, oneLine(p.Account))
-			w.line("#   inquiry-gateway probe -c FILE --kind %s --account ID --sample REPLY", p.Kind)
+			w.line("#   inquiry-gateway probe -c FILE --%s ID --sample REPLY", p.Kind)
 			w.line("%s:", p.Kind)
 			w.deeper(func() { p.endpoint(w) })
 		}
@@ -207,7 +208,7 @@ func quote(s string) string {
 	if err != nil {
 		return `""`
 	}
-	return string(text)
+	return strings.ReplaceAll(string(text), "\ufffd", `\ufffd`) // a file with the character itself is refused
 }
 
 // yamlList writes texts as a list on one line.
@@ -222,7 +223,7 @@ func yamlList(texts []string) string {
 // oneLine keeps foreign text within its comment.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 || r == 0x85 {
+		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 || r == 0x85 || r == utf8.RuneError {
 			return ' '
 		}
 		return r

@@ -92,7 +92,7 @@ func (b *Builder) recordOutcome(e *element, outcome outcome, bad Violation) *Err
 		if b.Skipped == nil {
 			b.Skipped = make(map[string]int)
 		}
-		// A wrong path of the owner would lose all of a list unseen.
+		// Without an owner it must not be dropped silently: the path may be wrong, and lose all of the list.
 		if b.Skipped[bad.Field]++; !b.plan.skipsInvalid || bad.Problem == reasonNoOwner && !b.plan.dropForeign {
 			return b.fail(newError("record", "record %d: %s: %s", bad.Record, bad.Field, bad.Problem))
 		}

@@ -106,6 +106,16 @@ func (s scope) notePaths(key, hides string, only bool, paths ...string) {
 	}
 }
 
+// use compiles a path, and notes it for [Explainer].
+func (s scope) use(key, text, hides string, only bool) (at compiledPath, ok bool) {
+	path, ok := s.compilePath(key, text, true)
+	if ok {
+		at = s.locate(path)
+		s.notePaths(key, hides, only, text)
+	}
+	return at, ok
+}
+
 // locate is how a value at a path is read.
 func (s scope) locate(path jsontree.Path) compiledPath {
 	markLists(s.outline, path)
@@ -147,9 +157,11 @@ func (s scope) items(it *items, field string, cfg ItemsConfig, in int) scope {
 // internalIDs compiles the paths of internal ids.
 func (s scope) internalIDs(field string, paths []string) (all compiledPaths) {
 	for i, text := range paths {
-		if path, ok := s.compilePath(index(field, i), text, text != keyPath); ok {
-			s.notePaths(index(field, i), hidesIDs, false, text)
-			all = append(all, s.locate(path))
+		if text == keyPath {
+			continue
+		}
+		if at, ok := s.use(index(field, i), text, hidesIDs, false); ok {
+			all = append(all, at)
 		}
 	}
 	return all
@@ -174,12 +186,12 @@ func (s scope) owner(cfg EndpointConfig) {
 // group compiles what the rows of one record have in common.
 func (s scope) group(cfg EndpointConfig) {
 	key := s.plan.Kind + ".group"
-	if path, ok := s.compilePath(key, cfg.Group, cfg.Group != ""); ok {
-		rows := stage{name: stageRows, member: rowsMember, id: identity{{at: s.locate(path)}}, noID: Violation{Field: "record", Problem: reasonNoGroup}}
-		s.plan.stages = append(s.plan.stages, rows)
-		s.notePaths(key, "", false, cfg.Group)
-		s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
+	if !s.rows {
+		return
 	}
+	at, _ := s.use(key, cfg.Group, "", false)
+	s.plan.stages = append(s.plan.stages, stage{name: stageRows, member: rowsMember, id: identity{{at: at}}, noID: Violation{Field: "record", Problem: reasonNoGroup}})
+	s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 }
 
 // detailMember is the member of a record that has its detail.
@@ -226,15 +238,14 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
 	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items, optional: cfg.ItemsOptional || fetched}
-	total, ok := s.compilePath(at+"total", cfg.Total, cfg.Total != "")
-	if ok {
-		r.total = &compiledPath{Path: total, xml: s.xml}
-		s.notePaths(at+"total", "", true, cfg.Total)
+	if cfg.Total != "" {
+		total, _ := s.use(at+"total", cfg.Total, "", true)
+		r.total = &total
 	}
 	if setting.Says(cfg.Last) {
 		r.last = s.condition(at+"last", cfg.Last, "")
 	}
-	s.AddIf(fetched && (ok || r.last != nil), at+"fetch.paging", "total and last of responses that come by fetch are keys of its paging")
+	s.AddIf(fetched && (r.total != nil || r.last != nil), at+"fetch.paging", "total and last of responses that come by fetch are keys of its paging")
 	p.responseItems, p.responses = &items{}, r
 	var element scope
 	if fetched {
@@ -283,7 +294,7 @@ var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
 // secondRequest compiles one, and gives what paths in its items lead into.
 func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*SecondRequest, scope) {
-	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
+	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional, Missing: f.Missing}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
 	}
@@ -305,23 +316,23 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 		key, path := field+".id", paths[name]
 		if len(f.IDs) > 0 {
 			key = field + ".ids." + name
-			taken := slices.Contains([]string{address.Account, address.Status, address.Type, address.ID, address.IDs, address.Page, address.Offset, address.Cursor, address.Size}, name)
+			taken := slices.Contains([]string{address.Account, address.Status, address.Type, address.ID, address.IDs, address.Page, address.Offset, address.Cursor, address.Size, address.Secret}, name)
 			s.AddIf(taken || !placeholderName.MatchString(name), key, "cannot be the name of a placeholder; use small letters and _, such as project, and none that has a meaning already")
 		}
 		s.AddIf(!r.request.Has(name), field+".path", "neither path, query nor body holds {%s}: every record would get the same reply", name)
 		if path == "" {
 			s.Add(key, "missing: the GJSON path, within a record, of the id that the request is made with")
-		} else if to, ok := s.compilePath(key, path, true); ok {
-			r.id = append(r.id, idValue{name, s.locate(to)})
-			s.notePaths(key, "", false, path)
+		} else if to, ok := s.use(key, path, "", false); ok {
+			r.id = append(r.id, idValue{name, to})
 		}
 	}
 	s.AddIf(f.Batch > 0 && f.Key == "", field+".key", "missing: the GJSON path, within what comes, of the id of its record")
-	if version, ok := s.compilePath(field+".version", f.Version, f.Version != ""); ok {
+	if f.Version != "" {
 		s.AddIf(f.Batch > 0, field+".version", "has no meaning with batch, whose replies are of many records; remove the one or the other")
-		r.version = compiledPaths{s.locate(version)}
-		s.notePaths(field+".version", "", false, f.Version)
+		version, _ := s.use(field+".version", f.Version, "", false)
+		r.version = compiledPaths{version}
 	}
+	s.AddIf(f.Batch > 0 && f.Missing != "", field+".missing", "has no meaning with batch, whose replies are of many records; remove the one or the other")
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	// A detail that comes in pages is the array of the items on them.

@@ -29,7 +29,7 @@ type Explanation struct {
 	Paths      []PathFound       `json:"paths"`    // all configured paths
 	Doubts     []Doubt           `json:"doubts"`   // why a list that would be served may not be what it seems
 	Beside     []string          `json:"beside"`   // what stands around the list, and no key reads: it may tell of further pages
-	// Refusal is what a caller's list would have ended with at the first record that cannot be in it; nil: none ends it.
+	// FirstError is what a caller's list would have ended with at the first record that cannot be in it; nil: none ends it.
 	FirstError *Error `json:"-"`
 	Unfit      int    `json:"-"` // records that break a rule, or are of another account or of none
 }
@@ -194,7 +194,7 @@ func (x *Explainer) CheckEnd(end End) error {
 	return x.Builder.CheckEnd(end)
 }
 
-// maxOthers is how many other owners are shown: they are somebody else's names.
+// maxOthers is how many other owners are shown: they identify other accounts.
 const maxOthers = 3
 
 // explainRecord takes each record once it was evaluated.
@@ -230,7 +230,7 @@ func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 		x.Excluded++
 		return
 	}
-	if e.beforeDetail { // a stranger's: its detail is not asked for
+	if e.beforeDetail { // owner mismatch: skip the detail request
 		return
 	}
 	if bad.Problem == reasonNoDetail {
@@ -376,7 +376,8 @@ func (x *Explainer) countPaths(in string, v jsontree.Value) {
 
 // at compiles a path of the configuration, which was found to be right.
 func (x *Explainer) at(path string) *compiledPath {
-	return &compiledPath{Path: jsontree.MustCompile(path), xml: x.Format.XML}
+	to, _ := jsontree.CompilePath(path)
+	return &compiledPath{Path: to, xml: x.Format.XML}
 }
 
 // kindAt is the kind of what is at a path: null, too, if an object on the way is.

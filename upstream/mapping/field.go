@@ -132,9 +132,8 @@ func (t *textField) translate(s scope, at string, values Values) (nulls []string
 		path, is := bracedPath(legacy)
 		switch {
 		case is:
-			if to, ok := s.compilePath(at+legacy, path, true); ok {
-				t.references = append(t.references, reference{s.record.locate(to), public})
-				s.record.notePaths(strings.TrimSuffix(at, "."), "", true, path)
+			if to, ok := s.record.use(at+legacy, path, "", true); ok {
+				t.references = append(t.references, reference{to, public})
 			}
 		case legacy == otherValues && public.Value == keepValue:
 			t.keepUnknown = true

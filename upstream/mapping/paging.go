@@ -63,9 +63,8 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	s.AddIf(sized && p.SizeParam != "", field+".size_param", "the request holds {size} already; remove one of the two")
 	s.AddIf(variable != "" && !named && p.Param == "", field+".param", "missing: style %s needs it, or {%s} in query or body", p.Style, variable)
 	for _, key := range []struct{ name, path string }{{"total", p.Total}, {"total_pages", p.TotalPages}} {
-		if path, ok := s.compilePath(field+"."+key.name, key.path, key.path != ""); ok {
-			s.notePaths(field+"."+key.name, "", false, key.path)
-			markLists(s.outline, path)
+		if key.path != "" {
+			s.use(field+"."+key.name, key.path, "", false)
 		}
 	}
 	for _, at := range s.locateAll(field+".next", field+".next", p.Next) {
@@ -110,10 +109,8 @@ func (s scope) identify(field, id string) {
 	case id == keyPath:
 		r.itemID = &compiledPath{key: true}
 	default:
-		if path, ok := s.compilePath(field, id, true); ok {
-			at := s.locate(path)
+		if at, ok := s.use(field, id, "", true); ok {
 			r.itemID = &at
-			s.notePaths(field, "", true, id)
 		}
 	}
 }
@@ -203,8 +200,8 @@ func saysNext(name string) bool {
 }
 
 // checkEnd refuses a list whose last reply says that it goes on, in the Link header or by one of
-// nextNames beside the list, where paging does not read it, nor ignore_marks names it. A part must
-// never be served as the whole. An error is an [*Error].
+// nextNames beside the list, where paging does not read it, nor ignore_marks names it: never serve a
+// truncated list as complete. An error is an [*Error].
 func (r *reader) checkEnd(end End) error {
 	found := ""
 	if end.Next != "" && r.Paging.Style != PageLink && !r.Paging.IgnoresMark("Link") {

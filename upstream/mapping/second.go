@@ -13,6 +13,7 @@ type SecondRequest struct {
 	Replies
 	Name        string // of its stage
 	Concurrency int    // requests at a time
+	Missing     string // what a record is of which the request is answered with 403, 404 or 410: empty or skip; else the list fails
 
 	id         identity      // of a record
 	version    compiledPaths // of what came for a record; nil: it has none
@@ -35,8 +36,7 @@ const idSeparator = "\x00"
 // bareID is the member that a record has which came as a bare id.
 const bareID = "id"
 
-// scalarID reads a value as an id: empty where nothing, null or an empty text is. single is false
-// for what cannot be one.
+// scalarID reads a value as an id: "" if absent, null or empty. single is false for what cannot be one.
 func scalarID(v jsontree.Value) (id string, single bool) {
 	if id = v.Plain(); id != "" && !v.Scalar() {
 		return "", false
@@ -105,6 +105,8 @@ type Attachment struct {
 	reader
 	key   compiledPaths
 	parts []attachedPart
+	// Missing says that the legacy system has not got it: see [SecondRequest].Missing.
+	Missing bool
 }
 
 // attachedPart is a row, detail or response that belongs to a record.

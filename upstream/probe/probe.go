@@ -39,7 +39,8 @@ type Probe struct {
 	Served     []upstream.Inquiry `json:"-"`       // what a caller would get where the list is not refused
 	Verdict    string             `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
 	Reason     string             `json:"reason,omitempty"`
-	LeftOut    int                `json:"left_out"` // records that break a rule and are dropped, as the configuration says
+	LeftOut    int                `json:"left_out"`       // records that break a rule and are dropped, as the configuration says
+	Open       bool               `json:"open,omitempty"` // a request without the configured credentials is answered with 200
 }
 
 // The verdicts.
@@ -76,7 +77,7 @@ type Options struct {
 	Sample  []byte   // a saved reply; nil: ask for the whole list
 	Records int      // to show field by field
 	MayMiss []string // paths, or keys, of the mapping that may match nothing
-	Beyond  bool     // also ask for what a fetch does not: the page after the last one, and the lists of all words of the filters
+	Words   bool     // also ask for the lists of all words of the filters
 	// UserAgent is sent to the legacy system.
 	UserAgent string
 }
@@ -96,7 +97,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 	if o.Sample != nil {
 		seen, err = client.ExplainReply(want, all, o.Sample)
 	} else {
-		seen, err = client.Explain(ctx, want, all, o.Beyond)
+		seen, err = client.Explain(ctx, want, all, o.Words)
 	}
 	if err != nil {
 		return nil, err
@@ -131,6 +132,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		return p, nil
 	}
 	p.LeftOut = seen.Unfit
+	p.Open = o.Sample == nil && answersAnyone(ctx, cfg, want, o.UserAgent)
 	var doubts []string
 	for _, d := range p.Doubts {
 		// A wrong path of a field with a default gives a list that is good and says nothing.
@@ -142,6 +144,28 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		p.Verdict, p.Reason = Doubtful, strings.Join(doubts, "; ")
 	}
 	return p, nil
+}
+
+// answersAnyone tells whether the legacy system answers the first request for a list with 200 also if it
+// comes without the configured credentials: once these have ended, every list may look empty.
+func answersAnyone(ctx context.Context, cfg upstream.Config, want upstream.Request, userAgent string) bool {
+	none := upstream.DefaultConfig().Auth
+	if (cfg.Auth.Type == "" || cfg.Auth.Type == none.Type) && len(cfg.Headers) == 0 || len(cfg.Auth.RenewIf) > 0 {
+		return false
+	}
+	cfg.Auth, cfg.Headers, cfg.Attempts = none, nil, 1
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	transport := &Transport{live: true, answered: cancel}
+	client, err := transport.Client(cfg, userAgent)
+	if err != nil {
+		return false
+	}
+	defer client.Close()
+	_, _ = client.Explain(ctx, want, 0, false) // which ends with its first reply
+	transport.mu.Lock()
+	defer transport.mu.Unlock()
+	return len(transport.exchanges) > 0 && transport.exchanges[0].status == http.StatusOK
 }
 
 // exchanged takes over what was recorded: the first request, and the first reply that has

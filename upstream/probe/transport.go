@@ -36,6 +36,8 @@ type Transport struct {
 	live    bool              // else the saved replies are all there is
 	network http.RoundTripper // of a live one
 	replies []saved
+	// answered is called after each reply; nil: nothing is.
+	answered func()
 
 	mu        sync.Mutex
 	exchanges []*exchange
@@ -107,6 +109,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.status, e.mediaType = resp.StatusCode, resp.Header.Get("Content-Type")
+	if t.answered != nil {
+		t.answered()
+	}
 	resp.Body = struct {
 		io.Reader
 		io.Closer

@@ -80,27 +80,25 @@ func partOfNumber(s string, from, to int) bool {
 		digits <= 3 && groupAfter.MatchString(after) || digits == 3 && groupBefore.MatchString(before)
 }
 
-// headBytes is how many bytes of an id the filter of an index knows.
-const headBytes = 4
-
 // index finds which ids a text begins with. Ids that are numbered in sequence begin alike, so neither
 // making it nor finding an id may cost more the more of them there are.
 type index struct {
-	ids    []string     // sorted
-	parent []int        // of each id the longest other one that it begins with; -1: none
-	heads  [1024]uint64 // a filter of the first bytes of ids
-	short  [256]bool    // the first byte of ids with fewer bytes
+	ids    []string             // sorted
+	parent []int                // of each id the longest other one that it begins with; -1: none
+	heads  [1 << 16 / 64]uint64 // a bit for each two bytes that an id begins with, and what follows one of one byte
 }
 
 func newIndex(words map[string]struct{}) *index {
 	x := &index{ids: make([]string, 0, len(words))}
 	for id := range words {
 		x.ids = append(x.ids, id)
-		if len(id) < headBytes {
-			x.short[id[0]] = true
-		} else {
-			bit := headBit(id)
-			x.heads[bit>>6] |= 1 << (bit & 63)
+		first, last := int(id[0])<<8, int(id[0])<<8|0xff
+		if len(id) > 1 {
+			first |= int(id[1])
+			last = first
+		}
+		for head := first; head <= last; head++ {
+			x.heads[head/64] |= 1 << (head % 64)
 		}
 	}
 	slices.Sort(x.ids)
@@ -115,23 +113,15 @@ func newIndex(words map[string]struct{}) *index {
 	return x
 }
 
-// headBit spreads the first bytes of a text over the bits of the filter.
-func headBit(s string) uint32 {
-	_ = s[headBytes-1]
-	head := uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
-	return head * 0x9e3779b1 >> 16
-}
-
 // spans finds the ids in a text, the longest at each place. They may overlap.
 func (x *index) spans(s string, spans []span) []span {
 	for i := range len(s) {
-		if !x.short[s[i]] {
-			if i+headBytes > len(s) {
-				continue
-			}
-			if bit := headBit(s[i : i+headBytes]); x.heads[bit>>6]>>(bit&63)&1 == 0 {
-				continue
-			}
+		head := uint16(s[i]) << 8
+		if i+1 < len(s) {
+			head |= uint16(s[i+1])
+		}
+		if x.heads[head/64]>>(head%64)&1 == 0 {
+			continue
 		}
 		at, found := slices.BinarySearch(x.ids, s[i:])
 		if !found {

@@ -4,11 +4,11 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/timeparse"
@@ -30,6 +30,22 @@ func (doc document) check(c Config) {
 	doc.Invalid("redis", c.Redis.Validate())
 	doc.Invalid("cache", c.Cache.Validate())
 	doc.checkUpstream(c)
+	doc.refuseHidden(doc.Root, "")
+}
+
+// refuseHidden reports headers with the text that Redacted shows instead of their values.
+func (doc document) refuseHidden(n *yaml.Node, path string) {
+	for i, inner := range n.Content {
+		switch {
+		case n.Kind == yaml.SequenceNode:
+			doc.refuseHidden(inner, yamlfile.Item(path, i))
+		case i%2 == 0:
+		case inner.Value == hidden && (path == "headers" || strings.HasSuffix(path, ".headers")):
+			doc.Wrong(yamlfile.Join(path, n.Content[i-1].Value), "%s stands where check --print and /ops/config hide a value; write the value", hidden)
+		default:
+			doc.refuseHidden(inner, yamlfile.Join(path, n.Content[i-1].Value))
+		}
+	}
 }
 
 // minTokenLength of the ops listener's tokens, in bytes: wrong ones are counted and logged, and not
@@ -109,10 +125,6 @@ func (doc document) checkGateway(c Config) {
 // checkUpstream looks at the section, at each of the two lists, and at the keys elsewhere that bound
 // the time and the rate of its requests.
 func (doc document) checkUpstream(c Config) {
-	if part := quota.Usable(c.Redis.Timeout); part < 0.75 && len(c.Redis.Addrs) > 0 && c.Upstream.MaxRequestsPerSecond > 0 {
-		doc.Warn("redis.timeout", "of %s leaves %.0f %% of upstream.max_requests_per_second to be used: what a node may send can be on its way from Redis for that long; lower it to a few times what a call of Redis takes",
-			c.Redis.Timeout, 100*part)
-	}
 	const needed = "base_url, and buyer or seller or both"
 	if v := doc.At("upstream"); v == nil {
 		doc.Wrong("upstream", "missing; add the section with %s", needed)

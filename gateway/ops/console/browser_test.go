@@ -241,7 +241,7 @@ func TestConsoleInABrowser(t *testing.T) {
 			chromedp.EmulateViewport(400, 900), browser.Colors("dark"), measure("trouble-dark-400"))
 		says(t, title, "✖ The legacy system fails (buyer lists), and 3 more")
 		says(t, now, "Problem: The legacy system fails (buyer lists)", "Since 06:", "240 fetches of buyer lists failed, for all 9 accounts that were asked for. The breaker is open now.", "status 503 (buyer list of acme)",
-			"inquiry-gateway check -c /etc/inquiry-gateway/gateway.yaml --live --buyer acme", "Runbook: InquiryGatewayLegacySystemFails",
+			"inquiry-gateway probe -c /etc/inquiry-gateway/gateway.yaml --records 0 --buyer acme", "Runbook: InquiryGatewayLegacySystemFails",
 			"Problem: Redis fails", "redis-cli -h redis.internal -p 6379 ping", "connection refused", "upstream_invalid_response: ")
 		var chapter string
 		run(t, browser.Into(&chapter, chromedp.Evaluate[string](`document.querySelector("#lines a[href*=runbook]").getAttribute("href")`)))

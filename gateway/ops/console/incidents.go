@@ -98,10 +98,10 @@ func (t *incidentText) line(i upstream.Incident, facts Facts, errors map[string]
 	case i.Failure == upstream.FailureSystem && i.Asked == 1:
 		do += " No other account was asked for, so it may be this one alone: try another one, too."
 	}
-	command := " -c {file} --live --" + i.Kind + " " + quoted(i.Account) + "`"
+	command := " -c {file} --records 0 --" + i.Kind + " " + quoted(i.Account) + "`"
 	do = strings.NewReplacer("{bound}", cmp.Or(bounds[i.Reason], bounds["throttled"])).Replace(do)
-	do = strings.NewReplacer("{check}", "`inquiry-gateway check"+command,
-		"{probe}", "`inquiry-gateway probe -c {file} --kind "+i.Kind+" --account "+quoted(i.Account)+"`").Replace(do)
+	do = strings.NewReplacer("{check}", "`inquiry-gateway probe"+command,
+		"{probe}", "`inquiry-gateway probe -c {file} --"+i.Kind+" "+quoted(i.Account)+"`").Replace(do)
 	l := line{
 		ID: string(i.Failure) + "-" + i.Kind, Name: name + " (" + i.Kind + " lists)", Chapter: t.chapter, Hits: t.hits, Since: i.Since.Unix(), Last: i.Last.Unix(),
 		Bad:   t.problem || !t.notice && float64(i.Accounts) >= failingShare*float64(i.Asked),

@@ -84,7 +84,7 @@
   // --- what fails now.
 
   // rich writes a text with commands between backticks and [links](#id). A line of a command ends between its words, never
-  // behind a dash of --live.
+  // behind a dash of --buyer.
   const words = (command) => command.split(/( )/).map((word) => word === " " ? word : el("span", null, word));
   const rich = (text) => text.split(/(`[^`]+`|\[[^\]]+\]\(#[a-z]+\))/).map((part) => {
     const link = /^\[(.+)\]\((#.+)\)$/.exec(part);
