@@ -58,13 +58,13 @@ race: ## run all tests under the race detector: three times as long
 simulate: ## simulate a fleet with faults in virtual time: new seeds FOR=10m, SEED=n again, or SEEDS=1000 from SEED on, each RUNS=5 times
 	go test ./internal/simulation -run '^TestSeeds$$' -count=1 -timeout 0 -v -args -from $(or $(SEED),0) -seeds $(or $(SEEDS),$(if $(SEED),1,0)) -runs $(or $(RUNS),1) -for $(or $(FOR),30s)
 
-nightly: ## what is drawn by chance, each night anew: the simulation, bugs planted in it, properties, the front beside net/http, fuzzing, h2spec, real systems: two hours
+nightly: ## what is drawn by chance, each night anew: the simulation, bugs planted in it, properties, the front beside net/http, fuzzing, h2spec, real systems: three hours
 	@.ci/packages
 	@.ci/nightly
 
-real: ## install real ticket systems, fill them, and compare what callers get with what was put in: half an hour (ONLY=redmine)
+real: ## install real ticket systems and proxies, fill them, and compare what callers get with what was put in: an hour (ONLY=redmine)
 	@.ci/packages
-	go test -tags real,$(TAGS) ./internal/real -run '(?i)^Test$(ONLY)' -count=1 -v -timeout 60m
+	go test -tags real,$(TAGS) ./internal/real -run '(?i)^Test$(ONLY)' -count=1 -v -timeout 75m
 
 simulate-mutants: ## plant known bugs and have each found: a quarter of an hour (BUG=regexp)
 	go test ./internal/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'

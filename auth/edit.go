@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Editable is a store of keys and accounts that tools can change.
-type Editable interface {
+// KeyAdmin is a store of keys and accounts as tools read and change it.
+type KeyAdmin interface {
 	// Keys gives all keys to page, some at a time, with the accounts that these have. Records
 	// that cannot be read are left out, and an ErrMalformedResponse names them.
-	Keys(ctx context.Context, page func(Listing) error) error
+	Keys(ctx context.Context, page func(KeySet) error) error
 	// Accounts gives all accounts to page in the same way.
 	Accounts(ctx context.Context, page func([]Account) error) error
-	// Change lets change edit what it is about and stores it, beside other
+	// Change lets change edit what about selects, and stores it, beside other
 	// writers. What change gets holds those that there are, and may hold others; it may edit
 	// them and append, and may be called several times. ErrOutcomeUnknown: it may have been stored, or
 	// a part of it; it can be repeated. An error of change is returned as it is, and nothing is stored.
-	Change(ctx context.Context, about Subjects, change func(*Listing) error) error
+	Change(ctx context.Context, about Selector, change func(*KeySet) error) error
 }
 
-// Subjects are the keys, by id or digest, and the accounts that a change is about.
-type Subjects struct {
+// Selector names the keys, by id or digest, and the accounts that a change is about.
+type Selector struct {
 	KeyIDs   []string
 	Digests  []Digest
 	Accounts []string
@@ -31,17 +31,17 @@ type Subjects struct {
 
 // Editor changes keys and accounts of a store for tools. The context bounds the wait for the store and for
 // other writers.
-type Editor struct{ Editable }
+type Editor struct{ KeyAdmin }
 
 // NewEditor returns the Editor of a store.
-func NewEditor(store Editable) *Editor { return &Editor{store} }
+func NewEditor(store KeyAdmin) *Editor { return &Editor{store} }
 
 // errUnchanged ends a change that has only read.
 var errUnchanged = errors.New("nothing is to be changed")
 
 // Get returns the record of a key. Errors: ErrNoSuchKey.
 func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
-	err = e.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
+	err = e.Change(ctx, Selector{KeyIDs: []string{id}}, func(l *KeySet) error {
 		found, err := l.Key(id)
 		if err != nil {
 			return err
@@ -59,8 +59,8 @@ func (e *Editor) Get(ctx context.Context, id string) (k KeyRecord, err error) {
 // ErrNoSuchAccount otherwise; one that is there must have the access of create. A key whose id or
 // digest is there already is ErrDuplicate.
 func (e *Editor) Add(ctx context.Context, k KeyRecord, create *Account) error {
-	about := Subjects{[]string{k.ID}, []Digest{k.Digest}, []string{k.Account}}
-	return e.Change(ctx, about, func(l *Listing) error {
+	about := Selector{[]string{k.ID}, []Digest{k.Digest}, []string{k.Account}}
+	return e.Change(ctx, about, func(l *KeySet) error {
 		if err := l.add(k); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (e *Editor) Add(ctx context.Context, k KeyRecord, create *Account) error {
 }
 
 // add appends a key.
-func (l *Listing) add(k KeyRecord) error {
+func (l *KeySet) add(k KeyRecord) error {
 	k.ExpiresAt = k.ExpiresAt.UTC().Truncate(time.Second)
 	if slices.ContainsFunc(l.Keys, func(old KeyRecord) bool { return old.ID == k.ID || old.Digest == k.Digest }) {
 		return fmt.Errorf("key %s: %w", Clip(k.ID), ErrDuplicate)
@@ -99,7 +99,7 @@ func (l *Listing) add(k KeyRecord) error {
 // Revoke marks a key as revoked, for good. It stays in the store, so that its id is not used
 // again and its use is recognised. Revoking twice is no error.
 func (e *Editor) Revoke(ctx context.Context, id string) error {
-	return e.Change(ctx, Subjects{KeyIDs: []string{id}}, func(l *Listing) error {
+	return e.Change(ctx, Selector{KeyIDs: []string{id}}, func(l *KeySet) error {
 		k, err := l.Key(id)
 		if err == nil {
 			k.Revoked = true
@@ -114,7 +114,7 @@ func (e *Editor) Revoke(ctx context.Context, id string) error {
 // is cut off in between.
 func (e *Editor) Rotate(ctx context.Context, oldID string, next KeyRecord, oldExpires time.Time) (old KeyRecord, err error) {
 	at := oldExpires.UTC().Truncate(time.Second)
-	err = e.Change(ctx, Subjects{KeyIDs: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *Listing) error {
+	err = e.Change(ctx, Selector{KeyIDs: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *KeySet) error {
 		k, err := l.Key(oldID)
 		if err != nil {
 			return err
@@ -144,7 +144,7 @@ func (e *Editor) SetAccount(ctx context.Context, c AccountChange) (changed Accou
 	if c.APIAccess == "" && c.Plan == nil && !c.Create {
 		return Account{}, ErrNothingToChange
 	}
-	err = e.Change(ctx, Subjects{Accounts: []string{c.ID}}, func(l *Listing) error {
+	err = e.Change(ctx, Selector{Accounts: []string{c.ID}}, func(l *KeySet) error {
 		if l.Account(c.ID) == nil {
 			if !c.Create {
 				return NoSuchAccount(c.ID)

@@ -35,8 +35,8 @@ type Account struct {
 	Plan      string `json:"plan,omitempty" yaml:"plan"`   // of the rate limit; empty: the default plan
 }
 
-// Listing is what a key store holds, for tools. The order is the store's.
-type Listing struct {
+// KeySet is keys and accounts of a store, in its order.
+type KeySet struct {
 	Accounts []Account   `json:"accounts"`
 	Keys     []KeyRecord `json:"keys"`
 }
@@ -82,14 +82,14 @@ func (r KeyRecord) Equal(o KeyRecord) bool {
 		slices.Equal(r.Scopes, o.Scopes) && r.ExpiresAt.Equal(o.ExpiresAt) && r.Revoked == o.Revoked
 }
 
-// Equal tells whether two listings say the same in the same order.
-func (l Listing) Equal(o Listing) bool {
+// Equal tells whether two sets say the same in the same order.
+func (l KeySet) Equal(o KeySet) bool {
 	return slices.Equal(l.Accounts, o.Accounts) && slices.EqualFunc(l.Keys, o.Keys, KeyRecord.Equal)
 }
 
-// Key finds a key of the listing by its id; what it returns may be changed there. Errors:
+// Key finds a key of the set by its id; what it returns may be changed there. Errors:
 // ErrNoSuchKey.
-func (l Listing) Key(id string) (*KeyRecord, error) {
+func (l KeySet) Key(id string) (*KeyRecord, error) {
 	i := slices.IndexFunc(l.Keys, func(k KeyRecord) bool { return k.ID == id })
 	if i < 0 {
 		return nil, NoSuchKey(id)
@@ -97,9 +97,9 @@ func (l Listing) Key(id string) (*KeyRecord, error) {
 	return &l.Keys[i], nil
 }
 
-// Account finds an account of the listing by its id; what it returns may be changed
+// Account finds an account of the set by its id; what it returns may be changed
 // there. nil: there is none.
-func (l Listing) Account(id string) *Account {
+func (l KeySet) Account(id string) *Account {
 	i := slices.IndexFunc(l.Accounts, func(a Account) bool { return a.ID == id })
 	if i < 0 {
 		return nil

@@ -343,11 +343,11 @@ func TestCheckByID(t *testing.T) {
 }
 
 // list gives all that an editor lists.
-func list(ctx context.Context, e *auth.Editor) (l auth.Listing, err error) {
+func list(ctx context.Context, e *auth.Editor) (l auth.KeySet, err error) {
 	err = errors.Join(e.Accounts(ctx, func(some []auth.Account) error {
 		l.Accounts = append(l.Accounts, some...)
 		return nil
-	}), e.Keys(ctx, func(page auth.Listing) error {
+	}), e.Keys(ctx, func(page auth.KeySet) error {
 		l.Keys = append(l.Keys, page.Keys...)
 		return nil
 	}))
@@ -421,7 +421,7 @@ func TestEditorsChange(t *testing.T) {
 			t.Errorf("revoking twice: %v", err)
 		}
 		k1.Revoked, k1.ExpiresAt = true, testNow
-		want := auth.Listing{
+		want := auth.KeySet{
 			Accounts: []auth.Account{paying, {ID: "true", APIAccess: auth.AccessPaid}},
 			Keys:     []auth.KeyRecord{record("also"), k1, record("k2"), record("k3")},
 		}

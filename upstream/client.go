@@ -26,8 +26,8 @@ import (
 	"github.com/sony/gobreaker/v2"
 	"go.opentelemetry.io/otel/trace"
 
+	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/mapping"
@@ -82,7 +82,7 @@ type Options struct {
 	// KeepFor is, by kind, for how long what came for records that have a version is used again;
 	// 0: not at all.
 	KeepFor map[string]time.Duration
-	Ceiling *quota.Ceiling     // takes every request that goes to the legacy system; nil: there is none
+	Ceiling *ceiling.Limiter   // takes every request that goes to the legacy system; nil: there is none
 	Panics  *telemetry.Catcher // of fetches; nil: logged only
 	// Dial opens the connections to the legacy system; nil: a [net.Dialer] does.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -53,9 +53,9 @@ type Config struct {
 
 	// MaxRequestsPerSecond is how many requests all nodes together may send to the
 	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
-	// sign-ins. About nine tenths of it can be used steadily. 0: no bound.
+	// sign-ins. 95 % of it can be used steadily, a quarter by one account. 0: no bound.
 	MaxRequestsPerSecond int `yaml:"max_requests_per_second" min:"0" max:"1000000"`
-	// MaxNodes is how many nodes share max_requests_per_second while Redis is away; 0: 3,
+	// MaxNodes is how many nodes share max_requests_per_second while Redis is unavailable; 0: 3,
 	// or 1 without Redis.
 	MaxNodes int `yaml:"max_nodes" min:"0" max:"1000"`
 

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/ceiling"
 )
 
 // Of a legacy that is down a tenth of the requests is repeated, and three more.
@@ -128,10 +128,9 @@ func TestCeilingCountsEveryRequest(t *testing.T) {
 			}
 			replies[min(came, len(replies))-1](w, r)
 		}, keys, func(t *testing.T, f *fixture) {
-			ceiling := quota.NewCeiling(quota.CeilingOptions{})
-			defer ceiling.Close()
-			ceiling.Set(1, 1)
-			c := f.another(t, f.cfg, func(o *Options) { o.Ceiling = ceiling })
+			limiter := ceiling.New(ceiling.Options{})
+			limiter.Set(1, 1)
+			c := f.another(t, f.cfg, func(o *Options) { o.Ceiling = limiter })
 			begin := time.Now()
 			got := buyer(t, c, "acme")
 			if least := time.Duration(len(replies)-1) * time.Second; got != "ok" || came != len(replies) || time.Since(begin) < least {

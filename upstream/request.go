@@ -14,7 +14,7 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 	"go.opentelemetry.io/otel/trace"
 
-	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsontree"
@@ -41,13 +41,13 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 	s, rejected := f.endpoint, token{}
 	begin := s.opts.Now()
 	for attempt := 1; ; {
-		release, class, err := f.place(ctx)
+		release, priority, err := f.place(ctx)
 		if err != nil {
 			return reply{}, err
 		}
 		used, err := s.network.creds.header(ctx, rejected, s.cfg.Timeout)
 		if err == nil {
-			err = s.waitForCeiling(ctx, f.want.Account, class)
+			err = s.waitForCeiling(ctx, f.want.Account, priority)
 		}
 		if err != nil {
 			release()
@@ -121,21 +121,21 @@ func (f *fetch) repeats(ctx context.Context, r reply, e *Error, attempt int, wai
 // place is the one that the list was admitted with for its first request, and waits for one for each other.
 // A first request may be rejected by the ceiling, too, while the others wait as long as the list has time: to give up
 // in between would waste what the legacy system has done.
-func (f *fetch) place(ctx context.Context) (release func(), class quota.Class, err error) {
+func (f *fetch) place(ctx context.Context) (release func(), priority ceiling.Priority, err error) {
 	if f.admitted == nil {
 		release, err = f.endpoint.places.acquire(ctx, f.accountKey())
-		return release, quota.Started, err
+		return release, ceiling.Continuation, err
 	}
 	release, f.admitted = f.admitted, nil
 	if f.want.Background {
-		return release, quota.Background, nil
+		return release, ceiling.Background, nil
 	}
-	return release, quota.Asked, nil
+	return release, ceiling.Interactive, nil
 }
 
 // waitForCeiling waits until the fleet may send one more request.
-func (s *endpoint) waitForCeiling(ctx context.Context, account string, class quota.Class) error {
-	if err := s.opts.Ceiling.Wait(ctx, account, class); err != nil {
+func (s *endpoint) waitForCeiling(ctx context.Context, account string, priority ceiling.Priority) error {
+	if err := s.opts.Ceiling.Wait(ctx, account, priority); err != nil {
 		return classify(ctx, notAsked(reasonCeiling, time.Second, "%w", err))
 	}
 	return nil

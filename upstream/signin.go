@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 
-	"inquiry-gateway/internal/quota"
+	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/address"
@@ -102,12 +102,12 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 type signInTransport struct {
 	network http.RoundTripper
 	headers http.Header
-	ceiling *quota.Ceiling
+	ceiling *ceiling.Limiter
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.ceiling.Wait(r.Context(), "", quota.Started); err != nil {
+	if err := t.ceiling.Wait(r.Context(), "", ceiling.Continuation); err != nil {
 		return nil, notAsked(reasonCeiling, time.Second, "%w", err)
 	}
 	r = r.Clone(r.Context())

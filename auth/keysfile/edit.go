@@ -39,8 +39,8 @@ func NewEditor(path string, h auth.Hasher) *auth.Editor {
 // not been touched.
 var ErrLayout = errors.New("the program edits only records that stand in one line, as in `  - {id: k1, ...}`: please edit the file by hand")
 
-// Keys implements auth.Editable: one page, in the file's order.
-func (e *editor) Keys(_ context.Context, page func(auth.Listing) error) error {
+// Keys implements auth.KeyAdmin: one page, in the file's order.
+func (e *editor) Keys(_ context.Context, page func(auth.KeySet) error) error {
 	l, err := read(e.path, e.hasher)
 	if err != nil {
 		return err
@@ -48,9 +48,9 @@ func (e *editor) Keys(_ context.Context, page func(auth.Listing) error) error {
 	return page(l)
 }
 
-// Accounts implements auth.Editable: one page, in the file's order.
+// Accounts implements auth.KeyAdmin: one page, in the file's order.
 func (e *editor) Accounts(ctx context.Context, page func([]auth.Account) error) error {
-	return e.Keys(ctx, func(l auth.Listing) error { return page(l.Accounts) })
+	return e.Keys(ctx, func(l auth.KeySet) error { return page(l.Accounts) })
 }
 
 // newFile is what the first key is added to.
@@ -62,9 +62,9 @@ keys: []
 // lockRetry is how often a lock that somebody holds is tried again.
 const lockRetry = 20 * time.Millisecond
 
-// Change implements auth.Editable. The folder is locked because the file itself is replaced, and
+// Change implements auth.KeyAdmin. The folder is locked because the file itself is replaced, and
 // because no lock file is left behind this way.
-func (e *editor) Change(ctx context.Context, _ auth.Subjects, change func(*auth.Listing) error) error {
+func (e *editor) Change(ctx context.Context, _ auth.Selector, change func(*auth.KeySet) error) error {
 	path, err := resolve(e.path)
 	if err != nil {
 		return err
@@ -98,13 +98,13 @@ func (e *editor) Change(ctx context.Context, _ auth.Subjects, change func(*auth.
 
 // apply makes a change in the text and proves that the text then says what was meant and
 // nothing else.
-func (e *editor) apply(data []byte, change func(*auth.Listing) error) ([]byte, error) {
+func (e *editor) apply(data []byte, change func(*auth.KeySet) error) ([]byte, error) {
 	doc, err := decode(e.path, data, e.hasher)
 	if err != nil {
 		return nil, err
 	}
-	want := auth.Listing{Accounts: slices.Clone(doc.Accounts), Keys: slices.Clone(doc.Keys)}
-	if err := change(&want); err != nil || want.Equal(doc.Listing) {
+	want := auth.KeySet{Accounts: slices.Clone(doc.Accounts), Keys: slices.Clone(doc.Keys)}
+	if err := change(&want); err != nil || want.Equal(doc.KeySet) {
 		return data, err
 	}
 	lines := bytes.SplitAfter(data, []byte("\n")) // those of decode, but for a byte order mark

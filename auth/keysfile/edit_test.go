@@ -25,9 +25,9 @@ func testRecord(id string) auth.KeyRecord {
 }
 
 // Changes of a listing that has the account acme.
-func addK2(l *auth.Listing) error { l.Keys = append(l.Keys, testRecord("k2")); return nil }
+func addK2(l *auth.KeySet) error { l.Keys = append(l.Keys, testRecord("k2")); return nil }
 
-func revokeK1(l *auth.Listing) error {
+func revokeK1(l *auth.KeySet) error {
 	k, err := l.Key("k1")
 	if err == nil {
 		k.Revoked = true
@@ -35,7 +35,7 @@ func revokeK1(l *auth.Listing) error {
 	return err
 }
 
-func payAcme(l *auth.Listing) error {
+func payAcme(l *auth.KeySet) error {
 	if a := l.Account("acme"); a != nil {
 		a.APIAccess = auth.AccessPaid
 	}
@@ -45,7 +45,7 @@ func payAcme(l *auth.Listing) error {
 // A change writes its record in a line of its own and keeps all other lines, whatever their ends;
 // what stands otherwise is left to a person.
 func TestEditsKeepTheirSurroundings(t *testing.T) {
-	changes := map[string]func(*auth.Listing) error{"add": addK2, "revoke": revokeK1, "pay": payAcme}
+	changes := map[string]func(*auth.KeySet) error{"add": addK2, "revoke": revokeK1, "pay": payAcme}
 	for _, c := range cases.Read(t, "testdata/edits.txt") {
 		t.Run(c.Name, func(t *testing.T) {
 			what, _, _ := strings.Cut(c.Name, ":")
@@ -156,14 +156,14 @@ func TestEveryIDCanBeWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id := rapid.StringMatching(`[!-~]{1,12}`).Draw(t, "id")
 		f := &editor{"f", auth.Hasher{}}
-		text, err := f.apply([]byte("accounts: # c\n  - {id: acme} # c\nkeys: []"), func(l *auth.Listing) error {
+		text, err := f.apply([]byte("accounts: # c\n  - {id: acme} # c\nkeys: []"), func(l *auth.KeySet) error {
 			k := testRecord(id)
 			k.Account, k.Scopes = id, []string{"other:" + strings.NewReplacer(`"`, "", `\`, "").Replace(id)}
 			l.Keys, l.Accounts = append(l.Keys, k), append(l.Accounts, auth.Account{ID: id, APIAccess: auth.AccessNone, Plan: id})
 			return nil
 		})
 		if err == nil {
-			text, err = f.apply(text, func(l *auth.Listing) error { l.Keys[0].Revoked, l.Accounts[1].Plan = true, ""; return nil })
+			text, err = f.apply(text, func(l *auth.KeySet) error { l.Keys[0].Revoked, l.Accounts[1].Plan = true, ""; return nil })
 		}
 		if err != nil || bytes.Count(text, []byte(" # c\n")) != 2 {
 			t.Fatalf("%v: %s", err, text)
@@ -184,7 +184,7 @@ func FuzzEdit(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, change := range []func(*auth.Listing) error{addK2, revokeK1, payAcme} {
+		for _, change := range []func(*auth.KeySet) error{addK2, revokeK1, payAcme} {
 			after, err := (&editor{"f", auth.Hasher{}}).apply([]byte(text), change)
 			if err != nil {
 				continue

@@ -33,7 +33,7 @@ func (k *keyEntry) SetDefaults() { k.Scopes = []string{} }
 
 // document is what a keys file says, and where.
 type document struct {
-	auth.Listing
+	auth.KeySet
 	*yamlfile.File
 }
 
@@ -45,7 +45,7 @@ func decode(name string, data []byte, h auth.Hasher) (document, error) {
 }
 
 // check decodes a document into records, and reports what is wrong with them.
-func check(doc *yamlfile.File, h auth.Hasher) (l auth.Listing) {
+func check(doc *yamlfile.File, h auth.Hasher) (l auth.KeySet) {
 	if yamlfile.IsNull(doc.Root) {
 		// An empty file is more often a write that is not finished than the wish to lock everybody out.
 		doc.WrongAt(0, "", "is empty: write `keys: []` if no key shall be good")
@@ -53,7 +53,7 @@ func check(doc *yamlfile.File, h auth.Hasher) (l auth.Listing) {
 	}
 	var f file
 	doc.Decode(&f)
-	l = auth.Listing{Accounts: make([]auth.Account, 0, len(f.Accounts)), Keys: make([]auth.KeyRecord, 0, len(f.Keys))}
+	l = auth.KeySet{Accounts: make([]auth.Account, 0, len(f.Accounts)), Keys: make([]auth.KeyRecord, 0, len(f.Keys))}
 	accounts, ids := make(map[string]int, len(f.Accounts)), make(map[string]int, len(f.Keys))
 	digests := make(map[auth.Digest]int, len(f.Keys))
 	for i, a := range f.Accounts {

@@ -41,7 +41,7 @@ keys:
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := auth.Listing{
+	want := auth.KeySet{
 		Accounts: []auth.Account{{ID: "acme", APIAccess: auth.AccessPaid, Plan: "pro"}, {ID: "4711", APIAccess: auth.AccessNone}},
 		Keys: []auth.KeyRecord{
 			{ID: "k1", Digest: auth.Hasher{}.Hash("k1"), Kind: auth.KindBuyer, Account: "acme", Scopes: []string{auth.ScopeInquiriesRead},
@@ -49,8 +49,8 @@ keys:
 			{ID: "k2", Digest: auth.Hasher{}.Hash("k2"), Kind: auth.KindSeller, Account: "4711", Revoked: true},
 		},
 	}
-	if !doc.Listing.Equal(want) {
-		t.Errorf("read %+v", doc.Listing)
+	if !doc.KeySet.Equal(want) {
+		t.Errorf("read %+v", doc.KeySet)
 	}
 	for _, hex := range []string{ // a digest may look like a number
 		strings.Repeat("1", 64), strings.Repeat("0", 63) + "7", "0b" + strings.Repeat("1", 62),

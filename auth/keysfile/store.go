@@ -52,7 +52,7 @@ type Store struct {
 
 // snapshot is one state of the file. It never changes.
 type snapshot struct {
-	auth.Listing
+	auth.KeySet
 	grants map[auth.Digest]*auth.Grant
 }
 
@@ -138,12 +138,12 @@ func (s *Store) Reload(again bool) error {
 }
 
 // newSnapshot joins keys and accounts, so that a request needs one read of a map.
-func newSnapshot(l auth.Listing) *snapshot {
+func newSnapshot(l auth.KeySet) *snapshot {
 	accounts := make(map[string]auth.Account, len(l.Accounts))
 	for _, a := range l.Accounts {
 		accounts[a.ID] = a
 	}
-	next := &snapshot{Listing: l, grants: make(map[auth.Digest]*auth.Grant, len(l.Keys))}
+	next := &snapshot{KeySet: l, grants: make(map[auth.Digest]*auth.Grant, len(l.Keys))}
 	for _, k := range l.Keys {
 		next.grants[k.Digest] = k.Grant(accounts[k.Account])
 	}
@@ -151,16 +151,16 @@ func newSnapshot(l auth.Listing) *snapshot {
 }
 
 // read reads what a file holds.
-func read(path string, h auth.Hasher) (auth.Listing, error) {
+func read(path string, h auth.Hasher) (auth.KeySet, error) {
 	data, err := readBounded(path)
 	if err != nil {
-		return auth.Listing{}, err
+		return auth.KeySet{}, err
 	}
 	doc, err := decode(path, data, h)
 	if err != nil {
-		return auth.Listing{}, err
+		return auth.KeySet{}, err
 	}
-	return doc.Listing, nil
+	return doc.KeySet, nil
 }
 
 // readBounded reads a keys file of at most MaxSize bytes.

@@ -60,20 +60,20 @@ return 1`)
 type state struct {
 	texts   map[string]string // of the records, by their names in Redis
 	missing map[string]string // by the id of a key whose record is missing: its digest
-	listing auth.Listing
+	listing auth.KeySet
 }
 
-// Change implements auth.Editable. Records are written one by one: accounts first, then new keys, then changed keys, so that
+// Change implements auth.KeyAdmin. Records are written one by one: accounts first, then new keys, then changed keys, so that
 // a partial failure never locks anyone out. The error is auth.ErrOutcomeUnknown then, and the change can be repeated: what is
 // as it should be already is announced again.
-func (e *editor) Change(ctx context.Context, about auth.Subjects, change func(*auth.Listing) error) error {
+func (e *editor) Change(ctx context.Context, about auth.Selector, change func(*auth.KeySet) error) error {
 	for range maxTries {
 		before, err := e.read(ctx, about)
 		if err != nil {
 			return err
 		}
 		l := before.listing
-		after := auth.Listing{Accounts: slices.Clone(l.Accounts), Keys: slices.Clone(l.Keys)}
+		after := auth.KeySet{Accounts: slices.Clone(l.Accounts), Keys: slices.Clone(l.Keys)}
 		if err := change(&after); err != nil {
 			return err
 		}
@@ -85,7 +85,7 @@ func (e *editor) Change(ctx context.Context, about auth.Subjects, change func(*a
 }
 
 // read reads what is named.
-func (e *editor) read(ctx context.Context, about auth.Subjects) (state, error) {
+func (e *editor) read(ctx context.Context, about auth.Selector) (state, error) {
 	s := state{texts: map[string]string{}, missing: map[string]string{}}
 	digests := slices.Clone(about.Digests)
 	ids := map[auth.Digest]string{}
@@ -129,7 +129,7 @@ func (e *editor) read(ctx context.Context, about auth.Subjects) (state, error) {
 }
 
 // write writes what has changed.
-func (e *editor) write(ctx context.Context, about auth.Subjects, before state, after auth.Listing) error {
+func (e *editor) write(ctx context.Context, about auth.Selector, before state, after auth.KeySet) error {
 	w := writer{editor: e, texts: before.texts}
 	old := before.listing
 	for i, a := range after.Accounts {
@@ -218,15 +218,15 @@ func (w *writer) put(ctx context.Context, name, text, what, id string) {
 // maxChanges is how many changes the stream keeps, about. A node that has missed more invalidates everything.
 const maxChanges = 10_000
 
-// Keys implements auth.Editable. Each page is sorted by id.
-func (e *editor) Keys(ctx context.Context, page func(auth.Listing) error) error {
+// Keys implements auth.KeyAdmin. Each page is sorted by id.
+func (e *editor) Keys(ctx context.Context, page func(auth.KeySet) error) error {
 	var unreadable notes
 	return e.pages(ctx, e.layout.index(), fieldID, &unreadable, func(ids, digests []string) error {
 		texts, err := e.getAll(ctx, digests, e.layout.keyOf)
 		if err != nil {
 			return err
 		}
-		var l auth.Listing
+		var l auth.KeySet
 		var accounts []string
 		for i, id := range ids {
 			k, err := readStored(id, digests[i], texts[i])
@@ -257,7 +257,7 @@ func readStored(id, hex, text string) (k auth.KeyRecord, err error) {
 	return k, err
 }
 
-// Accounts implements auth.Editable. Each page is sorted by id.
+// Accounts implements auth.KeyAdmin. Each page is sorted by id.
 func (e *editor) Accounts(ctx context.Context, page func([]auth.Account) error) error {
 	var unreadable notes
 	return e.pages(ctx, e.layout.accounts(), "", &unreadable, func(ids, _ []string) error {

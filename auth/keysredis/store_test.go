@@ -243,7 +243,7 @@ func TestRepeatedChanges(t *testing.T) {
 	f := newFleet(t)
 	ctx := t.Context()
 	f.must(f.client.HSet(ctx, f.layout.index(), "id:cut", hexOf("cut"), hexOf("cut"), "cut").Err())
-	err := f.editor.Keys(ctx, func(auth.Listing) error { return nil })
+	err := f.editor.Keys(ctx, func(auth.KeySet) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "key cut: ") || !strings.Contains(err.Error(), "keys new --id") {
 		t.Errorf("keys list: %v", err)
 	}
@@ -252,7 +252,7 @@ func TestRepeatedChanges(t *testing.T) {
 	}
 	again := testRecord("again")
 	again.ID = "cut"
-	f.must(f.editor.Add(ctx, again, nil), f.editor.Keys(ctx, func(auth.Listing) error { return nil }))
+	f.must(f.editor.Add(ctx, again, nil), f.editor.Keys(ctx, func(auth.KeySet) error { return nil }))
 	if n := f.client.HLen(ctx, f.layout.index()).Val(); n != 3*2 {
 		t.Errorf("the index has %d fields", n)
 	}
@@ -309,7 +309,7 @@ func TestTwoOperatorsAtOnce(t *testing.T) {
 		}
 	}
 	keys := 0
-	f.must(f.editor.Keys(t.Context(), func(l auth.Listing) error {
+	f.must(f.editor.Keys(t.Context(), func(l auth.KeySet) error {
 		for _, k := range l.Keys {
 			if keys++; strings.HasPrefix(k.ID, "id") && !k.Revoked {
 				t.Errorf("%s is not revoked", k.ID)
@@ -356,7 +356,7 @@ func TestCluster(t *testing.T) {
 		lost = (index + 2) % 3
 	}
 	listed := 0
-	if err := editor.Keys(t.Context(), func(l auth.Listing) error { listed += len(l.Keys); return nil }); err != nil || listed != 60 {
+	if err := editor.Keys(t.Context(), func(l auth.KeySet) error { listed += len(l.Keys); return nil }); err != nil || listed != 60 {
 		t.Errorf("%d keys are listed, %v", listed, err)
 	}
 	cluster.Masters[lost].Kill()
@@ -425,7 +425,7 @@ func TestRecordsOfOtherIssuers(t *testing.T) {
 		f.Invalidate(everything)
 		f.refuses(text, "k1")
 	}
-	if err := f.editor.Keys(t.Context(), func(auth.Listing) error { return nil }); !errors.Is(err, auth.ErrMalformedResponse) {
+	if err := f.editor.Keys(t.Context(), func(auth.KeySet) error { return nil }); !errors.Is(err, auth.ErrMalformedResponse) {
 		t.Errorf("lists garbage: %v", err)
 	}
 	f.must(f.client.Del(t.Context(), f.layout.key(auth.Hasher{}.Hash("k2"))).Err(), f.client.LPush(t.Context(), f.layout.key(auth.Hasher{}.Hash("k2")), "x").Err())
@@ -437,7 +437,7 @@ func TestListsComeInPages(t *testing.T) {
 	f := newFleet(t)
 	fill(t, f.client, f.layout, 5000)
 	keys, accounts, longest := map[string]bool{}, map[string]bool{}, 0
-	f.must(f.editor.Keys(t.Context(), func(l auth.Listing) error {
+	f.must(f.editor.Keys(t.Context(), func(l auth.KeySet) error {
 		longest = max(longest, len(l.Keys))
 		for _, k := range l.Keys {
 			keys[k.ID] = true
@@ -460,7 +460,7 @@ func TestListsComeInPages(t *testing.T) {
 		t.Errorf("lists %d keys and %d accounts, up to %d in a page", len(keys), len(accounts), longest)
 	}
 	enough := errors.New("enough")
-	if err := f.editor.Keys(t.Context(), func(auth.Listing) error { return enough }); !errors.Is(err, enough) {
+	if err := f.editor.Keys(t.Context(), func(auth.KeySet) error { return enough }); !errors.Is(err, enough) {
 		t.Errorf("who has seen enough: %v", err)
 	}
 }
@@ -519,7 +519,7 @@ func TestManyKeys(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		begin, keys, most := time.Now(), 0, uint64(0)
-		if err := NewEditor(client, "iq", auth.Hasher{}).Keys(t.Context(), func(l auth.Listing) error {
+		if err := NewEditor(client, "iq", auth.Hasher{}).Keys(t.Context(), func(l auth.KeySet) error {
 			if keys += len(l.Keys); keys*10/n != (keys-len(l.Keys))*10/n {
 				runtime.ReadMemStats(&after)
 				most = max(most, after.HeapInuse)

@@ -146,7 +146,7 @@ func unsupportedKeys(ctx context.Context, cfg config.Config, file string) (warni
 		return nil
 	}
 	defer client.Close()
-	_ = store.Keys(ctx, func(l auth.Listing) error { // as far as they can be read
+	_ = store.Keys(ctx, func(l auth.KeySet) error { // as far as they can be read
 		for _, k := range l.Keys {
 			if why := client.Askable(k.Kind, k.Account); why != nil {
 				warnings = append(warnings, config.Problem{File: file, Key: "upstream." + k.Kind, Message: fmt.Sprintf("key %s of account %q: %v", k.ID, k.Account, why)})

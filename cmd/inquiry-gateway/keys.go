@@ -399,12 +399,12 @@ func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
 		accounts, keys := items{out: out, open: `{"accounts":[`}, items{out: out, open: `],"keys":[`}
 		err := store.Accounts(ctx, func(some []auth.Account) error { return write(&accounts, some) })
 		if err == nil || errors.Is(err, auth.ErrMalformedResponse) {
-			err = errors.Join(err, store.Keys(ctx, func(l auth.Listing) error { return write(&keys, l.Keys) }))
+			err = errors.Join(err, store.Keys(ctx, func(l auth.KeySet) error { return write(&keys, l.Keys) }))
 		}
 		return keys.end("]}", err)
 	}
 	list := table{out: out, head: []string{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
-	return store.Keys(ctx, func(l auth.Listing) error {
+	return store.Keys(ctx, func(l auth.KeySet) error {
 		access := map[string]string{}
 		for _, a := range l.Accounts {
 			access[a.ID] = a.APIAccess

@@ -123,7 +123,7 @@ func TestLifeOfAKey(t *testing.T) {
 			everywhere("k2", http.StatusUnauthorized)
 			everywhere("k3", http.StatusOK)
 			var states []string
-			for _, k := range keysCommandFor[auth.Listing](t, nodes[0].file(), "list").Keys {
+			for _, k := range keysCommandFor[auth.KeySet](t, nodes[0].file(), "list").Keys {
 				if strings.HasPrefix(k.ID, "k") {
 					states = append(states, k.ID+" "+k.State(time.Now()))
 				}
@@ -300,7 +300,7 @@ func TestKeysCommandsAreRepeatableWhereverRedisIsLost(t *testing.T) {
 				out, errOut, code := command(t, append([]string{"keys", "-c", keysConfig(t, proxy.Addr, timeout)}, args...)...)
 				stored := map[string]auth.KeyRecord{}
 				listed, _, _ := command(t, "keys", "-c", direct, "--json", "list") // which may name a key that was not finished
-				var l auth.Listing
+				var l auth.KeySet
 				must(t, json.Unmarshal([]byte(listed), &l))
 				for _, k := range l.Keys {
 					stored[k.ID] = k

@@ -38,7 +38,7 @@ func tokenFileFlag(when string) *cli.StringFlag {
 func opsFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "talk to the gateway that runs with the configuration `FILE`"},
-		&cli.StringSliceFlag{Name: "ops", Usage: "the ops listener at `URL`, or at several"},
+		&cli.StringSliceFlag{Name: "ops", Usage: "talk to the ops listener at `URL`; ttl, purge: to several"},
 		tokenFileFlag("with --ops: "),
 		jsonFlag(),
 	}, more...)
@@ -91,8 +91,8 @@ func purgeCommand() *cli.Command {
 		Flags: opsFlags(
 			&cli.StringFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind"},
 			&cli.StringFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
-			&cli.BoolFlag{Name: "soft", Usage: "serve the lists stale while they are fetched again"},
-			&cli.DurationFlag{Name: "wait", Usage: "repeat for `DURATION` while Redis takes no purge"},
+			&cli.BoolFlag{Name: "soft", Usage: "end the ttl of the lists: they are served stale while fetched again"},
+			&cli.DurationFlag{Name: "wait", Usage: "repeat a purge that Redis does not take, for this `DURATION`"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			kind, account, soft := c.String("kind"), c.String("account"), c.Bool("soft")

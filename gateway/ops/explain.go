@@ -91,7 +91,7 @@ type Failing struct {
 // Ceiling is what the fleet may send to the legacy system, as far as this node knows.
 type Ceiling struct {
 	PerSecond int  `json:"per_second"` // of the whole fleet; 0: no ceiling
-	Alone     bool `json:"alone"`      // Redis is away: the node has its part and no more
+	Fallback  bool `json:"fallback"`   // Redis is unavailable: the node keeps to its own part
 }
 
 // RateLimitState is the limit that counts for the account.

@@ -45,8 +45,7 @@ type Config struct {
 	Prefix string `yaml:"prefix"`
 	// Timeout bounds one call, connecting included, which takes two round trips before the call, or
 	// four with TLS: give a few times as much. A miss waits for Redis no
-	// longer than one and a half of it, whatever Redis does. The longer it is, the less of
-	// upstream.max_requests_per_second can be used: 86 % at 100ms, 63 % at 500ms. Give all nodes the same.
+	// longer than one and a half of it, whatever Redis does.
 	Timeout time.Duration `yaml:"timeout" min:"1ms" max:"5s" zero:"100ms"`
 }
 

@@ -510,9 +510,9 @@ func (c *checks) mostRequests(now time.Time) int {
 	if lately(c.wellSince("way")) {
 		most *= 2
 	}
-	for _, loss := range c.losses { // a replica that lags has the bucket of before
-		if now.Sub(loss) < time.Second+100*time.Millisecond {
-			most += c.env.ceiling/20 + 1
+	for _, loss := range c.losses { // of Redis' memory, or of what a replica had not got yet
+		if now.Sub(loss) < time.Second+400*time.Millisecond {
+			most += c.env.ceiling/5 + 1
 		}
 	}
 	alone := 0
@@ -521,8 +521,8 @@ func (c *checks) mostRequests(now time.Time) int {
 			alone++
 		}
 	}
-	// While Redis is away for all, all keep to their parts. When it is back, a node that has not
-	// asked meanwhile is not alone, and the others are until they try again.
+	// While Redis is unavailable for all, all keep to their parts. When it is back, a node that has not
+	// sent anything meanwhile does not, and the others do until they try again.
 	if well := c.wellSince("redis"); well.Before(now) && lately(well) {
 		alone = max(alone, nodeCount-1)
 	}

@@ -105,7 +105,8 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 	for _, tree := range trees {
 		visit("", tree)
 	}
-	for _, l := range all {
+	lists := slices.Collect(maps.Values(all))
+	for _, l := range lists {
 		l.table = tableOf(l.records)
 		for _, c := range l.table.columns {
 			l.weight += len(c.texts)
@@ -113,17 +114,15 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 				l.weight += 3 * len(c.texts)
 			}
 		}
-		switch {
-		case best == nil || l.weight > best.weight || l.weight == best.weight && l.path < best.path:
-			best, second = l, best
-		case second == nil || l.weight > second.weight || l.weight == second.weight && l.path < second.path:
-			second = l
-		}
 	}
-	if second != nil && 3*second.weight <= 2*best.weight {
-		second = nil
+	slices.SortFunc(lists, func(a, b *list) int { return cmp.Or(b.weight-a.weight, strings.Compare(a.path, b.path)) })
+	switch {
+	case len(lists) == 0:
+		return nil, nil
+	case len(lists) > 1 && 3*lists[1].weight > 2*lists[0].weight:
+		return lists[0], lists[1]
 	}
-	return best, second
+	return lists[0], nil
 }
 
 // sameShape returns the members of an object whose keys are ids: all are objects with nearly
@@ -182,7 +181,11 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 	byPath, elements, longest := map[string]*column{}, map[string][]jsontree.Value{}, map[string]int{}
 	var visit func(path string, v jsontree.Value)
 	visit = func(path string, v jsontree.Value) {
-		switch inner := v.At("@fromstr"); {
+		var inner jsontree.Value
+		if v.Kind() == jsontree.Text {
+			inner = v.At("@fromstr")
+		}
+		switch {
 		case v.Kind() == jsontree.Object:
 			for name, member := range v.All() {
 				visit(below(path, pathOf(name)), member)
@@ -196,7 +199,9 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 				}
 			}
 			if longest[path] = max(longest[path], v.Len()); !named && lists > 0 {
-				elements[path] = append(elements[path], objects(v)...)
+				if !strings.Contains(path, ".0.") { // else they are in a list of their own
+					elements[path] = append(elements[path], objects(v)...)
+				}
 				visit(below(path, "0"), v.At("0"))
 			}
 		case inner.Kind() == jsontree.Object:

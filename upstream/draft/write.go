@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // ToComplete stands where only a person knows what belongs there. A configuration that
@@ -207,7 +208,7 @@ func quote(s string) string {
 	if err != nil {
 		return `""`
 	}
-	return string(text)
+	return strings.ReplaceAll(string(text), "\ufffd", `\ufffd`) // a file with the character itself is refused
 }
 
 // yamlList writes texts as a list on one line.
@@ -222,7 +223,7 @@ func yamlList(texts []string) string {
 // oneLine keeps foreign text within its comment.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 || r == 0x85 {
+		if r < ' ' || r == 0x7f || r == 0x2028 || r == 0x2029 || r == 0x85 || r == utf8.RuneError {
 			return ' '
 		}
 		return r

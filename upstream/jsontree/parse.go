@@ -23,16 +23,6 @@ const (
 // ErrNotUTF8 is returned by [Parse] for a text in another charset.
 var ErrNotUTF8 = errors.New("a string is not UTF-8")
 
-// SyntaxError is returned by [Parse] for a text that is not strict JSON. It holds a position and
-// nothing of the text.
-type SyntaxError struct {
-	What string
-	At   int // byte, from 0
-}
-
-// Error implements error.
-func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.What, e.At) }
-
 // document is a parsed text, or a list of values of several.
 type document struct {
 	text  string
@@ -58,8 +48,8 @@ type member struct {
 	value Value
 }
 
-// Parse parses a text. The error is a [*SyntaxError] or [ErrNotUTF8]. Values of a text must not be
-// used by several goroutines at a time.
+// Parse parses a text. An error is [ErrNotUTF8], or names a position and holds nothing of the text. Values of
+// a text must not be used by several goroutines at a time.
 func Parse(text string) (Value, error) {
 	p := parser{s: text, nodes: make([]node, 0, len(text)/20+8)}
 	end := p.value(p.space(0), 0, node{})
@@ -84,7 +74,7 @@ func Parse(text string) (Value, error) {
 type parser struct {
 	s     string
 	nodes []node
-	err   *SyntaxError
+	err   error
 	// invalidUTF8: a string is not UTF-8. It is reported at the end, because RFC 8259
 	// makes it no mistake of the grammar.
 	invalidUTF8 bool
@@ -93,7 +83,7 @@ type parser struct {
 // fail records the first mistake. It returns the negative number, so that callers can return it.
 func (p *parser) fail(at int, what string) int {
 	if p.err == nil {
-		p.err = &SyntaxError{what, at}
+		p.err = fmt.Errorf("%s at byte %d", what, at)
 	}
 	return -1
 }

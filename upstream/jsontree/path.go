@@ -44,15 +44,6 @@ type Path struct {
 // String returns the path as it was written.
 func (p Path) String() string { return p.text }
 
-// MustCompile is CompilePath for paths that are part of the program.
-func MustCompile(text string) Path {
-	p, err := CompilePath(text)
-	if err != nil {
-		panic(err)
-	}
-	return p
-}
-
 // CompilePath parses a path. The error says what to write instead.
 func CompilePath(text string) (p Path, err error) {
 	if text == "" {

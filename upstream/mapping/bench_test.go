@@ -14,7 +14,7 @@ import (
 // 1,000 records of 540 bytes, and megabytes allocated, beside what was measured with the same bytes.
 // The others only extract: no ids are looked for and no times parsed.
 //
-//	tree                             2.5 to 2.8   1.2
+//	tree                             2.1 to 2.4   1.2
 //	one pass that learns key orders  1.3 to 1.6   0.4   1,400 lines more
 //	jsontext validates, gjson        3.6          0.2
 //	json/v2 into any, map look-ups   6.8          3.2

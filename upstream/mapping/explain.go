@@ -376,7 +376,8 @@ func (x *Explainer) countPaths(in string, v jsontree.Value) {
 
 // at compiles a path of the configuration, which was found to be right.
 func (x *Explainer) at(path string) *compiledPath {
-	return &compiledPath{Path: jsontree.MustCompile(path), xml: x.Format.XML}
+	to, _ := jsontree.CompilePath(path)
+	return &compiledPath{Path: to, xml: x.Format.XML}
 }
 
 // kindAt is the kind of what is at a path: null, too, if an object on the way is.

@@ -29,8 +29,8 @@ import (
 	"inquiry-gateway/gateway/front"
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
+	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/connlimit"
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/upstream"
 )
@@ -57,7 +57,7 @@ type App struct {
 	redis       *redisclient.Client  // nil without Redis
 	lists       *cache.Lists
 	panics      *prometheus.CounterVec // where
-	ceiling     *quota.Ceiling
+	ceiling     *ceiling.Limiter
 	sampler     *ttl.Sampler
 	accounts    *console.TopAccounts
 	console     *console.Console
@@ -145,7 +145,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {
 		return err
 	}
-	a.ceiling = quota.NewCeiling(quota.CeilingOptions{
+	a.ceiling = ceiling.New(ceiling.Options{
 		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: cfg.Redis.Timeout, Logger: a.opts.Logger, Registerer: a.registry,
 	})
 	a.sampler = ttl.NewSampler(ttlGroups(cfg), cfg.Cache.RechecksPerSecond, a.opts.Now)
@@ -327,9 +327,6 @@ func (a *App) closeParts(ctx context.Context) error {
 		errs = append(errs, a.lists.Close(ctx))
 	}
 	a.current().close(&generation{})
-	if a.ceiling != nil {
-		a.ceiling.Close()
-	}
 	if a.rate != nil {
 		a.rate.Close()
 	}

@@ -9,7 +9,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cache"
-	"inquiry-gateway/internal/quota"
 	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream/mapping"
 	"inquiry-gateway/upstream/timeparse"
@@ -126,10 +125,6 @@ func (doc document) checkGateway(c Config) {
 // checkUpstream looks at the section, at each of the two lists, and at the keys elsewhere that bound
 // the time and the rate of its requests.
 func (doc document) checkUpstream(c Config) {
-	if part := quota.Usable(c.Redis.Timeout); part < 0.75 && len(c.Redis.Addrs) > 0 && c.Upstream.MaxRequestsPerSecond > 0 {
-		doc.Warn("redis.timeout", "of %s leaves %.0f %% of upstream.max_requests_per_second to be used: what a node may send can be on its way from Redis for that long; lower it to a few times what a call of Redis takes",
-			c.Redis.Timeout, 100*part)
-	}
 	const needed = "base_url, and buyer or seller or both"
 	if v := doc.At("upstream"); v == nil {
 		doc.Wrong("upstream", "missing; add the section with %s", needed)

@@ -94,7 +94,7 @@ func TestVariablesAreShownByName(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	const owner, zone = "upstream.buyer.owner: missing: the gateway cannot see", "upstream.buyer.fields.created_at: the times name no zone and are read as UTC"
 	const proxies, redis, keys = "gateway.trusted_proxies: is empty", "redis: {}", "keys_file: keys.yaml"
-	const public, remote, ceiling = "listen: 127.0.0.1:8080", "addrs: ['a:1']", "max_records: 10000"
+	const public, remote = "listen: 127.0.0.1:8080", "addrs: ['a:1']"
 	for _, tt := range []struct {
 		pairs []string
 		want  string
@@ -110,9 +110,6 @@ func TestWarnings(t *testing.T) {
 		{[]string{public, "listen: 10.0.0.1:8080", keys, redis, "addrs: []", remote, "trusted_proxies: []", "trusted_proxies: [127.0.0.1]"}, ""},
 		{[]string{keys, redis, "addrs: []", remote}, ""},
 		{[]string{public, "listen: 0.0.0.0:8080"}, ""},
-		{[]string{"addrs: []", remote + ", timeout: 1s", ceiling, ceiling + "\n  max_requests_per_second: 100"}, "redis.timeout: of 1s leaves 47 % of upstream.max_requests_per_second"},
-		{[]string{"addrs: []", remote + ", timeout: 1s"}, ""},
-		{[]string{"addrs: []", remote, ceiling, ceiling + "\n  max_requests_per_second: 100"}, ""},
 	} {
 		warnings := good(t, example(t, tt.pairs...)).Warnings()
 		if (len(warnings) == 1) != (tt.want != "") || tt.want != "" && !strings.Contains(warnings.Error(), tt.want) {
