@@ -65,7 +65,7 @@ nightly: ## what is drawn by chance, each night anew: the simulation, bugs plant
 
 real: ## install real ticket systems and proxies, fill them, and compare what callers get with what was put in: an hour (ONLY=redmine)
 	@.ci/packages
-	go test -tags real,$(TAGS) ./internal/real -run '(?i)^Test$(ONLY)' -count=1 -v -timeout 75m
+	go test -tags real,$(TAGS) ./internal/real -run '(?i)^Test$(subst -,,$(ONLY))' -count=1 -v -timeout 75m
 
 simulate-mutants: ## plant known bugs and have each found: a quarter of an hour (BUG=regexp)
 	go test ./internal/simulation -run '^TestMutants$$' -count=1 -timeout 0 -v -args -mutants '$(or $(BUG),.)'

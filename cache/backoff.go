@@ -13,45 +13,28 @@ import (
 const (
 	backoffFirst = 500 * time.Millisecond // after one failure, before jitter
 	backoffMost  = 5 * time.Second
-	// If the list itself is at fault, waiting callers get the last error again for this long, because a
-	// quick retry would not help.
-	retryMost   = 4500 * time.Millisecond
-	retryOfList = 3500 * time.Millisecond
-	lookEvery   = 2 * time.Second // between two looks into Redis for a list that may not be refreshed
-	// retryAfterMost bounds the Retry-After of a failed fill, for which the list is not asked for.
-	retryAfterMost = time.Minute
-	// leastMemory is how long a failure is remembered at least.
-	leastMemory = 30 * time.Second
-	// failingKeys bounds the memory of the back-off. A key that falls out is
-	// merely tried a little earlier.
+	retryMost    = time.Minute     // how long Retry-After of the legacy system is followed
+	redisCheck   = 2 * time.Second // between two looks into Redis for a list that may not be refreshed
+	// failingKeys bounds the failures that are remembered. A list that is evicted is tried a little earlier.
 	failingKeys = 16 << 10
 )
 
-// backoff remembers which lists fail to be filled, by the key that the legacy is asked by, and
-// how long each is in back-off. A failure is remembered until that list comes, is purged, the
-// configuration changes, or nobody has asked for the list for longer than its stale window.
-// It is safe for concurrent use.
+// backoff remembers which lists could not be fetched, by the key that the legacy is asked by, and until
+// when they are not fetched again. A failure is remembered until the list comes, is purged or the
+// configuration changes. It is safe for concurrent use.
 type backoff struct {
-	keys localcache.Cache[Key, *rest] // a pointer as in Lists: one instance of otter is compiled for both
+	keys localcache.Cache[Key, *failure] // a pointer as in Lists: one instance of otter is compiled for both
 }
 
-// rest is what is known of a list whose last fill failed. It is immutable.
-type rest struct {
-	attempt
-	err      error
-	failures int
-	refresh  time.Time // no refresh before
-	retry    time.Time // who waits gets err before
-	look     time.Time // Redis has nothing new for a refresh before
-}
-
-// attempt is a fill: by a policy, from a moment on, before the purges that came after its version. Its
-// failure is remembered for a time after the list may be refreshed again.
-type attempt struct {
-	policy *policy
-	began  time.Time
-	fetch  fetchVersion
-	memory time.Duration
+// failure is that of the last fetch of a list. It is immutable.
+type failure struct {
+	policy  *policy // in force when the fetch began
+	began   time.Time
+	fetch   fetchVersion
+	err     error
+	count   int       // of fetches in a row; 0: only refused ones
+	until   time.Time // the list is not fetched before
+	checked time.Time // Redis has nothing newer before
 }
 
 // RestError is the error of the last fill of a list that is in back-off.
@@ -67,80 +50,78 @@ func (e *RestError) Error() string { return e.Err.Error() }
 func (e *RestError) Unwrap() error { return e.Err }
 
 func newBackoff() (*backoff, error) {
-	keys, err := otter.New(&otter.Options[Key, *rest]{MaximumSize: failingKeys})
+	keys, err := otter.New(&otter.Options[Key, *failure]{MaximumSize: failingKeys})
 	return &backoff{keys: keys}, err
 }
 
-// failed records the error of a fill. The back-off grows with each failure, except when the fill began
-// during a back-off for a waiting caller: otherwise many callers would lengthen it at once. A refused
-// fill never reached the legacy system. It says nothing about the list and keeps the existing state; a
-// refresh then waits at least as long as after a first failure.
-func (b *backoff) failed(k Key, a attempt, err error, now time.Time) {
-	fault, told := errors.AsType[FillError](err)
-	b.keys.Compute(k.clone(), func(old *rest, found bool) (*rest, otter.ComputeOp) {
-		if !found || old.forgotten(now) {
-			old = &rest{attempt: a}
+// failed records a failed fetch. The back-off grows with each failure, unless the fetch began during
+// a back-off: otherwise several callers would lengthen it at once. A refused fetch never reached the
+// legacy system. It says nothing about the list: callers are not refused for it, and a refresh waits as
+// after a first failure.
+func (b *backoff) failed(k Key, f failure, now time.Time) {
+	fault, told := errors.AsType[FillError](f.err)
+	b.keys.Compute(k.clone(), func(old *failure, found bool) (*failure, otter.ComputeOp) {
+		switch {
+		case !found:
+			old = &failure{}
+		case old.began.After(f.began): // this fetch began before a purge
+			f.policy, f.began, f.fetch = old.policy, old.began, old.fetch
 		}
-		if told && fault.Refused() {
-			r := *old
-			if r.err == nil {
-				r.err = err
+		switch f.count = old.count; {
+		case told && fault.Refused():
+			if old.err != nil {
+				f.err = old.err
 			}
-			if next := now.Add(delay(1)); next.After(r.refresh) {
-				r.refresh = next
-			}
-			return &r, otter.WriteOp
+			f.until, f.checked = later(old.until, now.Add(delay(1))), old.checked
+			return &f, otter.WriteOp
+		case !f.began.Before(old.until):
+			f.count++
 		}
-		r := &rest{attempt: a, err: err, failures: old.failures}
-		if old.began.After(a.began) { // of a fill that began before a purge
-			r.attempt = old.attempt
-		}
-		if !a.began.Before(old.retry) {
-			r.failures++
-		}
-		d := delay(r.failures)
+		f.count = max(f.count, 1)
+		wait := delay(f.count)
 		if told {
-			d = max(d, min(fault.RetryAfter(), retryAfterMost))
+			wait = max(wait, min(fault.RetryAfter(), retryMost))
 		}
-		r.refresh, r.retry = now.Add(d), now.Add(d)
-		if told && fault.OfList() {
-			r.retry = now.Add(retryOfList + rand.N(retryMost-retryOfList))
-		}
-		return r, otter.WriteOp
+		f.until = now.Add(wait)
+		return &f, otter.WriteOp
 	})
 }
 
-// gave takes a list that the legacy gave at a moment, to this node or to another.
-func (b *backoff) gave(k Key, answered time.Time) {
-	if r, ok := b.keys.GetIfPresent(k); ok && answered.After(r.began) {
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// succeeded forgets the failure of a list that the legacy gave at a moment, to this node or to another.
+func (b *backoff) succeeded(k Key, answered time.Time) {
+	if f, ok := b.keys.GetIfPresent(k); ok && answered.After(f.began) {
 		b.keys.Invalidate(k)
 	}
 }
 
-// looked notes that Redis has nothing better for a key than what this node has.
-func (b *backoff) looked(k Key, now time.Time) {
-	b.keys.Compute(k.clone(), func(old *rest, found bool) (*rest, otter.ComputeOp) {
+// markChecked notes that Redis has nothing newer for a key than what this node has.
+func (b *backoff) markChecked(k Key, now time.Time) {
+	b.keys.Compute(k.clone(), func(old *failure, found bool) (*failure, otter.ComputeOp) {
 		if !found {
 			return nil, otter.CancelOp
 		}
-		r := *old
-		r.look = now.Add(lookEvery)
-		return &r, otter.WriteOp
+		f := *old
+		f.checked = now.Add(redisCheck)
+		return &f, otter.WriteOp
 	})
 }
 
-// of returns what is known of a key that fails; nil if it does not. answered is when the legacy gave
-// the list that there is: a failure from before that does not count.
-func (b *backoff) of(k Key, answered, now time.Time) *rest {
-	r, ok := b.keys.GetIfPresent(k)
-	if !ok || answered.After(r.began) || r.forgotten(now) {
+// lookup returns the failure of a key; nil if there is none. answered is when the legacy gave the list
+// that there is: a failure from before does not count.
+func (b *backoff) lookup(k Key, answered time.Time) *failure {
+	f, ok := b.keys.GetIfPresent(k)
+	if !ok || answered.After(f.began) {
 		return nil
 	}
-	return r
+	return f
 }
-
-// forgotten reports whether nobody has asked for the list for a long time.
-func (r *rest) forgotten(now time.Time) bool { return now.Sub(r.refresh) > r.memory }
 
 // delay grows exponentially; half of it is random, so that keys which failed
 // together are not retried together.

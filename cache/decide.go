@@ -33,10 +33,10 @@ const (
 
 // health is how well the fills of a list are.
 type health struct {
-	failing bool  // the last one failed, or the breaker is not closed for the account
-	resting bool  // no refresh may begin yet
-	looked  bool  // and Redis had nothing new a moment ago
-	err     error // of the last one, for who waits; nil: he may have the list fetched
+	failing      bool  // the last one failed, or the breaker is not closed for the account
+	resting      bool  // no refresh may begin yet
+	redisChecked bool  // and Redis had nothing newer a moment ago
+	err          error // of the last one, for who waits; nil: he may have the list fetched
 }
 
 // verdict is what decide says.
@@ -91,7 +91,7 @@ func (q *query) decide(e *Entry, now time.Time, i invalidation, h health) (v ver
 	default:
 		v.outcome = Miss
 	}
-	if v.action == serveRefresh && h.resting && h.looked {
+	if v.action == serveRefresh && h.resting && h.redisChecked {
 		v.action = serve
 	}
 	return v
@@ -117,13 +117,13 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	if e != nil {
 		answered = e.AnsweredAt
 	}
-	r := l.backoff.of(q.source, answered, now)
+	r := l.backoff.lookup(q.source, answered)
 	notClosed := l.opts.Failing(kindNames[q.kind], q.source.Account)
 	h := health{failing: r != nil || notClosed}
 	if r != nil && r.policy == q.policy && l.invalidations.since(q.source.Kind, r.fetch) == (invalidation{}) {
-		h.resting, h.looked = now.Before(r.refresh), l.redis == nil || now.Before(r.look)
-		if now.Before(r.retry) {
-			h.err = &RestError{r.err, r.retry.Sub(now)}
+		h.resting, h.redisChecked = now.Before(r.until), l.redis == nil || now.Before(r.checked)
+		if h.resting && r.count > 0 {
+			h.err = &RestError{r.err, r.until.Sub(now)}
 		}
 	}
 	return h

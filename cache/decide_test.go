@@ -13,7 +13,7 @@ func TestDecide(t *testing.T) {
 	const s = time.Second
 	all := testConfig().Buyer.Terms
 	noSWR, ttlOnly := Terms{TTL: 10 * s, StaleIfError: 60 * s}, Terms{TTL: 10 * s}
-	stale, resting := health{failing: true}, health{failing: true, resting: true, looked: true}
+	stale, resting := health{failing: true}, health{failing: true, resting: true, redisChecked: true}
 	now := time.Unix(1_700_000_000, 0)
 	soft := func(ago time.Duration) invalidation { return invalidation{soft: now.Add(-ago)} }
 	for _, tt := range []struct {
@@ -137,9 +137,9 @@ func TestHowLongAListThatFailsWaits(t *testing.T) {
 	}
 	for i, most := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, backoffMost, backoffMost} {
 		for k, want := range map[Key]time.Duration{aKey: most, otherKey: backoffFirst} {
-			b.failed(k, attempt{began: now, memory: time.Minute}, legacyDown{refused: k == otherKey}, now)
-			if a := b.of(k, time.Time{}, now); a == nil || a.refresh.Sub(now) < want/2 || a.refresh.Sub(now) > want {
-				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.refresh.Sub(now), i+1, want)
+			b.failed(k, failure{began: now, err: legacyDown{refused: k == otherKey}}, now)
+			if a := b.lookup(k, time.Time{}); a == nil || a.until.Sub(now) < want/2 || a.until.Sub(now) > want {
+				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.until.Sub(now), i+1, want)
 			}
 		}
 		now = now.Add(most)

@@ -89,9 +89,9 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	if e != nil {
 		answered = e.AnsweredAt
 	}
-	if r := l.backoff.of(q.source, answered, now); r != nil {
-		if x.Failing = true; r.refresh.After(now) {
-			x.RetryAt = r.refresh.UTC()
+	if r := l.backoff.lookup(q.source, answered); r != nil {
+		if x.Failing = true; r.until.After(now) {
+			x.RetryAt = r.until.UTC()
 		}
 	}
 	v := l.decide(&q, e, now)

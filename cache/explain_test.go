@@ -27,7 +27,7 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 		g.clock.Add(tt.age)
 		if tt.failing {
 			g.failWith(errLegacy)
-			l.backoff.failed(aKey, attempt{began: g.clock.Now()}, errLegacy, g.clock.Now())
+			l.backoff.failed(aKey, failure{began: g.clock.Now(), err: errLegacy}, g.clock.Now())
 		}
 		x, err := l.Explain(t.Context(), aKey)
 		if err != nil || g.calls.Load() != 1 {

@@ -10,12 +10,9 @@ import (
 	"inquiry-gateway/cache/redistier"
 )
 
-const (
-	// overdueGrace is how much longer than its deadline a fill may take to
-	// return its own error before the waiters are sent away.
-	overdueGrace = 250 * time.Millisecond
-	leaseRenew   = redistier.LeaseLife / 3
-)
+// overdueGrace is how much longer than its deadline a fill may take to
+// return its own error before the waiters are sent away.
+const overdueGrace = 250 * time.Millisecond
 
 // fill asks the legacy and settles the flight with its answer. It has the whole
 // Fills.Timeout, however long the flight has waited before: if its callers leave
@@ -34,16 +31,13 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 		l.settle(f, Result{}, ErrFillOverdue)
 	})
 	defer watchdog.Stop()
-	if filling, token := ctx, f.redis.token; token != "" { // copied, as ctx is replaced and the token given away below
-		l.spawn(func() { l.keepLease(filling, f.redis.names, token) })
-	}
 	q := l.queryOf(f.key)
 	newest := f.newest.Load()
 	tooOld := f.tooOld || newest != nil && q.decide(newest, began, invalidation{}, health{}).state != fresh
 
 	ctx, span := l.startSpan(ctx, "cache.fill", f.kind)
 	defer span.End()
-	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Failing: l.failing(&q, began), Changes: changes})
+	c, err := l.opts.Fill(ctx, f.key, FillInfo{Background: l.unwanted(f), Failing: l.failing(&q), Changes: changes})
 	if err != nil {
 		span.Fail(reasonOf(err))
 		if watchdog.Stop() { // else that is noted already
@@ -58,7 +52,7 @@ func (l *Lists) fill(ctx context.Context, f *flight) bool {
 	if c.NoStore {
 		result = fillNoStore
 	} else { // without the legacy nothing is known about it
-		l.backoff.gave(f.key, e.AnsweredAt)
+		l.backoff.succeeded(f.key, e.AnsweredAt)
 	}
 	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
 	unstored, lives := l.store(f, e, c.NoStore)
@@ -84,20 +78,19 @@ func (l *Lists) unwanted(f *flight) bool {
 
 // failing reports whether the last fill of a query's source failed, and no purge or reload came since.
 // A soft purge does not make a list that goes on failing count as a new failure.
-func (l *Lists) failing(q *query, now time.Time) bool {
-	r := l.backoff.of(q.source, time.Time{}, now)
-	return r != nil && r.failures > 0 && r.policy == q.policy && !l.invalidations.since(q.source.Kind, r.fetch).hard
+func (l *Lists) failing(q *query) bool {
+	r := l.backoff.lookup(q.source, time.Time{})
+	return r != nil && r.count > 0 && r.policy == q.policy && !l.invalidations.since(q.source.Kind, r.fetch).hard
 }
 
 // failed notes a failed fill.
 func (l *Lists) failed(f *flight, began time.Time, err error, result string) {
 	l.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
-	q := l.queryOf(f.key)
-	a := attempt{policy: f.policy, began: began, memory: max(leastMemory, q.terms.StaleIfError, q.terms.StaleWhileRevalidate)}
+	failed := failure{policy: f.policy, began: began, err: err}
 	if m := f.fetch.Load(); m != nil {
-		a.fetch = *m
+		failed.fetch = *m
 	}
-	l.backoff.failed(f.key, a, err, l.opts.Now())
+	l.backoff.failed(f.key, failed, l.opts.Now())
 }
 
 // entryOf makes the entry of a fill.
@@ -163,22 +156,4 @@ func (l *Lists) share(f *flight, e *Entry, lives time.Duration) {
 			l.metrics.unstored.WithLabelValues(unstoredRedis).Inc()
 		}
 	})
-}
-
-// keepLease renews a lease until the fill has ended or its time is up, so that a slow fill
-// stays the only one, a dead node is found out quickly, and a fill that hangs is not
-// waited for.
-func (l *Lists) keepLease(ctx context.Context, n redistier.Names, token string) {
-	tick := time.NewTicker(leaseRenew)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		if held, err := l.redis.Renew(ctx, n, token); err == nil && !held {
-			return
-		}
-	}
 }

@@ -32,17 +32,15 @@ var (
 	errLegacy = error(legacyDown{})
 )
 
-// legacyDown is an error of the legacy, or of who did not ask it, or of one list.
+// legacyDown is an error of the legacy, which may have asked to wait, or of who did not ask it.
 type legacyDown struct {
-	refused, ofList bool
-	retryAfter      time.Duration
+	refused bool
+	wait    time.Duration
 }
 
-func (legacyDown) Error() string   { return "the legacy is down" }
-func (e legacyDown) Refused() bool { return e.refused }
-func (e legacyDown) OfList() bool  { return e.ofList }
-
-func (e legacyDown) RetryAfter() time.Duration { return e.retryAfter }
+func (legacyDown) Error() string               { return "the legacy is down" }
+func (e legacyDown) Refused() bool             { return e.refused }
+func (e legacyDown) RetryAfter() time.Duration { return e.wait }
 
 // legacy numbers its answers, fails on demand, and holds its answers back.
 type legacy struct {
@@ -250,7 +248,7 @@ func (f *fleet) warm(t testing.TB, keys ...Key) {
 	t.Helper()
 	for _, l := range f.nodes {
 		// What a node fetches before it has read the clock of Redis is purged by its first poll.
-		redistest.Eventually(t, "the node has polled", func() bool { return synced(l) && l.redis.Connected() })
+		redistest.Eventually(t, "the node has polled", func() bool { return synced(l) })
 		for _, k := range keys {
 			mustGet(t, l, k)
 			settled(l)

@@ -54,6 +54,7 @@ type invalidations struct {
 type purgeMoment struct {
 	redis uint64
 	at    time.Time
+	ahead bool // redis is this node's guess, which may be later than the present by a round trip
 }
 
 func newInvalidations(life time.Duration) *invalidations {
@@ -74,11 +75,11 @@ func (v *invalidations) keepFor(life time.Duration) {
 }
 
 // begin returns the version of a fetch that begins now, after all purges that are known. now is the
-// clock of Redis, or zero.
+// clock of Redis, or zero. It is never later than the present, at which another node may purge the list.
 func (v *invalidations) begin(kind, account string, now time.Time) fetchVersion {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	f := fetchVersion{account, max(micros(now), v.lastOf(kind, account)+1, v.unknown+1)}
+	f := fetchVersion{account, max(micros(now), v.lastOf(kind, account, now.IsZero())+1, v.unknown+1)}
 	v.newest = max(v.newest, f.began)
 	return f
 }
@@ -132,13 +133,17 @@ func (v *invalidations) newer(a, b *Entry) bool {
 func (v *invalidations) last(kind, account string) uint64 {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.lastOf(kind, account)
+	return v.lastOf(kind, account, true)
 }
 
-// lastOf is last with v.mu held.
-func (v *invalidations) lastOf(kind, account string) (last uint64) {
+// lastOf is last with v.mu held. Moments that may be ahead of the present count if asked for.
+func (v *invalidations) lastOf(kind, account string, ahead bool) (last uint64) {
 	for _, scope := range [...]string{kind, account, redistier.All} {
-		last = max(last, v.known[redistier.Purge{Scope: scope}].redis, v.known[redistier.Purge{Scope: scope, Soft: true}].redis)
+		for _, soft := range [...]bool{false, true} {
+			if m := v.known[redistier.Purge{Scope: scope, Soft: soft}]; ahead || !m.ahead {
+				last = max(last, m.redis)
+			}
+		}
 	}
 	return last
 }
@@ -147,17 +152,17 @@ func (v *invalidations) lastOf(kind, account string) (last uint64) {
 func (v *invalidations) text(kind, account string) string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return fmt.Sprint(v.lastOf(kind, account), v.unknown)
+	return fmt.Sprint(v.lastOf(kind, account, true), v.unknown)
 }
 
 // purge makes purges hold on this node from now on: at the moment clock, or at that of its newest
-// fetch if that is later.
-func (v *invalidations) purge(purges []redistier.Purge, clock, now time.Time) (moment uint64) {
+// fetch if that is later. ahead: the clock may be later than the present.
+func (v *invalidations) purge(purges []redistier.Purge, clock, now time.Time, ahead bool) (moment uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	moment = max(micros(clock), v.newest, 1)
 	for _, p := range purges {
-		v.learn(p, purgeMoment{moment, now}, now)
+		v.learn(p, purgeMoment{moment, now, ahead}, now)
 	}
 	return moment
 }
@@ -170,7 +175,7 @@ func (v *invalidations) confirm(purges []redistier.Purge, before, moment uint64,
 		if v.known[p].redis == before {
 			delete(v.known, p)
 		}
-		v.learn(p, purgeMoment{moment, now}, now)
+		v.learn(p, purgeMoment{moment, now, false}, now)
 	}
 }
 
@@ -180,13 +185,13 @@ func (v *invalidations) read(found redistier.Purges, now, clock time.Time) {
 	defer v.mu.Unlock()
 	if !v.timed {
 		for p, m := range v.known { // made here before the clock of Redis was read
-			v.known[p] = purgeMoment{micros(clock), m.at}
+			v.known[p] = purgeMoment{micros(clock), m.at, false}
 		}
 		v.timed = true
 	}
 	for p, moment := range found.Moments {
 		ago := max(clock.Sub(time.UnixMicro(int64(moment))), 0)
-		v.learn(p, purgeMoment{moment, now.Add(-ago)}, now)
+		v.learn(p, purgeMoment{moment, now.Add(-ago), false}, now)
 	}
 	v.cursor, v.synced = max(v.cursor, found.Newest), v.synced || !found.More
 }

@@ -11,13 +11,8 @@ import (
 	"inquiry-gateway/internal/redisclient"
 )
 
-// Who waits for another node's fill is woken by a message. In case it is lost he also asks,
-// ever less often, and more often while no messages arrive.
-const (
-	askFirst         = 5 * time.Millisecond
-	askLast          = 100 * time.Millisecond
-	askWithoutPubSub = 20 * time.Millisecond
-)
+// leasePoll is how often a node asks for a list that another one fetches.
+const leasePoll = 25 * time.Millisecond
 
 // errResting ends a refresh that may not begin. Nobody waits for it.
 var errResting = errors.New("cache: the list has failed and is not to be tried yet")
@@ -49,7 +44,7 @@ func (l *Lists) check(_ context.Context, f *flight) bool {
 		if h := l.healthOf(&q, f.newest.Load(), now); !h.resting {
 			return false
 		}
-		l.backoff.looked(f.key, now)
+		l.backoff.markChecked(f.key, now)
 		if l.abandon(f, true, errResting) {
 			return true
 		} // else somebody waits for it by now
@@ -158,7 +153,7 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 	if e == nil {
 		return false
 	}
-	l.backoff.gave(f.key, e.AnsweredAt)
+	l.backoff.succeeded(f.key, e.AnsweredAt)
 	q := l.queryOf(f.key)
 	if tier == TierRedis && l.decide(&q, e, l.opts.Now()).state.servable() {
 		l.keep(e) // before another flight can begin, which would read it again
@@ -189,8 +184,9 @@ func (l *Lists) serve(ctx context.Context, f *flight, tier string) bool {
 }
 
 // lease waits until this node is the one that fills the list for the fleet, or another one has
-// filled it: that settles the flight. Without an answer of Redis, or where it has no room, this
-// node fills without a lease, and so it does where the lease is stuck or the list is never kept.
+// filled it: that settles the flight. A node that has crashed keeps the lease for as long as a fill may take.
+// Without an answer of Redis, or if it has no room, this node fills without a lease, and so it does if the
+// lease does not end or the list is never kept.
 func (l *Lists) lease(ctx context.Context, f *flight) (settled bool) {
 	q := l.queryOf(f.key)
 	if !f.redis.quick || q.decide(nil, time.Time{}, invalidation{}, health{}).keep <= 0 {
@@ -201,50 +197,30 @@ func (l *Lists) lease(ctx context.Context, f *flight) (settled bool) {
 	defer func() {
 		span.Set(attribute.Bool("cache.lease.won", f.redis.token != ""), attribute.Bool("cache.lease.waited", f.waits.Load()))
 	}()
-	token, last := redistier.NewToken(), ""
-	var held time.Time // since when the last holder is known to have it
-	for pause := askFirst; ; {
+	token, limit := redistier.NewToken(), l.policy.Load().fillTimeout+overdueGrace // no fill takes longer
+	for start := time.Now(); time.Since(start) < 2*limit; {
 		f.redis.names.Purged = l.invalidations.last(f.key.Kind, f.redis.names.Account)
-		woken, stop := l.redis.Await(f.redis.names) // before the call, so that no message falls between
-		raw, holder, err := l.redis.Lease(ctx, f.redis.names, token, l.policy.Load().mostRead(), f.redis.seen)
-		switch {
-		case err != nil || len(raw) == 0 && holder == "":
-			stop()
-			return false
-		case len(raw) > 0: // another list than that which was refused
-			stop()
-			if l.accept(ctx, f, raw) {
-				return true
-			}
-			continue
-		case holder == token: // what had it before has left nothing
-			stop()
+		raw, won, err := l.redis.Lease(ctx, f.redis.names, token, limit, l.policy.Load().mostRead(), f.redis.seen)
+		if won {
 			f.redis.token = token
+		}
+		switch {
+		case err != nil:
+			return false
+		case len(raw) > 0 && l.accept(ctx, f, raw): // another list than that which was refused
+			return true
+		case won: // who had it before has left nothing
 			return f.waits.Load() && l.abandon(f, false, ErrFillOverdue)
 		}
 		f.waits.Store(true)
-		if holder != last {
-			last, held = holder, time.Now()
-		} else if time.Since(held) > l.policy.Load().fillTimeout { // longer than any fill takes
-			stop()
-			return false
-		}
 		select {
-		case <-woken:
-		case <-time.After(pause):
+		case <-time.After(leasePoll):
 		case <-ctx.Done():
-		}
-		stop()
-		switch {
-		case ctx.Err() != nil:
 			return false
-		case l.abandon(f, time.Since(l.joined(f)) > l.policy.Load().fillTimeout+redistier.LeaseLife, ErrFillOverdue):
+		}
+		if l.abandon(f, time.Since(l.joined(f)) > limit, ErrFillOverdue) {
 			return true
 		}
-		most := askLast
-		if !l.redis.Connected() {
-			most = askWithoutPubSub
-		}
-		pause = min(2*pause, most)
 	}
+	return false
 }

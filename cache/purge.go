@@ -100,7 +100,7 @@ func (l *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
 	}
 	l.metrics.purges.WithLabelValues(mode).Add(float64(len(purges)))
 	_, late := l.clock()
-	here := l.invalidations.purge(purges, late, l.opts.Now())
+	here := l.invalidations.purge(purges, late, l.opts.Now(), l.redis != nil)
 	if l.redis == nil {
 		return len(purges), nil
 	}
@@ -198,7 +198,6 @@ func (l *Lists) watch() {
 			}
 		}
 	})
-	l.watchers.Go(func() { l.redis.Listen(l.life) })
 }
 
 // poll reads the purges that this node has not read. If Redis remembers none, as it is new or has lost

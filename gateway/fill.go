@@ -19,7 +19,7 @@ import (
 // besides ctx; its errors are *upstream.Error.
 type Fetch func(ctx context.Context, r upstream.Request) (upstream.List, error)
 
-// A fill says by its error whose fault it is.
+// A fill says by its error whether the legacy system was asked, and how long to wait.
 var _ cache.FillError = (*upstream.Error)(nil)
 
 // NewFill makes what the cache calls on a miss: it fetches a list and renders the

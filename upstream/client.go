@@ -112,7 +112,7 @@ type Client struct {
 	cfg       Config
 	network   *network
 	places    *places                    // of both lists
-	replies   *replyStore                // of both lists, whatever configuration has read them
+	replies   replyStore                 // of both lists, whatever configuration has read them
 	breakers  map[string]*currentBreaker // of every kind that there was; they outlive any reload, as their gauges do
 	endpoints map[string]*endpoint       // by kind
 }
@@ -133,7 +133,7 @@ type endpoint struct {
 	network     *network
 	http        *resty.Client // uses its connections
 	places      *places
-	replies     *replyStore
+	replies     replyStore
 	keepFor     time.Duration
 	guard       *guard
 	metrics     *metrics
@@ -260,7 +260,7 @@ func (c *Client) Askable(kind, account string) *Error {
 
 // askable is [Client.Askable] of the account that ask is for. Further requests may name it, too.
 func (s *endpoint) askable(ask mapping.PagedRequest, account string) *Error {
-	if _, err := pageRequest(ask, paging{s.plan.Paging}.pageValues(0, 0)); err != nil {
+	if _, err := pageRequest(ask, s.paging(s.plan.Paging).pageValues(0, 0)); err != nil {
 		return asError(err)
 	}
 	for _, second := range []*mapping.SecondRequest{s.plan.Details, s.plan.Responses} {
@@ -268,7 +268,7 @@ func (s *endpoint) askable(ask mapping.PagedRequest, account string) *Error {
 			continue
 		}
 		ask, _ = second.Request(account, mapping.Batch{IDs: []string{"0"}})
-		if _, err := pageRequest(ask, paging{second.Paging}.pageValues(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
+		if _, err := pageRequest(ask, s.paging(second.Paging).pageValues(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
 			return asError(err)
 		}
 	}
@@ -363,7 +363,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
 		kept:    all.Counters("kept_replies_total", "Requests for details or responses that were not made, because the record says by its version that nothing has changed.", "kind").WithLabelValues(kind),
-		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show.", "kind").WithLabelValues(kind),
+		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show, or fetch.missing skips.", "kind").WithLabelValues(kind),
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
 			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),

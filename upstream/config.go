@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -148,12 +149,19 @@ func (c Config) Validate() error {
 	p.AddIf(c.TLS != (setting.TLS{}) && !secure(c.BaseURL) && !secure(c.Auth.TokenURL) && !secure(c.Auth.Login.BaseURL), "tls",
 		"base_url is plain http, as is what auth names, so the files would not be used; change base_url or empty them")
 	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
+	sendsSecret := false
 	for kind, ec := range c.endpoints() {
 		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
+		text, _ := json.Marshal(ec)
+		if strings.Contains(string(text), "{"+address.Secret+"}") {
+			sendsSecret = true
+			p.AddIf(c.Auth.Type != authSecret, kind, "{secret} has a meaning with auth.type secret only, whose secret_file holds it")
+		}
 		c.checkOwnHeaders(kind+".headers.", ec.Headers, p)
 		c.checkOwnHeaders(kind+".fields.responses.fetch.headers.", ec.Fields.Responses.Fetch.Headers, p)
 		c.checkOwnHeaders(kind+".details.fetch.headers.", ec.Details.Fetch.Headers, p)
 	}
+	p.AddIf(c.Auth.Type == authSecret && !sendsSecret, "auth.secret_file", "no request has {secret} in its query or body")
 	return p.Err()
 }
 
@@ -224,12 +232,15 @@ func reserved(name string) bool {
 // AuthConfig says how the gateway identifies itself to the legacy system.
 // Secrets are in files of one line each.
 type AuthConfig struct {
-	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, oauth2_client_credentials and session get one first. none is the default.
-	Type string `yaml:"type" enum:",none,basic,bearer,header,oauth2_client_credentials,session"`
+	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, secret sends one in the requests' query or body,
+	// oauth2_client_credentials and session get one first. none is the default.
+	Type string `yaml:"type" enum:",none,basic,bearer,header,secret,oauth2_client_credentials,session"`
 
 	setting.User `yaml:",inline" with:"type=basic,session"`
 	// TokenFile holds the bearer token, or the value of the header.
 	TokenFile setting.File `yaml:"token_file" with:"type=bearer!,header!"`
+	// SecretFile holds what {secret} stands for in query and body of the requests.
+	SecretFile setting.File `yaml:"secret_file" with:"type=secret!"`
 	// Name is that of the header with the credential.
 	Name string `yaml:"name" with:"type=header!"`
 
@@ -262,6 +273,7 @@ const (
 	authBasic   = "basic"
 	authBearer  = "bearer"
 	authHeader  = "header"
+	authSecret  = "secret"
 	authOAuth2  = "oauth2_client_credentials"
 	authSession = "session"
 )
@@ -308,10 +320,20 @@ func (a AuthConfig) secret() (key string, file setting.File) {
 		return "password_file", a.PasswordFile
 	case authBearer, authHeader:
 		return "token_file", a.TokenFile
+	case authSecret:
+		return "secret_file", a.SecretFile
 	case authOAuth2:
 		return "client_secret_file", a.ClientSecretFile
 	}
 	return "", setting.File{}
+}
+
+// requestSecret is what {secret} stands for.
+func (a AuthConfig) requestSecret() string {
+	if a.Type != authSecret {
+		return ""
+	}
+	return oneLine(a.SecretFile)
 }
 
 // oneLine is what a file of one line holds.
@@ -387,6 +409,7 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 	}
 	p.AddIf(a.Login.Method == http.MethodGet, "auth.login.method", "has no meaning for a login, which is a POST; remove it")
 	plan := a.Login.spec().Compile(base, "auth.login", p)
+	p.AddIf(plan.Has(address.Secret), "auth.login.body", "unknown placeholder {secret}; a login has {username} and {password}")
 	p.AddIf(!a.Login.Basic && !plan.Has(loginPassword), "auth.login.body", "the password is not sent: put {password} into a text of the body, or set basic: true")
 	p.AddIf(a.Login.Basic && plan.Has(loginPassword), "auth.login.basic", "the password is in the body already; remove one of the two")
 	p.AddIf(!a.PasswordFile.Set(), "auth.password_file", "missing: type session needs it")

@@ -176,13 +176,6 @@ func (e *Error) RetryAfter() time.Duration {
 	return 0
 }
 
-// OfList tells that this one list cannot be had, whatever becomes of others: its reply does not fit,
-// or its account cannot be asked for.
-func (e *Error) OfList() bool {
-	f := e.Failure()
-	return f == FailureMapping || f == FailureAccount
-}
-
 // verdictOf is what the error of a call, or nil, says of the legacy system.
 func verdictOf(err error) verdict {
 	if err == nil {

@@ -123,7 +123,7 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 // further makes the second requests for the batches, and notes the first of them.
 func (e *explanation) further(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	ask, _ := s.Request(e.fetch.want.Account, batches[0])
-	if first, err := ask.Page(paging{s.Paging}.pageValues(0, 0)); err == nil {
+	if first, err := ask.Page(e.fetch.endpoint.paging(s.Paging).pageValues(0, 0)); err == nil {
 		e.Further = append(e.Further, Further{s.Name, len(batches), first})
 	}
 	return e.fetch.batches(ctx, s, batches)
@@ -267,21 +267,8 @@ func (p paging) following(r reply, ask mapping.PagedRequest, first address.Reque
 	return next
 }
 
-// Hider makes the function that hides the credentials of a configuration in a text for a
-// person: the secret of auth, and what requests send under the name of a secret.
+// Hider makes the function that hides the secret of auth in a text for a person.
 func (c Config) Hider() func(string) string {
-	secrets := c.Auth.Login.spec().Secrets()
-	if _, file := c.Auth.secret(); file.Set() {
-		secrets = append(secrets, oneLine(file))
-	}
-	for _, ec := range c.endpoints() {
-		for _, spec := range []address.Spec{
-			{Query: ec.Query, Sending: ec.Sending},
-			{Query: ec.Details.Fetch.Query, Sending: ec.Details.Fetch.Sending},
-			{Query: ec.Fields.Responses.Fetch.Query, Sending: ec.Fields.Responses.Fetch.Sending},
-		} {
-			secrets = append(secrets, spec.Secrets()...)
-		}
-	}
-	return address.Hider(secrets)
+	_, file := c.Auth.secret()
+	return address.Hider(oneLine(file))
 }

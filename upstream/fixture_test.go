@@ -81,7 +81,7 @@ func configFrom(t testing.TB, sections ...string) Config {
 		}
 	}
 	a := &cfg.Auth
-	for _, file := range []*setting.File{&a.PasswordFile, &a.UsernameFile, &a.TokenFile, &a.ClientSecretFile} {
+	for _, file := range []*setting.File{&a.PasswordFile, &a.UsernameFile, &a.TokenFile, &a.SecretFile, &a.ClientSecretFile} {
 		if file.Set() {
 			*file = setting.NewFile("secret", file.Path()+"\n")
 		}

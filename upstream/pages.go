@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -47,7 +48,7 @@ type mapper interface {
 }
 
 func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, into mapper) *pages {
-	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, mapper: into, items: map[string]bool{}}
+	return &pages{fetch: f, replies: replies, paging: f.endpoint.paging(replies.Paging), ask: ask, mapper: into, items: map[string]bool{}}
 }
 
 // attach makes the requests for what the list itself does not tell of its records, if
@@ -83,16 +84,21 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 				a.Allow, replies[i] = f.allow, a
 				return f.newPages(&s.Replies, ask, a)
 			}
-			key, may := f.storeKey(s, batch)
-			if may {
-				if bodies, ok := f.endpoint.replies.get(key, f.endpoint.opts.Now().Add(-f.endpoint.keepFor)); ok {
-					f.endpoint.metrics.kept.Inc()
-					return begin().replay(bodies)
-				}
+			key := f.storeKey(s, batch)
+			if stored, ok := f.endpoint.replies.GetIfPresent(key); ok && f.endpoint.opts.Now().Sub(stored.came) <= f.endpoint.keepFor {
+				f.endpoint.metrics.kept.Inc()
+				return begin().replay(stored.bodies)
 			}
 			p, err := f.whole(ctx, begin)
-			if err == nil && may {
-				f.endpoint.replies.put(key, p.bodies, p.answered)
+			if err != nil && p.end.Pages == 0 && slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusGone}, p.first.status) {
+				if replies[i].Missing = s.Missing == "empty" || s.Missing == "skip"; replies[i].Missing {
+					return nil
+				}
+				// The list came with the same credential: this is about a record, and not about the account.
+				return failure("status_4xx", "the request for the %s of a record is answered with status %d; fetch.missing says what that means", s.Name, p.first.status)
+			}
+			if err == nil && key != "" {
+				f.endpoint.replies.Set(key, &storedReplies{p.bodies, p.answered})
 			}
 			return err
 		})
@@ -384,7 +390,14 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 }
 
 // paging finds out where a list goes on.
-type paging struct{ mapping.PagingConfig }
+type paging struct {
+	mapping.PagingConfig
+	secret string // that requests have; empty: none
+}
+
+func (s *endpoint) paging(c mapping.PagingConfig) paging {
+	return paging{c, s.cfg.Auth.requestSecret()}
+}
 
 // pageValues are those of a page by its index and the records before it.
 func (p paging) pageValues(page, records int) address.Values {
@@ -401,6 +414,9 @@ func (p paging) pageValues(page, records int) address.Values {
 // cursorValues gives the values of the page at a cursor, which is there as text and as JSON.
 func (p paging) cursorValues(cursor, asJSON string) address.Values {
 	values := address.Values{}
+	if p.secret != "" {
+		values[address.Secret] = []string{p.secret}
+	}
 	if cursor != "" {
 		values.SetCursor(cursor, asJSON)
 	}

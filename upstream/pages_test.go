@@ -290,7 +290,7 @@ func TestLinkNext(t *testing.T) {
 
 // With rewrite_host the path and query of a next page count alone.
 func TestRewrittenHost(t *testing.T) {
-	p := paging{mapping.PagingConfig{RewriteHost: true}}
+	p := paging{PagingConfig: mapping.PagingConfig{RewriteHost: true}}
 	for next, want := range map[string]string{
 		"https://public.test/a%2Fb?c=d#e": "http://h:1/a%2Fb?c=d", "//public.test/a": "http://h:1/a", "?b": "http://h:1/x?b", "": "",
 		"http://public.test": "http://h:1/", "http://u:p@public.test/a": "", "ftp://public.test/a": "", "http://public.test//evil.test/a": "",

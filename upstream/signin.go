@@ -268,7 +268,7 @@ func (c *credentials) hasWorked(used token) bool {
 func (c *credentials) denied(used token, why *Error) *Error {
 	switch {
 	case c.request == nil:
-		if used.name == "" {
+		if c.name == "auth.type "+authNone {
 			return failure(reasonDenied, "%w, and we send no sign-in: auth.type is none", why.Err)
 		}
 		return failure(reasonDenied, "%w; look at %s", why.Err, c.name)

@@ -113,7 +113,7 @@ func slow(w http.ResponseWriter, r *http.Request) {
 // What goes over the wire for one list: how often a request is sent, how long that takes at least and, but for the jitter of
 // repeats, at most, and which connections can be used again. A reply that is too large, cut off or late is never asked for again.
 func TestWire(t *testing.T) {
-	const jitter = 200 * time.Millisecond
+	const jitter = 300 * time.Millisecond // of three repeats
 	large := `{"rows":[` + strings.Repeat(" ", 200_000) + `]}`
 	cut := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

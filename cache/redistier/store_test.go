@@ -36,31 +36,21 @@ func open(t *testing.T) (*Tier, *redistest.Server) {
 	return New(Options{Client: rdb, Prefix: "iq", PurgeLife: time.Hour}), srv
 }
 
-// lease is who has the lease of the list after a flight with a token wants it, which has refused
-// what is there where that is what seen says. There is this list.
-func (tier *Tier) lease(t *testing.T, token, seen string, list []byte) (holder string) {
+// lease tells whether a flight with a token gets the lease of the list, where it has refused what seen
+// says. It reads this list.
+func (tier *Tier) lease(t *testing.T, token, seen string, list []byte) (won bool) {
 	t.Helper()
-	raw, holder, err := tier.Lease(t.Context(), tier.Names(aList), token, 1000, seen)
+	raw, won, err := tier.Lease(t.Context(), tier.Names(aList), token, time.Minute, 1000, seen)
 	if err != nil || !bytes.Equal(raw, list) {
-		t.Fatalf("%q, %q, %v", raw, holder, err)
+		t.Fatalf("%q, %v", raw, err)
 	}
-	return holder
+	return won
 }
 
-// The lease is for who knows what is there. Whoever stores or gives up wakes those who wait, and
-// tells nobody where nobody does.
+// One flight has the lease, and whoever has it next reads what it has stored.
 func TestTheLeaseOfAList(t *testing.T) {
 	tier, srv := open(t)
 	n := tier.Names(aList)
-	listening := make(chan struct{})
-	go func() { defer close(listening); tier.Listen(t.Context()) }()
-	t.Cleanup(func() { <-listening })
-	redistest.Eventually(t, "messages arrive", tier.Connected)
-	messages := func() string {
-		_, stats, _ := strings.Cut(srv.Do("INFO", "commandstats"), "cmdstat_publish:calls=")
-		number, _, _ := strings.Cut(stats, ",")
-		return number
-	}
 	put := func(value []byte, token string) {
 		t.Helper()
 		if err := tier.Put(t.Context(), n, value, time.Minute, token); err != nil {
@@ -70,62 +60,33 @@ func TestTheLeaseOfAList(t *testing.T) {
 	if raw, err := tier.Read(t.Context(), n, 1000); err != nil || len(raw) > 0 {
 		t.Errorf("nothing is there: %q, %v", raw, err)
 	}
-	value := bytes.Repeat([]byte("x"), 100)
-	if holder := tier.lease(t, "first", "", nil); holder != "first" {
-		t.Errorf("the holder is %q", holder)
+	value, newer := bytes.Repeat([]byte("x"), 100), bytes.Repeat([]byte("y"), 100)
+	if !tier.lease(t, "first", "", nil) || tier.lease(t, "second", "", nil) {
+		t.Error("the first flight does not have the lease, or the second one has it, too")
 	}
 	put(value, "first")
-	if n := messages(); n != "" {
-		t.Errorf("%s messages, and nobody waits", n)
-	}
 	if raw, err := tier.Read(t.Context(), n, 1000); err != nil || !bytes.Equal(raw, value) {
 		t.Errorf("read as %q, %v", raw, err)
 	}
-	for _, seen := range []string{"", "another"} {
-		if holder := tier.lease(t, "second", seen, value); holder != "" {
-			t.Errorf("a list that is there gives %q a lease", holder)
-		}
+	if !tier.lease(t, "second", "", value) || tier.lease(t, "third", Seen(value), nil) {
+		t.Error("a list that was refused does not give one flight the lease")
 	}
-	seen := Seen(value)
-	for _, token := range []string{"second", "third", "fourth"} {
-		woken, stop := tier.Await(n)
-		if holder := tier.lease(t, token, seen, nil); holder != "second" {
-			t.Errorf("after a refused list %q has the lease", holder)
-		}
-		select {
-		case <-woken:
-			t.Error("woken too early")
-		default:
-			stop()
-		}
+	put(newer, "first") // whose lease has passed to the second one
+	if tier.lease(t, "third", Seen(value), newer) {
+		t.Error("another's lease has ended")
 	}
-	if held, err := tier.Renew(t.Context(), n, "second"); !held || err != nil {
-		t.Errorf("renewed while others wait: %t, %v", held, err)
+	if err := tier.Release(t.Context(), n, "second"); err != nil || !tier.lease(t, "third", Seen(newer), nil) {
+		t.Errorf("a lease that was released is not free: %v", err)
 	}
-	// A flight whose lease has passed to another one neither renews nor ends it.
-	if held, err := tier.Renew(t.Context(), n, "first"); held || err != nil {
-		t.Errorf("renewed: %t, %v", held, err)
-	}
-	put(value, "first")
-	if holder := tier.lease(t, "third", seen, nil); holder != "second" {
-		t.Errorf("another's lease is ended, %q has it", holder)
-	}
-	woken, stop := tier.Await(n)
-	defer stop()
 	// A Redis without room costs the lease, and not the list.
 	srv.Do("CONFIG", "SET", "maxmemory", "1")
-	if err := tier.Release(t.Context(), n, "second"); err != nil {
+	if err := tier.Release(t.Context(), n, "third"); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-woken:
-	case <-time.After(10 * time.Second):
-		t.Error("who waits is not woken")
+	if raw, won, err := tier.Lease(t.Context(), n, "fourth", time.Minute, 1000, ""); err == nil || won || !bytes.Equal(raw, newer) {
+		t.Errorf("%q, %t, %v", raw, won, err)
 	}
-	if holder := tier.lease(t, "third", seen, nil); holder != "" {
-		t.Errorf("%q has a lease for which there is no room", holder)
-	}
-	if err := tier.Put(t.Context(), n, value, time.Minute, "third"); err == nil {
+	if err := tier.Put(t.Context(), n, value, time.Minute, "fourth"); err == nil {
 		t.Error("a full Redis has taken a list")
 	}
 }
@@ -141,8 +102,8 @@ func TestABusyRedisKeepsNoLease(t *testing.T) {
 	if err := tier.Put(t.Context(), n, []byte("x"), time.Minute, "first"); !errors.Is(err, ErrBusy) {
 		t.Fatal(err)
 	}
-	if holder := tier.lease(t, "second", "", nil); holder != "second" {
-		t.Errorf("%q has the lease", holder)
+	if !tier.lease(t, "second", "", nil) {
+		t.Error("the lease is not free")
 	}
 }
 

@@ -38,8 +38,6 @@ const (
 	poolSize      = 64
 	slotsReload   = time.Second           // of a Cluster, when a call finds that a slot has moved or a node is gone
 	retryInterval = 50 * time.Millisecond // of Retry
-	pingInterval  = time.Second           // on a connection that only listens
-	listenAgain   = 100 * time.Millisecond
 )
 
 // Client is a client of one server, of the master that sentinels name, or of a Cluster, with a
@@ -176,44 +174,6 @@ func Retry(ctx context.Context, write func() error) error {
 		case <-ctx.Done():
 			return err
 		case <-time.After(retryInterval):
-		}
-	}
-}
-
-// Listen calls onMessage for each message of the channels until ctx ends. It calls connected with
-// true when the channels are subscribed to, and with false when the connection is lost: messages
-// between the two are lost. Both run on Listen's own goroutine. A dead connection is detected
-// within two seconds.
-func (c *Client) Listen(ctx context.Context, onMessage func(channel, payload string), connected func(bool), channels ...string) {
-	for ctx.Err() == nil {
-		sub := c.client.Subscribe(ctx, channels...)
-		stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
-		for pinged := false; ; {
-			m, err := sub.ReceiveTimeout(ctx, pingInterval)
-			var timeout net.Error
-			if errors.As(err, &timeout) && timeout.Timeout() && !pinged { // no message for a while
-				pinged, err = true, sub.Ping(ctx)
-			} else if err == nil {
-				pinged = false
-			}
-			if err != nil {
-				break
-			}
-			switch m := m.(type) {
-			case *redis.Subscription:
-				if m.Count == len(channels) {
-					connected(true)
-				}
-			case *redis.Message:
-				onMessage(m.Channel, m.Payload)
-			}
-		}
-		stop()
-		_ = sub.Close()
-		connected(false)
-		select {
-		case <-ctx.Done():
-		case <-time.After(listenAgain):
 		}
 	}
 }

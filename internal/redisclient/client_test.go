@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,30 +198,4 @@ func TestUsersOfRedis(t *testing.T) {
 			t.Errorf("%+v: told %d times, down %t", tt, told, rdb.Down())
 		}
 	}
-}
-
-// A connection that only listens and breaks is noticed, because who counts on messages must
-// know that some are missing. One that says nothing is noticed by two pings, a second apart.
-func TestListenSaysWhenMessagesAreMissing(t *testing.T) {
-	srv := redistest.Start(t)
-	rdb, _ := open(t, srv)
-	var connected atomic.Bool
-	heard := make(chan string, 10)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		rdb.Listen(ctx, func(channel, payload string) { heard <- channel + " " + payload }, connected.Store, "a", "b")
-	}()
-	for _, trouble := range []struct{ begin, end func() }{{srv.Kill, srv.Restart}, {srv.Pause, srv.Resume}, {cancel, func() {}}} {
-		redistest.Eventually(t, "the channels are subscribed to", connected.Load)
-		srv.Do("PUBLISH", "b", "hello")
-		if m := <-heard; m != "b hello" {
-			t.Errorf("heard %q", m)
-		}
-		trouble.begin()
-		redistest.Eventually(t, "the end of the connection is noticed", func() bool { return !connected.Load() })
-		trouble.end()
-	}
-	<-ended
 }

@@ -38,7 +38,6 @@ func faults() []event {
 		{"redis is slow or refuses", "shared fleet redis", (*draw).redisIsBad},
 		{"redis is far away", "fleet", func(d *draw) func() { return d.redisIsFar(0.3) }},
 		{"redis is too far away", "shared fleet redis far", func(d *draw) func() { return d.redisIsFar(one(d, 0.6, 1.2)) }},
-		{"messages are lost", "fleet", (*draw).messagesAreLost},
 		{"entries are corrupted", "fleet", (*draw).corruptEntries},
 		{"the way to redis is bad", "shared fleet redis:N", func(d *draw) func() { return d.badWay("redis") }},
 		{"the way to the legacy is bad", "shared fleet way", func(d *draw) func() { return d.badWay("legacy") }},
@@ -210,15 +209,7 @@ func (d *draw) forget() {
 	})
 }
 
-// redisStalls refuses who subscribes meanwhile: see fromPubSub.
-func (d *draw) redisStalls() func() {
-	d.env.net.stall(redisAddress, true)
-	resume := d.env.redis.Stall()
-	return func() {
-		resume()
-		d.env.net.stall(redisAddress, false)
-	}
-}
+func (d *draw) redisStalls() func() { return d.env.redis.Stall() }
 
 // redisStallsAndDies ends the stall while Redis is down.
 func (d *draw) redisStallsAndDies() func() {
@@ -262,18 +253,6 @@ func (d *draw) redisIsFar(part float64) func() {
 	d.env.net.move("redis", time.Duration(part*float64(redisTimeout)))
 	return func() { d.env.net.move("redis", 0) }
 }
-
-func (d *draw) messagesAreLost() func() {
-	d.mute(0.3 + 0.7*d.rng.Float64())
-	d.purge(d.node, d.account)
-	return func() {
-		d.purge(d.node, d.buyer())
-		d.mute(0)
-	}
-}
-
-// mute loses a share of the messages of Redis.
-func (d *draw) mute(share float64) { d.env.redis.Mute(share) }
 
 // corruptEntries changes bytes of the lists in Redis.
 func (d *draw) corruptEntries() func() {
@@ -478,14 +457,12 @@ func (d *draw) purgesForgotten() {
 		end := d.env.checks.begin("redis:" + d.node.scope())
 		heal := d.way("redis", condition{cut: true}, condition{cut: d.coin(0.5)})
 		time.Sleep(d.between(0.1, 0.3))
-		d.mute(1) // else the message arrives late
 		d.purge(by, account)
 		time.Sleep(d.between(0, 0.3))
 		d.forget()
 		if d.coin(0.67) {
 			d.purge(other, sellers()[0])
 		}
-		d.mute(0)
 		time.Sleep(d.between(0, 0.3))
 		heal()
 		d.restoreKeys()

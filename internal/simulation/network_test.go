@@ -7,9 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,14 +20,13 @@ type network struct {
 	seed uint64
 	sent func(way, []byte) // is called with all that is sent, when it is
 
-	mu      sync.Mutex
-	hosts   map[string]*listener // by address
-	ways    map[way]condition
-	far     map[string]time.Duration // what is sent to a host takes so much longer
-	stalled map[string]bool          // addresses that refuse subscribers
-	pipes   []*pipe
-	dials   map[way]uint64
-	gone    map[string]bool // hosts that have crashed: what is left of a process sends to nobody
+	mu    sync.Mutex
+	hosts map[string]*listener // by address
+	ways  map[way]condition
+	far   map[string]time.Duration // what is sent to a host takes so much longer
+	pipes []*pipe
+	dials map[way]uint64
+	gone  map[string]bool // hosts that have crashed: what is left of a process sends to nobody
 }
 
 // way is one direction between two hosts.
@@ -42,7 +39,7 @@ type condition struct {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, far: map[string]time.Duration{}, stalled: map[string]bool{}, dials: map[way]uint64{}, gone: map[string]bool{}}
+	return &network{seed: seed, sent: func(way, []byte) {}, hosts: map[string]*listener{}, ways: map[way]condition{}, far: map[string]time.Duration{}, dials: map[way]uint64{}, gone: map[string]bool{}}
 }
 
 // rngOf is the generator of an actor: a number of the seed and its name.
@@ -109,7 +106,6 @@ func (n *network) dialer(host string) func(ctx context.Context, _, address strin
 }
 
 func (n *network) dial(ctx context.Context, host, address string) (*conn, error) {
-	atOnce := fromPubSub()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	l, to := n.hosts[address], address
@@ -119,12 +115,6 @@ func (n *network) dial(ctx context.Context, host, address string) (*conn, error)
 	there, back := way{host, to}, way{to, host}
 	n.dials[there]++
 	rng := rngOf(n.seed^n.dials[there], host+">"+address)
-	if atOnce {
-		if l == nil || n.stalled[address] || n.ways[there].cut || n.ways[back].cut {
-			return nil, syscall.ECONNREFUSED
-		}
-		return n.join(l, there, rng, atOnce)
-	}
 	for n.ways[there].cut || n.ways[back].cut { // the first packet is lost, and sent again
 		if n.wait(ctx, 50*time.Millisecond) != nil {
 			return nil, os.ErrDeadlineExceeded
@@ -136,14 +126,7 @@ func (n *network) dial(ctx context.Context, host, address string) (*conn, error)
 	if l == nil {
 		return nil, syscall.ECONNREFUSED
 	}
-	return n.join(l, there, rng, atOnce)
-}
-
-// stall refuses subscribers at an address, also while a host that died in the meantime is back.
-func (n *network) stall(address string, on bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.stalled[address] = on
+	return n.join(l, there, rng)
 }
 
 func (n *network) move(host string, far time.Duration) {
@@ -162,28 +145,10 @@ func (n *network) wait(ctx context.Context, d time.Duration) error {
 	return sleep(ctx, d)
 }
 
-// fromPubSub tells whether go-redis opens a connection for a subscription. It does so, up to
-// the first answer, with a mutex held that others wait for. Virtual time stands still while
-// somebody waits for a mutex, so that this must take none.
-func fromPubSub() bool {
-	var pcs [64]uintptr
-	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
-	for {
-		f, more := frames.Next()
-		if strings.Contains(f.Function, "go-redis/v9.(*PubSub)") {
-			return true
-		}
-		if !more {
-			return false
-		}
-	}
-}
-
-// join makes a connection. atOnce: the first question and its answer take no time. The
-// caller holds mu.
-func (n *network) join(l *listener, there way, rng *rand.Rand, atOnce bool) (*conn, error) {
+// join makes a connection. The caller holds mu.
+func (n *network) join(l *listener, there way, rng *rand.Rand) (*conn, error) {
 	pipe := func(w way) *pipe {
-		return &pipe{net: n, way: w, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), wake: make(chan struct{}, 1), atOnce: atOnce}
+		return &pipe{net: n, way: w, rng: rand.New(rand.NewPCG(rng.Uint64(), 0)), wake: make(chan struct{}, 1)}
 	}
 	a, b := pipe(there), pipe(way{there.to, there.from})
 	select {
@@ -220,16 +185,14 @@ type pipe struct {
 	segments []segment
 	last     time.Time // arrival of the last segment
 	ended    error     // what the reader gets after the segments
-	atOnce   bool      // the next segment takes no time
 	lost     bool      // nothing arrives any more, and nobody is told
 	closed   bool      // by its reader
 	deadline time.Time // of its reader
 }
 
 type segment struct {
-	at     time.Time
-	data   []byte
-	atOnce bool // whatever the way is like
+	at   time.Time
+	data []byte
 }
 
 func (p *pipe) signal() {
@@ -260,7 +223,7 @@ func (p *pipe) take(b []byte, now time.Time) (n int, wait time.Duration, err err
 			return 0, 0, os.ErrDeadlineExceeded
 		}
 	}
-	if p.lost || p.net.ways[p.way].cut && !(len(p.segments) > 0 && p.segments[0].atOnce) {
+	if p.lost || p.net.ways[p.way].cut {
 		return 0, wait, nil
 	}
 	if len(p.segments) == 0 {
@@ -330,14 +293,11 @@ func (c *conn) Write(b []byte) (int, error) {
 	case p.ended != nil:
 		return 0, syscall.EPIPE
 	}
-	s := segment{time.Now(), slices.Clone(b), p.atOnce}
-	if !p.atOnce {
-		s.at = s.at.Add(latency(p.rng) + p.net.slow(p.way))
-	}
+	s := segment{time.Now().Add(latency(p.rng) + p.net.slow(p.way)), slices.Clone(b)}
 	if s.at.Before(p.last) {
 		s.at = p.last
 	}
-	p.last, p.atOnce = s.at, false
+	p.last = s.at
 	p.segments = append(p.segments, s)
 	p.signal()
 	return len(b), nil

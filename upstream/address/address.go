@@ -31,8 +31,9 @@ const (
 	Account = "account"
 	Status  = "status"
 	Type    = "inquiry_type"
-	ID      = "id"  // of an inquiry, for its responses
-	IDs     = "ids" // of a batch of inquiries
+	ID      = "id"     // of an inquiry, for its responses
+	IDs     = "ids"    // of a batch of inquiries
+	Secret  = "secret" // the gateway's own, in query and body of every request
 
 	// Of one page of a list.
 	Page   = "page"   // its number
@@ -69,7 +70,7 @@ type Sending struct {
 	// Method is GET (default) or POST, for a search that changes nothing: the gateway
 	// repeats it under the same conditions as a GET. A login is a POST.
 	Method string `yaml:"method" enum:",GET,POST"`
-	// Body of a POST has the placeholders of query in its texts, a login {username} and {password}: a mapping or list
+	// Body of a POST has the placeholders of query in its texts, {secret} for what auth.secret_file holds, a login {username} and {password}: a mapping or list
 	// for json, a mapping of parameters for form, one text for xml.
 	Body any `yaml:"body"`
 	// BodyType is json (default), form or xml.
@@ -128,7 +129,8 @@ func (s Spec) Compile(base, field string, problems *setting.Problems) Template {
 	c.AddIf(!strings.HasPrefix(s.Path, "/"), field+".path", "the path must start with a slash; it is put after base_url")
 	c.AddIf(strings.ContainsAny(s.Path, "?#"), field+".path", "the path holds a query; put its parameters under query")
 	c.made.path = c.text(s.Path, text{key: field + ".path", name: "the path", in: inPath})
-	c.known = s.InQuery
+	c.known = append(slices.Clip(s.InQuery), Secret)
+	c.made.Trust(Secret)
 	for _, name := range slices.Sorted(maps.Keys(s.Query)) {
 		key := field + ".query." + name
 		c.AddIf(name == "", field+".query", "a parameter without a name")

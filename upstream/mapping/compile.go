@@ -294,7 +294,7 @@ var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 
 // secondRequest compiles one, and gives what paths in its items lead into.
 func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*SecondRequest, scope) {
-	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional}
+	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional, Missing: f.Missing}
 	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
 	}
@@ -316,7 +316,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 		key, path := field+".id", paths[name]
 		if len(f.IDs) > 0 {
 			key = field + ".ids." + name
-			taken := slices.Contains([]string{address.Account, address.Status, address.Type, address.ID, address.IDs, address.Page, address.Offset, address.Cursor, address.Size}, name)
+			taken := slices.Contains([]string{address.Account, address.Status, address.Type, address.ID, address.IDs, address.Page, address.Offset, address.Cursor, address.Size, address.Secret}, name)
 			s.AddIf(taken || !placeholderName.MatchString(name), key, "cannot be the name of a placeholder; use small letters and _, such as project, and none that has a meaning already")
 		}
 		s.AddIf(!r.request.Has(name), field+".path", "neither path, query nor body holds {%s}: every record would get the same reply", name)
@@ -332,6 +332,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 		version, _ := s.use(field+".version", f.Version, "", false)
 		r.version = compiledPaths{version}
 	}
+	s.AddIf(f.Batch > 0 && f.Missing != "", field+".missing", "has no meaning with batch, whose replies are of many records; remove the one or the other")
 	s.AddIf(f.Batch == 0 && f.Join != "", field+".join", "has no meaning without batch; remove it")
 	s.AddIf(f.Batch == 0 && f.Key != "", field+".key", "has no meaning without batch; remove it")
 	// A detail that comes in pages is the array of the items on them.

@@ -170,6 +170,8 @@ type FetchConfig struct {
 	Version string `yaml:"version" form:"gjson"`
 	// IDOptional takes a record without an id for one without responses, or one that the list tells all of.
 	IDOptional bool `yaml:"id_optional"`
+	// Missing is what a 403, 404 or 410 for one record means: fail (default) the list, take the record as empty of what was asked for, or skip the record. Not with batch.
+	Missing string `yaml:"missing" enum:",fail,empty,skip"`
 	// Batch is how many inquiries one request asks for, named by {ids}. 0: one, named by {id}.
 	Batch int `yaml:"batch" min:"0"`
 	// Join stands between the ids of a batch; default a comma, in a longer text none. "repeat", which is the default in a list of a body, makes each a value of its own.

@@ -13,6 +13,7 @@ type SecondRequest struct {
 	Replies
 	Name        string // of its stage
 	Concurrency int    // requests at a time
+	Missing     string // what a record is of which the request is answered with 403, 404 or 410: empty or skip; else the list fails
 
 	id         identity      // of a record
 	version    compiledPaths // of what came for a record; nil: it has none
@@ -104,6 +105,8 @@ type Attachment struct {
 	reader
 	key   compiledPaths
 	parts []attachedPart
+	// Missing says that the legacy system has not got it: see [SecondRequest].Missing.
+	Missing bool
 }
 
 // attachedPart is a row, detail or response that belongs to a record.

@@ -32,6 +32,7 @@ type waitingRecord struct {
 	parts   []attachedPart
 	number  int
 	tables  indexes
+	skipped bool // it is left out
 }
 
 // enterStage takes a record into a stage, with what the stages before have given it: unless it is
@@ -158,6 +159,11 @@ func (b *Builder) Attach(list []*Attachment) error {
 		}
 		a := list[i]
 		b.ids.Merge(&a.ids)
+		for _, one := range records {
+			if a.Missing {
+				one.id, one.skipped = "", s.Missing == "skip" // nothing is attached
+			}
+		}
 		b.bytes += a.bytes // with which what look-ups give is compared
 		for _, p := range a.parts {
 			if s.batch == 0 {
@@ -182,6 +188,10 @@ func (b *Builder) completeStage() error {
 	s, list, next := &b.plan.stages[b.stageIndex], b.waiting, b.stageIndex+1
 	b.waiting, b.stageIndex = nil, next
 	for _, one := range list {
+		if one.skipped {
+			b.Hidden++
+			continue
+		}
 		values, tables, deliver := make([]jsontree.Value, len(one.parts)), make([]indexes, len(one.parts)), b.deliver
 		for i, p := range one.parts {
 			values[i], tables[i] = p.value, p.tables

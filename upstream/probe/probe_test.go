@@ -122,9 +122,10 @@ func TestCredentialsInBodies(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = fmt.Fprintf(w, "no access with %s at %s", body, r.RequestURI)
 	})
-	cfg.Buyer.Method, cfg.Buyer.Query = http.MethodPost, map[string]string{"service_key": "s3cret/=="}
+	cfg.Auth.Type, cfg.Auth.SecretFile = "secret", setting.NewFile("secret", `s3cret"/==`)
+	cfg.Buyer.Method, cfg.Buyer.Query = http.MethodPost, map[string]string{"service_key": "{secret}"}
 	cfg.Buyer.Body = map[string]any{"customer": "{account}", "state": "{status}",
-		"login": map[string]any{"user": "gw", "password": `s3cret"2`}}
+		"login": map[string]any{"user": "gw", "password": "{secret}"}}
 	p := run(t, cfg, Options{})
 	const want = `{"customer":"acme","login":{"password":"(hidden)","user":"gw"}}`
 	r := p.Request
@@ -139,7 +140,7 @@ func TestCredentialsInBodies(t *testing.T) {
 // The requests for what the list does not tell of its records are shown, once for each sort,
 // as serve sends them, without credentials. No response in any of them is a doubt.
 func TestFurtherRequests(t *testing.T) {
-	const fetch = `buyer: {method: POST, fields: {responses: {items: notes, fetch: {path: /notes, method: POST, body: {of: "{id}", password: s3cret}, id: no, paging: {style: none}}}}}`
+	const fetch = `buyer: {method: POST, fields: {responses: {items: notes, fetch: {path: /notes, method: POST, body: {of: "{id}", password: "{secret}"}, id: no, paging: {style: none}}}}}`
 	cfg := configOf(t, fetch, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		ticket := strings.Replace(testkit.SampleTicket, "{", `{"no":7,`, 1)
@@ -152,6 +153,7 @@ func TestFurtherRequests(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, body)
 	})
+	cfg.Auth.Type, cfg.Auth.SecretFile = "secret", setting.NewFile("secret", "s3cret")
 	p := run(t, cfg, Options{})
 	want := []Further{{"responses", 2, Request{Method: "POST", URL: cfg.BaseURL + "/notes", Body: `{"of":"7","password":"(hidden)"}`}}}
 	if !reflect.DeepEqual(p.Further, want) {

@@ -1,5 +1,5 @@
 // Package redisfake serves miniredis over the connections of a test's own network, in virtual time
-// (testing/synctest), and injects faults: delays, stalls, errors, lost messages, lost writes.
+// (testing/synctest), and injects faults: delays, stalls, errors, lost writes.
 package redisfake
 
 import (
@@ -42,7 +42,7 @@ type write struct {
 	undo func()
 }
 
-// New returns an empty server. now is its clock; rng decides which messages Mute loses.
+// New returns an empty server. now is its clock;
 func New(now func() time.Time, rng *rand.Rand) *Server {
 	s := &Server{redis: miniredis.NewMiniRedis(), now: now, rng: rng, turn: make(chan struct{}, 1)}
 	s.redis.SetTime(now())
@@ -154,13 +154,6 @@ func (s *Server) Stall() (resume func()) {
 	return func() { s.With(func() { s.stopped = nil; close(stopped) }) }
 }
 
-// Mute loses a share of the messages to subscribers, from 0 to 1.
-func (s *Server) Mute(share float64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.muted = share
-}
-
 // Clear removes all keys, as a restart without a file does.
 func (s *Server) Clear() {
 	s.redis.FlushAll()
@@ -202,25 +195,9 @@ func (s *Server) Serve(l net.Listener) {
 			s.mu.Lock()
 			s.conns = append(s.conns, c)
 			s.mu.Unlock()
-			s.redis.Server().ServeConn(&conn{c, s})
+			s.redis.Server().ServeConn(c)
 		}
 	})
-}
-
-// conn loses the messages that Mute says.
-type conn struct {
-	net.Conn
-	server *Server
-}
-
-func (c *conn) Write(p []byte) (int, error) {
-	c.server.mu.Lock()
-	lost := bytes.HasPrefix(p, []byte(">3\r\n$7\r\nmessage")) && c.server.rng.Float64() < c.server.muted
-	c.server.mu.Unlock()
-	if lost {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
 }
 
 // Disconnect closes all connections; Serve goes on.
