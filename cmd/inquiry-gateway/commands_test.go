@@ -278,6 +278,20 @@ func TestHelpFitsATerminal(t *testing.T) {
 	all(newCommand(), []string{"inquiry-gateway"})
 }
 
+// A health check goes to the node itself, whatever proxy the environment names.
+func TestHealthUsesNoProxy(t *testing.T) {
+	t.Parallel()
+	testkit.Slow(t)
+	node := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(node.Close)
+	url := strings.Replace(node.URL, "127.0.0.1", "0.0.0.0", 1) // for which a proxy is used, other than for 127.0.0.1
+	check := exec.Command(testkit.BuildGateway(t), "health", url)
+	check.Env = append(os.Environ(), "HTTP_PROXY=http://127.0.0.1:1", "NO_PROXY=")
+	if out, err := check.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 // A probe that watches shows each state of the file: good, faulty, good again.
 func TestProbeWatches(t *testing.T) {
 	t.Parallel()

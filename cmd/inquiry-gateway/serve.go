@@ -108,7 +108,7 @@ func healthCommand() *cli.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			res, err := http.DefaultClient.Do(req)
+			res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req) // through no proxy
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -84,17 +83,11 @@ func replay(t *testing.T, all []probe.Reply) http.Handler {
 func saved(t *testing.T, test probe.Test, folder string) http.Handler {
 	var all []probe.Reply
 	for _, r := range test.Replies {
-		text, err := json.Marshal(r.Body)
-		if plain, ok := r.Body.(string); ok {
-			text = []byte(plain)
-		}
-		if r.File != "" {
-			text, err = os.ReadFile(filepath.Join(folder, r.File))
-		}
+		reply, err := r.Reply(folder)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, probe.Reply{To: r.To, Has: r.Has, Status: r.Status, Headers: r.Headers, Body: text})
+		all = append(all, reply)
 	}
 	return replay(t, all)
 }

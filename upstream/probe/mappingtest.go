@@ -76,11 +76,11 @@ func (t Test) run(ctx context.Context, cfg upstream.Config, folder string, rende
 	}
 	var replies []Reply
 	for _, saved := range t.Replies {
-		body, err := saved.body(folder)
+		reply, err := saved.Reply(folder)
 		if err != nil {
 			return r, err
 		}
-		replies = append(replies, Reply{To: saved.To, Has: saved.Has, Status: saved.Status, Headers: saved.Headers, Body: body})
+		replies = append(replies, reply)
 	}
 	legacy, err := Replay(replies)
 	if err != nil {
@@ -132,6 +132,12 @@ func (t Test) run(ctx context.Context, cfg upstream.Config, folder string, rende
 		}
 	}
 	return r, nil
+}
+
+// Reply is the saved reply with its body; a file is named from folder.
+func (r TestReply) Reply(folder string) (Reply, error) {
+	body, err := r.body(folder)
+	return Reply{To: r.To, Has: r.Has, Status: r.Status, Headers: r.Headers, Body: body}, err
 }
 
 // body is what the legacy system would send: a text as it stands, all else as JSON.

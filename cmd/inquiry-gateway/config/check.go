@@ -151,6 +151,10 @@ func (doc document) checkUpstream(c Config) {
 			doc.checkZone(key+".fields.responses.fields.created_at", list.Fields.Responses.Fields.CreatedAt)
 		}
 	}
+	if c.RequestTimeout > 0 && c.Redis.Timeout > c.RequestTimeout && len(c.Redis.Addrs) > 0 {
+		doc.Wrong("redis.timeout", "%s is more than request_timeout (%s): while Redis is slow no request would be answered in time; lower it, or raise request_timeout",
+			c.Redis.Timeout, c.RequestTimeout)
+	}
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
 		doc.Wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
 			c.Upstream.Timeout, c.RequestTimeout)

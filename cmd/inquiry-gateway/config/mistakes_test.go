@@ -109,6 +109,16 @@ func TestNoMessageIsOfGo(t *testing.T) {
 	}
 }
 
+// A slow Redis would take all the time of a request.
+func TestRedisTimeoutAboveTheRequests(t *testing.T) {
+	for redis, want := range map[string]int{"2s": 0, "3s": 1} {
+		_, got := loadText(t, example(t, "request_timeout: 5s", "request_timeout: 2s", "addrs: []", `addrs: ["127.0.0.1:6379"], timeout: `+redis))
+		if len(got) != want || want == 1 && !strings.Contains(got[0], ": redis.timeout: 3s is more than request_timeout (2s)") {
+			t.Errorf("%s: %q", redis, got)
+		}
+	}
+}
+
 // No message has the value of a variable, however short it is: it may be a secret.
 func TestMessagesNameVariables(t *testing.T) {
 	for _, tt := range []struct{ old, new, want, value string }{
