@@ -88,8 +88,8 @@ type Caller interface {
 	// Deadline is when the request has to be answered at the latest.
 	Deadline() time.Time
 	// LogRefusal reports whether the refusal of this request for a reason, a
-	// label of the metrics, gets a log record of its own. Otherwise it is counted
-	// for a summary. It is called once at most.
+	// label of the metrics, gets a log record of its own. Otherwise it is only
+	// counted. It is called once at most.
 	LogRefusal(reason string) bool
 }
 

@@ -127,7 +127,7 @@ func (x *exchange) writePage() {
 		h["Connection"] = x.gateway.headers.close
 	}
 	theme.Secure(h, v1.DocsPolicy)
-	x.begun = true
+	x.headSent = true
 	x.page.ServeHTTP(w, x.request)
 	w.WriteHeaderNow()
 	x.status, x.sent = w.Status(), max(w.Size(), 0)
@@ -162,7 +162,7 @@ func (x *exchange) send(status int, body []byte) {
 		x.fields.add("Connection", x.gateway.headers.close)
 	}
 	var err error
-	x.begun = true
+	x.headSent = true
 	if x.fast != nil {
 		head := x.gateway.heads.Get().(*[]byte)
 		*head = x.fields.appendHead((*head)[:0], status)
@@ -178,7 +178,7 @@ func (x *exchange) send(status int, body []byte) {
 		}
 	}
 	if err != nil {
-		x.unwritten(err)
+		x.writeFailed(err)
 	}
 }
 

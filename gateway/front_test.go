@@ -232,10 +232,10 @@ func TestPanics(t *testing.T) {
 				}
 				synctest.Wait()
 				for name, want := range map[string]float64{
-					"panics_total ": 1, "requests_total 500buyer_inquiries": 1, "requests_in_flight ": 0,
+					"panics_total handler": 1, "http_requests_total 500buyer_inquiries": 1, "http_requests_in_flight ": 0,
 				} {
 					name, labels, _ := strings.Cut(name, " ")
-					if got := s.counted(t, "http_"+name, labels); got != want {
+					if got := s.counted(t, name, labels); got != want {
 						t.Errorf("front %v, %s: %s %s: %v, want %v", front, place, name, labels, got, want)
 					}
 				}
@@ -411,8 +411,8 @@ func TestEvictionOverHTTP2(t *testing.T) {
 }
 
 // Over HTTP/2 one connection can wait for many answers without reading any. Those of
-// strangers are bounded in number and in time, and hold no copies of what they answer.
-func TestStreamsOfStrangers(t *testing.T) {
+// unauthenticated clients are bounded in number and in time, and hold no copies of what they answer.
+func TestUnauthenticatedStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams = 200 // of each connection
 		s := newStand(t, setting{options: func(o *Options) { o.LogRefusals = 1 }})
@@ -424,7 +424,7 @@ func TestStreamsOfStrangers(t *testing.T) {
 			return int(m.HeapInuse + m.StackInuse)
 		}
 		before, all := memory(), 0
-		for all < maxStrangerStreams+streams {
+		for all < maxUnauthenticatedStreams+streams {
 			var text bytes.Buffer
 			text.WriteString(http2.ClientPreface)
 			framer := http2.NewFramer(&text, nil)
@@ -445,19 +445,19 @@ func TestStreamsOfStrangers(t *testing.T) {
 			all += streams
 		}
 		inFlight := int(s.counted(t, "http_requests_in_flight", ""))
-		if inFlight != maxStrangerStreams {
+		if inFlight != maxUnauthenticatedStreams {
 			t.Errorf("%d of %d requests are in flight", inFlight, all)
 		}
 		if each := (memory() - before) / inFlight; each > 32<<10 {
 			t.Errorf("each holds %d KiB", each>>10)
 		}
-		time.Sleep(strangerTime)
+		time.Sleep(unauthenticatedWriteTime)
 		synctest.Wait()
 		if n := s.counted(t, "http_requests_in_flight", ""); n != 0 {
 			t.Errorf("%v are in flight later", n)
 		}
 		// One is of ask. The gateway has reset all streams: no caller has left.
-		for code, want := range map[string]int{"200": maxStrangerStreams + 1, "429": all - maxStrangerStreams, "499": 0} {
+		for code, want := range map[string]int{"200": maxUnauthenticatedStreams + 1, "429": all - maxUnauthenticatedStreams, "499": 0} {
 			if n := s.counted(t, "http_requests_total", code+"openapi"); int(n) != want {
 				t.Errorf("%v requests are counted as %s, want %d", n, code, want)
 			}

@@ -92,10 +92,8 @@ type Options struct {
 	// LogListKeys adds to the lines what the ttl command reads them by: kind, a
 	// hash of the list's name, and the entity tag.
 	LogListKeys bool
-	// LogRefusals is how many lines of the log one client address gets within 10 s for each reason
-	// why a request has no good key: refused keys, unknown paths and methods, documents; and
-	// one account for each reason why it is refused, such as its rate. One more line counts
-	// the others. Answers with a status of 500 or above always have a line. 0: all are written.
+	// LogRefusals is how many refused requests per second have a record in the log, for each reason; 0: all have one.
+	// Documents and responses with a status of 500 or above always have one.
 	LogRefusals int
 
 	Traces trace.TracerProvider // nil: no spans
@@ -106,19 +104,19 @@ type Options struct {
 
 // Gateway is the public API as an http.Handler, safe for concurrent use.
 type Gateway struct {
-	opts            Options
-	proxies         proxies
-	exchanges       sync.Pool    // of *exchange
-	heads           sync.Pool    // of *[]byte, for heads of answers only
-	lines           sync.Pool    // of *[]byte, for lines of the log only
-	strangerStreams atomic.Int64 // see maxStrangerStreams
-	refusals        *refusals
-	metrics         *metrics
-	headers         *headers
-	dates           dates
-	engine          *gin.Engine
-	lists           map[string]*endpoint // by path
-	tracer          *telemetry.Tracer    // nil: no spans
+	opts                   Options
+	proxies                proxies
+	exchanges              sync.Pool    // of *exchange
+	heads                  sync.Pool    // of *[]byte, for heads of answers only
+	lines                  sync.Pool    // of *[]byte, for lines of the log only
+	unauthenticatedStreams atomic.Int64 // see maxUnauthenticatedStreams
+	refusals               *logLimiter
+	metrics                *metrics
+	headers                *headers
+	dates                  dates
+	engine                 *gin.Engine
+	lists                  map[string]*endpoint // by path
+	tracer                 *telemetry.Tracer    // nil: no spans
 }
 
 // endpoint is something that is served.
@@ -131,7 +129,7 @@ type endpoint struct {
 
 // newEndpoint makes one that is counted by its name.
 func (g *Gateway) newEndpoint(name, route string, find func(x *exchange) error) *endpoint {
-	return &endpoint{route, g.metrics.seriesOf(name), find}
+	return &endpoint{route, g.metrics.metricsFor(name), find}
 }
 
 // New builds a Gateway. It registers its metrics; one that is made after another
@@ -163,7 +161,7 @@ func New(opts Options) *Gateway {
 			g.lists[k.Path] = g.newEndpoint(k.Endpoint, k.Path, func(x *exchange) error { return x.findList(k.Name) })
 		}
 	}
-	g.refusals = newRefusals(opts.LogRefusals, opts.Logger, g.metrics.logSuppressed)
+	g.refusals = newLogLimiter(opts.LogRefusals, g.metrics.logSuppressed)
 	gin.SetMode(gin.ReleaseMode)
 	g.routes(gin.New())
 	return g
@@ -199,10 +197,6 @@ func (g *Gateway) routes(e *gin.Engine) {
 	e.NoMethod(g.handler(g.newEndpoint(unmatched, "", func(*exchange) error { return errMethodNotAllowed })))
 	g.engine = e
 }
-
-// Close writes what the log still has to say of refused requests. Requests may
-// go on.
-func (g *Gateway) Close() { g.refusals.flush() }
 
 // ServeHTTP answers one request. A path with an escaped slash is matched as it was sent:
 // such a slash is part of a name and separates nothing (RFC 3986, section 2.2).

@@ -93,7 +93,7 @@ func TestErrorTable(t *testing.T) {
 			t.Errorf("%v: recorded %+v", tc.err, all)
 		}
 	}
-	if n := s.counted(t, "http_panics_total", ""); n != 1 {
+	if n := s.counted(t, "panics_total", "handler"); n != 1 {
 		t.Errorf("counted %v panics", n)
 	}
 }
@@ -169,16 +169,16 @@ func TestCallerThatLeft(t *testing.T) {
 }
 
 // The id and the address of a request are those that trusted proxies tell, as far as they are
-// such; what a stranger wrote before them is not read.
+// such; what a untrusted wrote before them is not read.
 func TestRequestIDAndClientAddress(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
 	s := newStand(t, setting{options: func(o *Options) { o.TrustedProxies = proxies }})
-	const stranger, proxy = "From: 198.51.100.1:1", "From: 192.0.2.1:1"
+	const untrusted, proxy = "From: 198.51.100.1:1", "From: 192.0.2.1:1"
 	for _, tc := range []struct {
 		from, forwarded string
 		address         string
 	}{
-		{stranger, "203.0.113.9", "198.51.100.1"},
+		{untrusted, "203.0.113.9", "198.51.100.1"},
 		{proxy, "203.0.113.9", "203.0.113.9"},
 		{proxy, "1.1.1.1, 203.0.113.9, 10.1.1.1", "203.0.113.9"},
 		{proxy, "1.1.1.1,203.0.113.9:4711", "203.0.113.9"},
@@ -200,7 +200,7 @@ func TestRequestIDAndClientAddress(t *testing.T) {
 		t.Errorf("of two fields: %+v", all)
 	}
 	for _, tc := range []struct{ from, id, want string }{
-		{stranger, "mine-1", ""},
+		{untrusted, "mine-1", ""},
 		{proxy, "theirs-1", "theirs-1"},
 		{proxy, `a b"`, ""},
 		{proxy, strings.Repeat("a", 65), ""},

@@ -39,7 +39,7 @@ func (x *exchange) findList(kind string) error {
 	if err := x.lookUp(k); err != nil {
 		return err
 	}
-	if !owned(x.list.Entry, &x.principal) {
+	if !belongsTo(x.list.Entry, &x.principal) {
 		return errors.New("the list looked up belongs to somebody else")
 	}
 	return nil
@@ -84,5 +84,7 @@ func (x *exchange) lookUp(k cache.Key) (err error) {
 	return err
 }
 
-// owned says whether a list is the caller's.
-func owned(e *cache.Entry, p *auth.Principal) bool { return e.Kind == p.Kind && e.Account == p.Account }
+// belongsTo says whether a list is the caller's.
+func belongsTo(e *cache.Entry, p *auth.Principal) bool {
+	return e.Kind == p.Kind && e.Account == p.Account
+}

@@ -34,10 +34,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			"Time from the request's header to the answer's last byte handed to the connection, by endpoint and cache outcome.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}, "endpoint", "cache"),
 		inFlight:  http.Gauge("requests_in_flight", "Requests being answered now."),
-		panics:    http.Counter("panics_total", "Handlers that panicked; each is a bug."),
+		panics:    telemetry.Panics(reg).WithLabelValues("handler"),
 		logErrors: log.Counter("errors_total", "Log records of requests that could not be written."),
 		logSuppressed: log.Counter("suppressed_total",
-			"Requests refused, documents served and connections failed without a log record of their own; a summary has counted them."),
+			"Refused requests and failed connections without a log record of their own."),
 	}
 }
 
@@ -50,8 +50,8 @@ type endpointSeries struct {
 	duration map[cache.Outcome]prometheus.Observer
 }
 
-// seriesOf resolves the labels of every outcome of a look-up, and of none.
-func (m *metrics) seriesOf(name string) *endpointSeries {
+// metricsFor resolves the labels of every outcome of a look-up, and of none.
+func (m *metrics) metricsFor(name string) *endpointSeries {
 	s := &endpointSeries{label: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
 	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError, cache.Impossible} {
 		s.duration[o] = m.duration.WithLabelValues(name, string(o))

@@ -99,7 +99,7 @@ func upstreamProblem(e *upstream.Error) problem {
 		return problem{Problem: v1.AccountUnsupported}
 	case upstream.FailureSignIn:
 		return problem{Problem: v1.UpstreamSignInFailed, header: retryAfter(signInRetryAfter)}
-	case upstream.FailureMapping:
+	case upstream.FailureMapping, upstream.FailureForeign:
 		return problem{Problem: v1.UpstreamInvalidResponse, header: retryAfter(upstreamRetryAfter)}
 	case upstream.FailureSystem, upstream.FailureRefused:
 		switch e.Result() {

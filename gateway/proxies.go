@@ -21,8 +21,8 @@ func (p proxies) trust(addr netip.Addr) bool {
 }
 
 // client is the nearest address on the way to the peer, addr, that is not a trusted
-// proxy. What a stranger wrote into X-Forwarded-For stands left of it and is not
-// read.
+// proxy. What an untrusted client wrote into X-Forwarded-For stands left of it and is
+// not read.
 func (p proxies) client(forwardedFor []string, addr netip.Addr) netip.Addr {
 	if len(p) == 0 || !p.trust(addr) {
 		return addr

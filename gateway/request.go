@@ -32,28 +32,29 @@ type exchange struct {
 	ctx      context.Context
 	engine   *gin.Context
 	request  *http.Request
-	fast     headSender // the fast path's; nil: net/http has read the request
+	fast     headSender // nil: net/http has read the request
+	client   netip.Addr // behind the trusted proxies; zero until clientAddress
 	begin    time.Time
 
 	// Filled on the way, written once at the end.
-	fields    answerFields
-	status    int
-	begun     bool      // an answer is being written, and no other one can be
-	cut       bool      // the connection, or the stream, must be closed
-	writeBy   time.Time // when the answer must have been written; zero: any time
-	principal auth.Principal
-	admitted  bool // within its account's rate
-	authTime  time.Duration
-	rate      rate.Decision // zero: no limit applies
-	rateText  [128]byte     // what the answer says of it; longer ones are allocated
-	list      cache.Result  // zero: no list was looked up
-	page      http.Handler  // writes a document; nil: another answer
-	cause     error         // of an error answer; never shown to the caller
-	problem   string        // public error code; empty for a success
-	refused   bool          // LogRefusal has decided on its line in the log
-	unlogged  bool          // a summary of refusals counts it instead
-	sent      int           // bytes of the body
-	duration  time.Duration
+	fields     answerFields
+	status     int
+	headSent   bool      // no other response can be written
+	aborted    bool      // the connection, or the stream, must be closed
+	writeBy    time.Time // when the answer must have been written; zero: any time
+	principal  auth.Principal
+	admitted   bool // within its account's rate
+	authTime   time.Duration
+	rate       rate.Decision // zero: no limit applies
+	rateText   [128]byte     // what the answer says of it; longer ones are allocated
+	list       cache.Result  // zero: no list was looked up
+	page       http.Handler  // writes a document; nil: another answer
+	cause      error         // of an error answer; never shown to the caller
+	problem    string        // public error code; empty for a success
+	refused    bool          // LogRefusal has decided on its line in the log
+	suppressed bool          // it has no record
+	sent       int           // bytes of the body
+	duration   time.Duration
 }
 
 // headSender is the ResponseWriter of requests on the fast path. Filling and sorting a header map is
@@ -85,14 +86,14 @@ const statusClientClosedRequest = 499
 // bodyTime is how long the rest of a request with a body may take to come. No handler reads one.
 const bodyTime = time.Second
 
-// strangerTime is how long an answer to somebody without a good key may take to be written.
-const strangerTime = 2 * time.Second
+// unauthenticatedWriteTime bounds the writing of a response to a request without a valid key.
+const unauthenticatedWriteTime = 2 * time.Second
 
-// maxStrangerStreams is how many answers to requests without a good key may be under way over
+// maxUnauthenticatedStreams is the maximum of responses to requests without a valid key in flight over
 // HTTP/2. Each takes about 20 KiB while nobody reads it, and a connection may have many.
-const maxStrangerStreams = 4096
+const maxUnauthenticatedStreams = 4096
 
-// handler serves every request of an endpoint, whoever has parsed it. Over HTTP/1 a request goes on
+// handler serves all requests that Gin routes to an endpoint. Over HTTP/1 a request goes on
 // after its client has closed its half of the connection, as a client that sends nothing more may
 // still wait for responses: that it has gone is noticed when the response is written.
 func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
@@ -102,7 +103,7 @@ func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
 		if ctx.Done() != nil && (r.ProtoMajor == 1 || r.Method == "PRI") { // which HTTP/1 may say of HTTP/2.0
 			ctx = context.WithoutCancel(ctx)
 		}
-		if r.Body != http.NoBody { // net/http waits for the rest of it before it goes on
+		if r.Body != http.NoBody { // net/http drains the body
 			_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(bodyTime))
 		}
 		x := g.exchanges.Get().(*exchange)
@@ -132,7 +133,7 @@ func (x *exchange) serve() (cut bool) {
 		if thrown := recover(); thrown != nil {
 			x.panicked(thrown)
 		}
-		cut = x.cut
+		cut = x.aborted
 	}()
 	x.identify()
 	if x.fast == nil && headSize(x.request) > maxHeadSize { // the fast path reads less
@@ -162,7 +163,7 @@ func headSize(r *http.Request) int {
 // answer answers with what the endpoint has found: a list, a page, or an error.
 func (x *exchange) answer(err error) {
 	if x.principal.Account == "" {
-		x.answerStranger(err)
+		x.respondUnauthenticated(err)
 	} else {
 		x.write(err)
 	}
@@ -172,7 +173,7 @@ func (x *exchange) answer(err error) {
 func (x *exchange) write(err error) {
 	switch {
 	case err != nil && callerLeft(x.ctx):
-		x.leave(err)
+		x.clientGone(err)
 	case err != nil:
 		x.writeError(err)
 	case x.page != nil:
@@ -192,7 +193,7 @@ func (x *exchange) panicked(thrown any) {
 	x.gateway.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
 	bug := fmt.Errorf("panic: %v", thrown)
 	x.status, x.problem, x.cause = v1.InternalError.Status, v1.InternalError.Code, bug
-	if x.cut = x.begun; !x.begun {
+	if x.aborted = x.headSent; !x.headSent {
 		clear(x.fields)
 		x.fields = x.fields[:0]
 		x.identify()
@@ -200,18 +201,18 @@ func (x *exchange) panicked(thrown any) {
 	}
 }
 
-// leave notes that the caller has left, and gets no answer.
-func (x *exchange) leave(cause error) {
-	x.status, x.problem, x.cause, x.cut = statusClientClosedRequest, "", cause, true
+// clientGone records that the caller has left, and gets no response.
+func (x *exchange) clientGone(cause error) {
+	x.status, x.problem, x.cause, x.aborted = statusClientClosedRequest, "", cause, true
 }
 
-// unwritten notes that the answer could not be written. Where the time for that is over the gateway
-// has cut it, and the caller may well be there: the status stays that of the answer.
-func (x *exchange) unwritten(err error) {
+// writeFailed records that the response could not be written. After writeBy the gateway itself has aborted it, and
+// the caller may well be there: the status stays that of the response.
+func (x *exchange) writeFailed(err error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) || !x.writeBy.IsZero() && !time.Now().Before(x.writeBy) {
-		x.cause, x.cut = cmp.Or(x.cause, err), true
+		x.cause, x.aborted = cmp.Or(x.cause, err), true
 	} else {
-		x.leave(cmp.Or(x.cause, err))
+		x.clientGone(cmp.Or(x.cause, err))
 	}
 }
 
@@ -221,36 +222,35 @@ func (x *exchange) writeUntil(at time.Time) {
 	_ = http.NewResponseController(x.engine.Writer).SetWriteDeadline(at)
 }
 
-// errManyStrangers is why a stream of a request without a good key is reset.
-var errManyStrangers = errors.New("too many answers to strangers wait to be read")
+// errTooManyStreams is why a stream of a request without a valid key is reset.
+var errTooManyStreams = errors.New("too many responses to unauthenticated clients wait to be read")
 
-// answerStranger answers a request without a good key, whose caller may read slowly on purpose: in
-// time, and over HTTP/2 only where not too many such answers wait. It returns when the answer is
-// written.
-func (x *exchange) answerStranger(err error) {
-	x.writeUntil(time.Now().Add(strangerTime))
+// respondUnauthenticated responds to a request without a valid key, whose client may read slowly on purpose. The
+// time for it is bounded, and over HTTP/2 the number of such responses. It returns when the response is written.
+func (x *exchange) respondUnauthenticated(err error) {
+	x.writeUntil(time.Now().Add(unauthenticatedWriteTime))
 	if x.request.ProtoMajor == 2 {
-		streams := &x.gateway.strangerStreams
+		streams := &x.gateway.unauthenticatedStreams
 		defer streams.Add(-1)
-		if streams.Add(1) > maxStrangerStreams {
-			x.status, x.problem, x.cause, x.cut = v1.RateLimited.Status, v1.RateLimited.Code, errManyStrangers, true
+		if streams.Add(1) > maxUnauthenticatedStreams {
+			x.status, x.problem, x.cause, x.aborted = v1.RateLimited.Status, v1.RateLimited.Code, errTooManyStreams, true
 			return
 		}
 	}
 	x.write(err)
 	under, ok := x.engine.Writer.(interface{ Unwrap() http.ResponseWriter })
-	if !x.begun || !ok {
+	if !x.headSent || !ok {
 		return
 	}
 	if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		x.unwritten(err)
+		x.writeFailed(err)
 	}
 }
 
 // identify assigns the request its id, unless it has one, and adds the fields that all
 // answers have. The id that a trusted proxy gave the request is taken over, so that its
 // logs and these name the same request. An id goes into logs and headers, so it is bounded
-// and of a harmless alphabet. One that a stranger sends is ignored.
+// and of a harmless alphabet. An id from any other client is ignored.
 func (x *exchange) identify() {
 	if x.id.n == 0 && x.fromProxy() {
 		if ids := x.request.Header[requestIDField]; len(ids) > 0 && filters.Valid(ids[0]) {
@@ -268,11 +268,14 @@ func (x *exchange) identify() {
 func (x *exchange) end() {
 	g := x.gateway
 	x.duration = time.Since(x.begin)
-	if !x.admitted && x.status < http.StatusInternalServerError { // clients without a key choose how many there are
-		x.LogRefusal(cmp.Or(x.problem, x.endpoint.series.label))
+	switch {
+	case x.status >= http.StatusInternalServerError:
+		x.suppressed = false
+	case !x.admitted && x.problem != "": // clients without a key choose how many there are
+		x.LogRefusal(x.problem)
 	}
 	x.endpoint.series.observe(x)
-	g.describe(x)
+	g.setSpanAttributes(x)
 	g.log(x)
 	clear(x.fields)
 	*x = exchange{fields: x.fields[:0]}
@@ -326,21 +329,21 @@ func (x *exchange) ClientIP() netip.Addr { return x.clientAddress() }
 // Deadline implements auth.Caller.
 func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
 
-// LogRefusal implements auth.Caller. What it decides is for the line of the
-// request too. A second reason changes nothing.
+// LogRefusal implements auth.Caller. What it decides is for the record of the request, too. A second reason changes
+// nothing.
 func (x *exchange) LogRefusal(reason string) bool {
 	if !x.refused {
-		who := refusal{good: x.principal.Account != "", account: x.principal.Account, reason: reason, document: x.page != nil && x.problem == ""}
-		if !who.good {
-			who.client = auth.Network(x.clientAddress())
-		}
-		x.refused, x.unlogged = true, !x.gateway.refusals.logged(who)
+		x.refused, x.suppressed = true, !x.gateway.refusals.allow(reason)
 	}
-	return !x.unlogged
+	return !x.suppressed
 }
 
+// clientAddress is the caller's address behind the trusted proxies; zero if it cannot be parsed.
 func (x *exchange) clientAddress() netip.Addr {
-	return x.gateway.proxies.client(x.request.Header[forwardedForField], x.peer().Addr())
+	if !x.client.IsValid() {
+		x.client = x.gateway.proxies.client(x.request.Header[forwardedForField], x.peer().Addr())
+	}
+	return x.client
 }
 
 // fromProxy reports whether a trusted proxy sent the request.

@@ -27,10 +27,9 @@ func (g *Gateway) log(x *exchange) {
 	g.lines.Put(buf)
 }
 
-// sampled says whether the exchange gets a line: everything does but a refusal
-// that a summary counts, and fresh hits that were answered, of which one in sampleHits does.
+// sampled says whether the exchange gets a line: everything does but a suppressed refusal, and fresh hits that were answered, of which one in sampleHits does.
 func (g *Gateway) sampled(x *exchange) bool {
-	if x.unlogged {
+	if x.suppressed {
 		return false
 	}
 	return g.opts.SampleHits == 1 || x.list.Outcome != cache.Hit || x.cause != nil || rand.IntN(g.opts.SampleHits) == 0

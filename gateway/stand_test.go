@@ -100,7 +100,7 @@ func newStand(tb testing.TB, c setting) *stand {
 	}
 	s.gateway = New(opts)
 	s.live.Set(s.gateway)
-	errorLog, _ := NewErrorLog(c.logErrors, logger, s.registry)
+	errorLog := NewErrorLog(c.logErrors, logger, s.registry)
 	s.server = newServer(s, errorLog)
 	s.limit = connlimit.New(s.network, "public", 0, s.registry)
 	s.listener = front.NewListener(s.limit, s.server, front.Options{Serves: s.live.OnFastPath, Fields: Fields(), TLS: c.tls})
@@ -109,7 +109,6 @@ func newStand(tb testing.TB, c setting) *stand {
 	tb.Cleanup(func() {
 		_ = s.server.Close()
 		<-served
-		s.gateway.Close()
 		limits.Close()
 		_ = s.lists.Close(context.Background())
 	})

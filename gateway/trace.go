@@ -24,7 +24,7 @@ const scope = "inquiry-gateway/gateway"
 // methods those that are known, and no header. So a key in the wrong place gets
 // into no span, and names are bounded.
 //
-// A trace that a trusted proxy sends is continued. That of a stranger is only
+// A trace that a trusted proxy sends is continued. That of any other client is only
 // linked to: it decides neither on ids nor on what is recorded, and its state is
 // not read. What cannot be read is no trace.
 func (x *exchange) openSpan() (opened telemetry.Span) {
@@ -90,8 +90,8 @@ func (g *Gateway) recording(x *exchange) bool {
 	return g.tracer != nil && trace.SpanFromContext(x.ctx).IsRecording()
 }
 
-// describe puts into the server's span what the request's line in the log has.
-func (g *Gateway) describe(x *exchange) {
+// setSpanAttributes puts into the server's span what the request's line in the log has.
+func (g *Gateway) setSpanAttributes(x *exchange) {
 	if !g.recording(x) {
 		return
 	}

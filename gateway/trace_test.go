@@ -58,16 +58,16 @@ func TestServerSpan(t *testing.T) {
 	}
 }
 
-// The trace of a trusted proxy is continued. That of a stranger is linked to, and decides on
+// The trace of a trusted proxy is continued. That of any other client is linked to, and decides on
 // nothing here.
 func TestForeignTraces(t *testing.T) {
-	const proxy, stranger = "From: 192.0.2.1:1", "From: 198.51.100.1:1"
+	const proxy, untrusted = "From: 192.0.2.1:1", "From: 198.51.100.1:1"
 	for _, tc := range []struct {
 		what, from   string
 		parents      []string
 		parent, link bool
 	}{
-		{"stranger", stranger, []string{foreignParent}, false, true},
+		{"untrusted", untrusted, []string{foreignParent}, false, true},
 		{"trusted proxy", proxy, []string{foreignParent}, true, false},
 		{"invalid", proxy, []string{"00-mine-01"}, false, false},
 		{"all zero", proxy, []string{"00-" + strings.Repeat("0", 32) + "-" + foreignSpan + "-01"}, false, false},

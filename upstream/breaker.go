@@ -58,10 +58,10 @@ func (c *circuit) fails() bool {
 	return c.State() != gobreaker.StateClosed || c.Counts().ConsecutiveFailures > 0
 }
 
-// currentBreaker is the breaker of a kind, and how its fetches end, for the gauges.
+// currentBreaker is the breaker of a kind, and its incidents, for the gauges.
 type currentBreaker struct {
 	atomic.Pointer[breaker]
-	outcomes atomic.Pointer[outcomes]
+	incidents atomic.Pointer[incidents]
 }
 
 // breakerWindow is the period over which outcomes are counted. gobreaker counts an outcome in the bucket where its

@@ -175,18 +175,16 @@ func New(cfg Config, opts Options) (*Client, error) {
 			c.breakers[kind] = &currentBreaker{}
 		}
 		if old := before.endpoints[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
-			if s.guard = old.guard; old.fingerprint != s.fingerprint {
-				s.guard.outcomes.remapped(opts.Now())
-			}
+			s.guard = old.guard
 		} else {
-			s.guard = newGuard(c.breakers[kind])
+			s.guard = newGuard(kind, c.breakers[kind], opts.Logger)
 			s.guard.breaker.Store(nil)
 		}
 		window := breakerWindow(cmp.Or(opts.LongestFetch, cfg.Timeout))
 		if b := s.guard.breaker.Load(); b == nil || b.cfg != cfg.Breaker || b.window != window {
 			s.guard.breaker.Store(newBreaker(cfg.Breaker, window, changed))
 		}
-		s.guard.breaker.outcomes.Store(s.guard.outcomes)
+		s.guard.breaker.incidents.Store(s.guard.incidents)
 		gauges(opts, kind, c.places, s.guard.breaker)
 		c.endpoints[kind] = s
 	}
@@ -241,12 +239,13 @@ func (c *Client) BreakerState(kind, account string) string {
 	return ""
 }
 
-// State is what is known of the lists of a kind since the start, or since base_url was changed.
-func (c *Client) State(kind string) State {
+// Incidents are the failures of a kind's lists that are not over, the oldest first; never nil. They outlive a reload
+// that leaves base_url as it is.
+func (c *Client) Incidents(kind string) []Incident {
 	if s, ok := c.endpoints[kind]; ok {
-		return s.guard.outcomes.state(s.opts.Now())
+		return s.guard.incidents.list(s.opts.Now())
 	}
-	return State{}
+	return []Incident{}
 }
 
 // Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
@@ -275,10 +274,10 @@ func (s *endpoint) askable(ask mapping.PagedRequest, account string) *Error {
 	return nil
 }
 
-// LastFailure is what the newest fetch of an account failed with; nil: it did not, or that is over.
+// LastFailure is what the last fetch of an account failed with; nil: it did not fail, or the incident is over.
 func (c *Client) LastFailure(kind, account string) *Error {
 	if s, ok := c.endpoints[kind]; ok {
-		return s.guard.outcomes.lastFailure(account)
+		return s.guard.incidents.lastFailure(account)
 	}
 	return nil
 }
@@ -346,7 +345,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 		requests[meaning{m.failure, m.result, saysNothing}] = nil
 	}
 	fetches := all.Counters("requests_total", "Fetches from the legacy system by result, and whose failure it is that there is no list: "+
-		"system, sign_in (it does not let us in), mapping (its reply does not fit), account (which cannot be asked for), refused (held back here), canceled (the caller left) or bug.",
+		"system, sign_in (it does not let us in), mapping (its reply does not fit), foreign (it has records of another account), account (which cannot be asked for), refused (held back here), canceled (the caller left) or bug.",
 		"kind", "result", "failure")
 	for m := range requests {
 		requests[m] = fetches.WithLabelValues(kind, string(m.result), string(m.failure))
@@ -377,10 +376,10 @@ func gauges(opts Options, kind string, p *places, breaker *currentBreaker) {
 		func() float64 { return float64(p.inFlight.Load()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open. A few failing lists do not open it.",
 		func() float64 { return float64(breaker.Load().stateFor("")) })
-	const help = "Accounts whose lists were fetched within two minutes (asked), and those of them that the legacy system failed last (failing)."
+	const help = "Accounts whose lists were fetched since the legacy system began to fail (asked), and those of them whose last fetch it failed (failing). 0 without a failure for two minutes."
 	for i, state := range []string{"asked", "failing"} {
 		all.With(prometheus.Labels{"kind": kind, "state": state}).GaugeFunc("accounts", help, func() float64 {
-			asked, failing := breaker.outcomes.Load().recent(opts.Now())
+			asked, failing := breaker.incidents.Load().accounts(opts.Now())
 			return float64([]int{asked, failing}[i])
 		})
 	}

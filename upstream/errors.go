@@ -26,6 +26,7 @@ const (
 	FailureSystem   Failure = "system"   // the legacy system fails
 	FailureSignIn   Failure = "sign_in"  // it does not let us in, or there is no sign-in
 	FailureMapping  Failure = "mapping"  // its reply does not fit the mapping, or it does not take our request
+	FailureForeign  Failure = "foreign"  // its reply has records of another account
 	FailureAccount  Failure = "account"  // the account cannot be named in a request: for good
 	FailureRefused  Failure = "refused"  // we do not ask now: breaker, places, ceiling, or it told us to wait
 	FailureCanceled Failure = "canceled" // nobody wants the list any more
@@ -37,6 +38,7 @@ var sentences = map[Failure]string{
 	FailureSystem:   "the legacy system fails",
 	FailureSignIn:   "the legacy system does not let us in",
 	FailureMapping:  "the mapping does not fit",
+	FailureForeign:  "the reply has records of another account",
 	FailureAccount:  "this account cannot be asked for",
 	FailureRefused:  "requests are held back",
 	FailureCanceled: "nobody waits any more",
@@ -78,12 +80,13 @@ type meaning struct {
 var reasons = meaningsOf(map[meaning]string{
 	{FailureSystem, ResultFailed, saysFault}:         "connect tls truncated read status_5xx",
 	{FailureSystem, ResultTimeout, saysFault}:        "timeout",
-	{FailureSystem, ResultUnavailable, saysFault}:    "overloaded",                                  // a 503 that tells us to wait
-	{FailureSystem, ResultFailed, saysWell}:          "fault",                                       // of SOAP, which says itself that the call failed
-	{FailureSystem, ResultInvalid, saysWell}:         "media_type encoding charset json xml expect", // what no mapping could read, or says itself that it failed
-	{FailureSignIn, ResultFailed, saysWell}:          "denied",                                      // a 401 or 403, a page that asks for a password, a session that has ended
-	{FailureSignIn, ResultFailed, saysNothing}:       "auth",                                        // there is no sign-in, so that the list was not asked for
-	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx items record owner paging changed too_many too_large",
+	{FailureSystem, ResultUnavailable, saysFault}:    "overloaded",                           // a 503 that tells us to wait
+	{FailureSystem, ResultFailed, saysWell}:          "fault",                                // of SOAP, which says itself that the call failed
+	{FailureSystem, ResultInvalid, saysWell}:         "media_type encoding charset json xml", // what no mapping could read
+	{FailureSignIn, ResultFailed, saysWell}:          "denied",                               // a 401 or 403, a page that asks for a password, a session that has ended
+	{FailureSignIn, ResultFailed, saysNothing}:       "auth",                                 // there is no sign-in, so that the list was not asked for
+	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx expect items record paging changed too_many too_large",
+	{FailureForeign, ResultInvalid, saysWell}:        "owner",
 	{FailureAccount, ResultFailed, saysNothing}:      "account",
 	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full ceiling",
 	{FailureRefused, ResultUnavailable, saysFault}:   "throttled", // a 429

@@ -135,7 +135,7 @@ func (f *fetch) count(err error, start time.Time) error {
 	s.metrics.duration.Observe(now.Sub(start).Seconds())
 	if err == nil {
 		s.metrics.requests[meaning{result: ResultOK}].Inc()
-		s.guard.outcomes.noteList(s.opts.Logger, f.want, now)
+		s.guard.incidents.recordList(f.want.Account, now)
 		return nil
 	}
 	failed := asError(err)
@@ -143,7 +143,7 @@ func (f *fetch) count(err error, start time.Time) error {
 	if refused, ok := s.metrics.refused[failed.Reason]; ok {
 		refused.Inc()
 	}
-	s.guard.outcomes.noteFailure(s.opts.Logger, f.want, failed, now)
+	s.guard.incidents.recordFailure(f.want, failed, now)
 	return failed
 }
 

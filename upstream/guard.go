@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"log/slog"
 	"math"
 	"net/http"
 	"regexp"
@@ -18,16 +19,16 @@ import (
 // reads it: it outlives a reload that leaves base_url as it is. In each part a failure is
 // evidence about its account first. Its parts are safe for concurrent use.
 type guard struct {
-	breaker  *currentBreaker // outlives a change of base_url, too, as its gauge does
-	budget   budget
-	outcomes *outcomes
-	foreign  minuteLog // records of other accounts, in the log
-	invalid  minuteLog // records that break a rule of the mapping, in the log
+	breaker   *currentBreaker // outlives a change of base_url, too, as its gauge does
+	budget    budget
+	incidents *incidents
+	foreign   minuteLog // records of other accounts, in the log
+	invalid   minuteLog // records that break a rule of the mapping, in the log
 }
 
 // newGuard knows nothing yet.
-func newGuard(b *currentBreaker) *guard {
-	return &guard{breaker: b, budget: budget{tokens: budgetBurst}, outcomes: newOutcomes()}
+func newGuard(kind string, b *currentBreaker, log *slog.Logger) *guard {
+	return &guard{breaker: b, budget: budget{tokens: budgetBurst}, incidents: &incidents{kind: kind, log: log, open: map[Failure]*incident{}}}
 }
 
 // places bound the requests in flight at the legacy system, of all accounts and of each. A buyer and a

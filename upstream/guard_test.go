@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -281,22 +280,6 @@ func TestWhatOutlivesAReload(t *testing.T) {
 	}
 }
 
-// What did not fit a mapping is over with another one: its accounts may not come back soon.
-func TestAnotherMappingEndsWhatDidNotFit(t *testing.T) {
-	virtual(t, serveJSON("{}"), "", func(t *testing.T, f *fixture) {
-		_ = buyer(t, f.Client, "acme")
-		next := f.next(t, f.cfg)
-		if s := next.State("buyer"); len(s.Failing) != 1 || s.Failing[0].Failure != FailureMapping {
-			t.Errorf("with the same mapping: %+v", s)
-		}
-		cfg := f.cfg
-		cfg.Buyer.Items = "nosuch"
-		if s := f.next(t, cfg).State("buyer"); len(s.Failing) != 0 || len(s.Over) != 1 || !s.Over[0].Remapped || s.Over[0].Ended.IsZero() || s.Over[0].Accounts != 1 {
-			t.Errorf("with another one: %+v", s)
-		}
-	})
-}
-
 // What is under way counts for the client that takes over.
 func TestPlacesOutliveAReload(t *testing.T) {
 	virtual(t, hang, "{max_concurrent: 1, timeout: 1s}", func(t *testing.T, f *fixture) {
@@ -322,130 +305,4 @@ func FuzzRetryAfter(f *testing.F) {
 			t.Errorf("%q: %v", text, wait)
 		}
 	})
-}
-
-// What fails is known by whose failure it is: since when, how often, for how many accounts of how
-// many. It begins with a failure and is over with a list: of any account, or of each of those that
-// fail where others' lists come. The time since does not come into it.
-func TestState(t *testing.T) {
-	var replies sync.Map // by account
-	virtual(t, func(w http.ResponseWriter, r *http.Request) {
-		serve, _ := replies.Load(r.URL.Query().Get("customer"))
-		serve.(http.HandlerFunc)(w, r)
-	},
-		"{attempts: 1, breaker: {min_requests: 40}, buyer: {query: {customer: \"{account}\", q: \"of:{account}\"}}}", func(t *testing.T, f *fixture) {
-			begin, list := time.Now(), serveJSON(rows(""))
-			state := func() (text string) {
-				s := f.State("buyer")
-				for i, one := range append(s.Failing, s.Over...) {
-					if i == len(s.Failing) {
-						text += "OVER "
-					}
-					some := ""
-					if one.Some {
-						some = " some"
-					}
-					text += fmt.Sprintf("%s%s %v..%v %d of %d/%d %s %s", one.Failure, some, one.First.Sub(begin), one.Last.Sub(begin), one.Fetches, one.Accounts, one.Of, one.Account, one.Err.Reason)
-					if one.Usual != one.Err {
-						text += fmt.Sprintf(" mostly %s", one.Usual.Reason)
-					}
-					text += "; "
-				}
-				return text
-			}
-			for _, step := range []struct {
-				at      time.Duration
-				account string
-				serve   http.HandlerFunc
-				want    string
-			}{
-				{0, "acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
-				{40, "other", status(500), "system 0s..40s 2 of 2/2 other status_5xx; "},
-				{400, "acme", hang, "system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "}, // however long nobody has asked
-				{440, "other", list, "OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "},
-				{480, "other", status(500), "system 8m0s..8m0s 1 of 1/1 other status_5xx; OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "}, // another one
-				{481, "other", list, "OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; system 8m0s..8m0s 1 of 1/1 other status_5xx; "},
-				{482, "other", status(500), "system 8m0s..8m2s 2 of 1/1 other status_5xx; OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "}, // they alternate
-				{483, "other", list, "system 8m0s..8m2s 2 of 1/1 other status_5xx; OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; "},
-				{520, "other", list, "OVER system 0s..6m42s 3 of 2/2 acme timeout mostly status_5xx; system 8m0s..8m2s 2 of 1/1 other status_5xx; "},
-				{0, "acme", list, ""}, // a day later
-				// A failure shortly before an outage is no part of it.
-				{0, "acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
-				{1, "acme", list, "OVER system 0s..0s 1 of 1/1 acme status_5xx; "},
-				{20, "acme", status(503), "system 0s..20s 2 of 1/1 acme status_5xx; "},
-				{40, "other", status(503), "system 0s..40s 3 of 2/2 other status_5xx; "},
-				{60, "acme", status(503), "system 20s..1m0s 3 of 2/2 acme status_5xx; "},
-				{80, "acme", list, "OVER system 20s..1m0s 3 of 2/2 acme status_5xx; "},
-				{0, "acme", list, ""},
-				// Of accounts that come back one after the other all have failed.
-				{0, "acme", serveJSON("{}"), "mapping some 0s..0s 1 of 1/1 acme items; "},
-				{1, "other", serveJSON("{}"), "mapping some 0s..1s 2 of 2/2 other items; "},
-				{2, "acme", list, "mapping some 0s..1s 2 of 1/2 other items; "},
-				{3, "other", list, "OVER mapping some 0s..1s 2 of 2/2 other items; "},
-				{0, "acme", list, ""},
-				// One account fails, and the others do not.
-				{0, "acme", status(500), "system 0s..0s 1 of 1/1 acme status_5xx; "},
-				{40, "other", list, "OVER system 0s..0s 1 of 1/1 acme status_5xx; "},
-				{80, "acme", status(500), "system some 0s..1m20s 2 of 1/2 acme status_5xx; "},
-				{120, "other", list, "system some 0s..1m20s 2 of 1/2 acme status_5xx; "},
-				{160, "other", status(500), "system some 0s..1m20s 2 of 1/2 acme status_5xx; system 2m40s..2m40s 1 of 1/1 other status_5xx; "},
-				{200, "other", list, "system some 0s..1m20s 2 of 1/2 acme status_5xx; OVER system 2m40s..2m40s 1 of 1/1 other status_5xx; "},
-				{240, "acme", list, "OVER system 2m40s..2m40s 1 of 1/1 other status_5xx; system some 0s..1m20s 2 of 1/2 acme status_5xx; "},
-				// A wrong password that becomes slowness was a wrong password.
-				{0, "acme", list, ""},
-				{0, "acme", status(401), "sign_in 0s..0s 1 of 1/1 acme denied; "},
-				{40, "acme", hang, "sign_in 0s..0s 1 of 1/1 acme denied; system 42s..42s 1 of 1/1 acme timeout; "},
-				{80, "acme", list, "OVER sign_in 0s..0s 1 of 1/1 acme denied; system 42s..42s 1 of 1/1 acme timeout; "},
-				// What is the account's own is over with a list of it.
-				{0, "acme", list, ""},
-				{0, "acme", serveJSON("{}"), "mapping some 0s..0s 1 of 1/1 acme items; "},
-				{40, "a b", list, "account some 40s..40s 1 of 1/1 a b account; mapping some 0s..0s 1 of 1/2 acme items; "},
-				{80, "other", list, "account some 40s..40s 1 of 1/2 a b account; mapping some 0s..0s 1 of 1/3 acme items; "},
-				{120, "acme", status(429), "account some 40s..40s 1 of 1/3 a b account; mapping some 0s..0s 1 of 1/3 acme items; refused 2m0s..2m0s 1 of 1/1 acme throttled; "},
-				{160, "acme", list, "account some 40s..40s 1 of 1/3 a b account; OVER mapping some 0s..0s 1 of 1/3 acme items; refused 2m0s..2m0s 1 of 1/1 acme throttled; "},
-			} {
-				if replies.Store(step.account, step.serve); step.want == "" {
-					time.Sleep(24 * time.Hour)
-				} else {
-					time.Sleep(step.at*time.Second - time.Since(begin))
-				}
-				_ = buyer(t, f.Client, step.account)
-				if got := state(); got != step.want {
-					t.Errorf("%s:\n%s, want\n%s", step.account, got, step.want)
-				}
-				if step.want == "" {
-					time.Sleep(time.Minute)
-					begin = time.Now()
-				}
-			}
-			if e := f.Askable("buyer", "a b"); e == nil || f.Askable("buyer", "acme") != nil || f.Askable("seller", "a b") != nil {
-				t.Errorf("who can be asked for: %v", e)
-			}
-			for account, reply := range map[string]http.HandlerFunc{"acme": status(500), "third": status(401)} {
-				replies.Store(account, reply)
-				_ = buyer(t, f.Client, account)
-			}
-			if e := f.LastFailure("buyer", "acme"); e == nil || e.Reason != "status_5xx" || f.LastFailure("buyer", "other") != nil || f.LastFailure("buyer", "nobody") != nil {
-				t.Errorf("the last of acme: %v", e)
-			}
-			replies.Store("other", list)
-			if _ = buyer(t, f.Client, "other"); f.LastFailure("buyer", "acme") != nil {
-				t.Errorf("the system works again: %v", f.LastFailure("buyer", "acme"))
-			}
-		})
-}
-
-// With more accounts than are remembered an outage keeps its beginning and its count.
-func TestFailuresOfManyAccounts(t *testing.T) {
-	o, at := newOutcomes(), time.Now()
-	for i := range maxAccounts + 10 {
-		o.noteList(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint("well", i)}, at)
-	}
-	for i := range maxAccounts + 10 {
-		o.noteFailure(slog.New(slog.DiscardHandler), Request{Account: fmt.Sprint(i)}, failure(reason5xx, "status 500"), at.Add(time.Duration(i+1)))
-	}
-	s := o.state(at.Add(time.Minute))
-	if f := s.Failing; len(o.accounts) != maxAccounts || len(f) != 1 || f[0].First != at.Add(1) || f[0].Fetches != maxAccounts+10 || f[0].Accounts != maxAccounts {
-		t.Errorf("%d accounts, %+v", len(o.accounts), f)
-	}
 }

@@ -269,7 +269,7 @@ func (c *credentials) denied(used token, why *Error) *Error {
 	switch {
 	case c.request == nil:
 		if c.name == "auth.type "+authNone {
-			return failure(reasonDenied, "%w, and we send no sign-in: auth.type is none", why.Err)
+			return failure(reasonDenied, "%w; auth.type is none, so there is no sign-in besides what headers, query and body send", why.Err)
 		}
 		return failure(reasonDenied, "%w; look at %s", why.Err, c.name)
 	case !c.hasWorked(used):

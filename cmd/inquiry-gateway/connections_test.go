@@ -80,7 +80,7 @@ func (p *program) connections(name string) float64 {
 
 // Whoever opens connections and has no key, and sends nothing or asks for what is
 // not there, takes no more than max_connections and locks nobody out.
-func TestStrangersCannotTakeAllConnections(t *testing.T) {
+func TestUnauthenticatedClientsCannotTakeAllConnections(t *testing.T) {
 	t.Parallel()
 	const most = 20
 	p := start(t, setup{yaml: "max_connections: 20"})
@@ -89,10 +89,10 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 		t.Fatalf("the first request: %d", got)
 	}
 	for i := range 3 * most {
-		stranger := p.dial()
+		other := p.dial()
 		if i%2 == 0 {
-			if got := stranger.ask("/nowhere"); got != http.StatusNotFound {
-				t.Fatalf("stranger %d: %d", i, got)
+			if got := other.ask("/nowhere"); got != http.StatusNotFound {
+				t.Fatalf("unauthenticated client %d: %d", i, got)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestStrangersCannotTakeAllConnections(t *testing.T) {
 		t.Errorf("a caller on a new connection: %d", got)
 	}
 	if got := caller.ask(buyerList, key); got != http.StatusOK {
-		t.Errorf("the caller's first connection was closed although there were strangers' (%d)", got)
+		t.Errorf("the caller's first connection was closed although there were unauthenticated ones (%d)", got)
 	}
 	p.edit("max_connections: 20", "max_connections: 10")
 	p.eventually("a reload changes the limit", func() bool { return p.connections("_limit") == 10 })

@@ -24,7 +24,6 @@ type consoleState struct {
 
 type consoleLine struct {
 	ID, Text, Cause, Do string
-	Over                bool
 }
 
 func (p *program) console() (s consoleState) {
@@ -40,7 +39,7 @@ func (p *program) consoleSays(id, cause string) (line consoleLine) {
 	p.t.Helper()
 	p.eventually("the console says "+id+" "+cause, func() bool {
 		for _, l := range p.console().Lines {
-			if l.ID == id && !l.Over && strings.Contains(l.Cause, cause) {
+			if l.ID == id && strings.Contains(l.Cause, cause) {
 				line = l
 			}
 		}
@@ -105,12 +104,12 @@ func TestTheConsoleInEachFault(t *testing.T) {
 		legacy.Fault
 		id, cause, text, said string
 	}{
-		{legacy.Fault{Name: legacy.FaultStatus, Code: 503}, "system", "503", "1 fetch of buyer lists failed, for one account, and no other one was asked for. 1 fetch of seller lists failed", "status 503"},
-		{legacy.Fault{Name: legacy.FaultGarbage}, "system", "", "buyer lists failed", "refused"},
-		{legacy.Fault{Name: legacy.FaultStatus, Code: 401}, "sign_in", "401", "buyer lists failed", "status 401"},
-		{legacy.Fault{Name: legacy.FaultHTML}, "sign_in", "", "buyer lists failed", "refused"},
-		{legacy.Fault{Name: legacy.FaultWrongOwner}, "foreign", "owner", "buyer lists failed", "owner"},
-		{legacy.Fault{Name: legacy.FaultStatus, Code: 429}, "refused", "429", "seller lists failed", ""},
+		{legacy.Fault{Name: legacy.FaultStatus, Code: 503}, "system-buyer", "503", "1 fetch of buyer lists failed, for one account, and no other one was asked for.", "status 503"},
+		{legacy.Fault{Name: legacy.FaultGarbage}, "system-buyer", "", "buyer lists failed", "refused"},
+		{legacy.Fault{Name: legacy.FaultStatus, Code: 401}, "sign_in-buyer", "401", "buyer lists failed", "status 401"},
+		{legacy.Fault{Name: legacy.FaultHTML}, "sign_in-buyer", "", "buyer lists failed", "refused"},
+		{legacy.Fault{Name: legacy.FaultWrongOwner}, "foreign-buyer", "owner", "buyer lists failed", "owner"},
+		{legacy.Fault{Name: legacy.FaultStatus, Code: 429}, "refused-seller", "429", "seller lists failed", ""},
 	} {
 		p.fault(f.Fault)
 		p.get(buyerList, "buyer")
@@ -119,7 +118,7 @@ func TestTheConsoleInEachFault(t *testing.T) {
 		if said := p.enter(line.Do); !strings.Contains(line.Text, f.text) || !strings.Contains(said, f.said) {
 			t.Errorf("%s: %+v, and the commands: %s", f.Name, line, said)
 		}
-		if f.id == "system" {
+		if f.id == "system-buyer" {
 			p.enter(docs.Runbook)
 		}
 		p.system.ClearFaults("")
@@ -128,7 +127,7 @@ func TestTheConsoleInEachFault(t *testing.T) {
 		p.comesToGet(http.StatusOK, sellerList, "seller")
 		p.eventually(f.id+" is over", func() bool {
 			for _, l := range p.console().Lines {
-				if l.ID == f.id && !l.Over && f.id != "foreign" { // which must not have been seen for longer
+				if l.ID == f.id {
 					return false
 				}
 			}
@@ -136,7 +135,7 @@ func TestTheConsoleInEachFault(t *testing.T) {
 		})
 	}
 	p.gets(http.StatusNotImplemented, sellerList, "unaskable")
-	if line := p.consoleSays("account", "made of dots"); !strings.Contains(p.enter(line.Do), "key unaskable of account") {
+	if line := p.consoleSays("account-seller", "made of dots"); !strings.Contains(p.enter(line.Do), "key unaskable of account") {
 		t.Errorf("%+v: %s", line, p.enter(line.Do))
 	}
 	server.Kill()

@@ -19,7 +19,7 @@ var mayImport = map[string]string{
 	"cmd/inquiry-gateway/config": "cmd/inquiry-gateway/config gateway auth cache upstream internal",
 	"gateway":                    "gateway auth cache upstream internal",
 	"gateway/v1":                 "gateway/v1 upstream internal",
-	"gateway/ops":                "gateway/ops gateway/front cache internal docs",
+	"gateway/ops":                "gateway/ops cache upstream internal docs",
 	"auth":                       "auth internal",
 	"cache":                      "cache internal",
 	"upstream":                   "upstream internal",

@@ -94,7 +94,7 @@ type panickyLog struct {
 }
 
 func (h panickyLog) Handle(ctx context.Context, r slog.Record) error {
-	if r.Message == "fetches from the legacy system begin to fail" {
+	if r.Message == "a list cannot be fetched from the legacy system" {
 		h.once.Do(func() { panic("a bug in the log") })
 	}
 	return h.Handler.Handle(ctx, r)

@@ -11,6 +11,7 @@ import (
 
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -35,13 +36,14 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 	if n := p.system.Requests().Buyer; n != 3 { // two lists, and one of them again after the purge
 		t.Errorf("the legacy system was asked %d times", n)
 	}
-	// Whose failure it is stays known until a list comes.
+	// Whose failure it is stays known until a list comes, and its account fails no more then.
 	for i, failing := range []struct {
 		legacy.Fault
-		failure, code string
+		failure upstream.Failure
+		code    string
 	}{
 		{legacy.Fault{Name: legacy.FaultHTML}, "sign_in", "upstream_sign_in_failed"},
-		{legacy.Fault{Name: legacy.FaultWrongOwner}, "mapping", "upstream_invalid_response"},
+		{legacy.Fault{Name: legacy.FaultWrongOwner}, "foreign", "upstream_invalid_response"},
 	} {
 		askAnew := func() { commandSays(t, 0, "", "purge", "--ops", p.app.OpsURL(), "--account", legacy.BuyerTypical) }
 		p.fault(failing.Fault)
@@ -50,15 +52,18 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 			p.gets(http.StatusBadGateway, buyerList, "buyer")
 		}
 		x := p.explained("--account", legacy.BuyerTypical, "--kind", "buyer")
-		if f := x.Upstream.Failing; x.Prediction.Outcome != "failing" || x.Prediction.Code != failing.code ||
-			len(f) != 1 || f[0].Failure != failing.failure || f[0].Fetches != i+1 || f[0].Accounts != 1 || f[0].Text == "" {
-			t.Errorf("%s: %+v, %+v", failing.Name, x.Prediction, f)
+		incidents := x.Upstream.Incidents
+		if len(incidents) != i+1 || x.Prediction.Outcome != "failing" || x.Prediction.Code != failing.code {
+			t.Fatalf("%s: %+v, %+v", failing.Name, x.Prediction, incidents)
+		}
+		if f := incidents[i]; f.Failure != failing.failure || f.Fetches != i+1 || f.Accounts != 1 || f.Text == "" {
+			t.Errorf("%s: %+v", failing.Name, f)
 		}
 		p.system.ClearFaults("")
 		askAnew()
 		p.gets(http.StatusOK, buyerList, "buyer")
-		if x = p.explained("--key-id", "buyer"); len(x.Upstream.Failing) != 0 {
-			t.Errorf("%s is over: %+v", failing.Name, x.Upstream.Failing)
+		if f := p.explained("--key-id", "buyer").Upstream.Incidents[i]; f.Accounts != 0 || f.Worked.IsZero() {
+			t.Errorf("%s works again: %+v", failing.Name, f)
 		}
 	}
 	p.fault(legacy.Fault{Name: legacy.FaultStatus})

@@ -30,9 +30,9 @@ const (
 type conn struct {
 	net.Conn
 	listener *Listener
-	stream   net.Conn    // carries HTTP: Conn, or TLS over it
-	raw      net.Conn    // the socket: net.Buffers writes to nothing else with one system call
-	sealing  *sealedConn // under TLS; nil without
+	stream   net.Conn      // carries HTTP: Conn, or TLS over it
+	raw      net.Conn      // the socket: net.Buffers writes to nothing else with one system call
+	records  *recordBuffer // under TLS; nil without
 	request  parser
 	response response
 	reading  deadline
@@ -101,7 +101,7 @@ func (c *conn) serve() {
 			c.linger(in)
 			break
 		}
-		if c.sealing != nil { // TLS may have to write while it reads, whenever that is
+		if c.records != nil { // TLS may have to write while it reads, whenever that is
 			c.writing = deadline{}
 			_ = c.SetWriteDeadline(time.Time{})
 		}
@@ -159,19 +159,27 @@ func (c *conn) arm(now time.Time, d time.Duration) {
 
 // handOver gives the http.Server the connection with what has been read from it.
 func (c *conn) handOver(read []byte) {
-	_ = c.SetDeadline(time.Time{})
 	p := &prefixed{Conn: c.stream, prefix: read}
 	if over, ok := c.stream.(*tls.Conn); ok {
-		c.listener.deliver(prefixedTLS{p, over}, nil)
+		c.deliver(prefixedTLS{p, over})
 	} else {
-		c.listener.deliver(p, nil)
+		c.deliver(p)
 	}
+}
+
+// deliver gives the http.Server a connection that has no deadline, and gets none by a Shutdown.
+func (c *conn) deliver(carrier net.Conn) {
+	c.listener.mu.Lock()
+	c.listener.conns[c] = true
+	c.listener.mu.Unlock()
+	_ = c.SetDeadline(time.Time{})
+	c.listener.deliver(carrier, nil)
 }
 
 // send writes a response with one system call and returns how many bytes of the body were sent.
 func (c *conn) send(head, body []byte) (int, error) {
-	if c.sealing != nil {
-		return c.sealing.send(c.stream, head, body)
+	if c.records != nil {
+		return c.records.send(c.stream, head, body)
 	}
 	c.parts = [2][]byte{head, body}
 	if c.vector = c.parts[:]; len(body) == 0 {

@@ -36,20 +36,21 @@ type Options struct {
 // Listener is what an http.Server accepts its connections from. It is safe for concurrent use.
 type Listener struct {
 	net.Listener
-	server *http.Server
-	opts   Options
-	log    *log.Logger
-	sealed sync.Pool // of *[]byte: encrypted records, see sealedConn
+	server  *http.Server
+	opts    Options
+	log     *log.Logger
+	buffers sync.Pool // of *[]byte, see recordBuffer
 
 	start    sync.Once
 	accepted chan accepted
 	done     chan struct{} // closed by Close
+	stopped  func()        // closes done
 	close    func() error
 	stopping atomic.Bool
 	serving  sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[*conn]struct{} // that are served here
+	conns map[*conn]bool // that are served here; true: handed to the http.Server
 }
 
 // accepted is a result of Accept.
@@ -63,13 +64,13 @@ type accepted struct {
 func NewListener(l net.Listener, s *http.Server, opts Options) *Listener {
 	out := &Listener{
 		Listener: l, server: s, opts: opts, log: s.ErrorLog,
-		sealed:   sync.Pool{New: func() any { return new(make([]byte, 0, sealedBytes)) }},
-		accepted: make(chan accepted), done: make(chan struct{}), conns: map[*conn]struct{}{},
+		buffers:  sync.Pool{New: func() any { return new(make([]byte, 0, recordBytes)) }},
+		accepted: make(chan accepted), done: make(chan struct{}), conns: map[*conn]bool{},
 	}
 	if out.log == nil {
 		out.log = log.New(io.Discard, "", 0)
 	}
-	out.close = sync.OnceValue(l.Close)
+	out.close, out.stopped = sync.OnceValue(l.Close), sync.OnceFunc(func() { close(out.done) })
 	return out
 }
 
@@ -121,7 +122,7 @@ func (l *Listener) track(c *conn) bool {
 	if l.stopping.Load() {
 		return false
 	}
-	l.conns[c] = struct{}{}
+	l.conns[c] = false
 	l.serving.Add(1)
 	return true
 }
@@ -133,28 +134,25 @@ func (l *Listener) untrack(c *conn) {
 	l.serving.Done()
 }
 
-// stop accepts no more connections and calls do for each that is served here.
-func (l *Listener) stop(do func(*conn)) error {
-	err := l.close()
+// stop accepts no more connections and calls do for each that is served here. busy tells whether there are some, or some
+// that the http.Server has not accepted yet.
+func (l *Listener) stop(do func(*conn)) (busy bool, err error) {
+	err = l.close()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopping.Store(true)
-	for c := range l.conns {
-		do(c)
+	for c, handed := range l.conns {
+		if !handed {
+			do(c)
+		}
 	}
-	return err
+	return len(l.conns) > 0, err
 }
 
 // Close closes the listener and the connections that are served here. It may be called again.
 func (l *Listener) Close() error {
-	err := l.stop(func(c *conn) { _ = c.Conn.Close() })
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-l.done:
-	default:
-		close(l.done)
-	}
+	_, err := l.stop(func(c *conn) { _ = c.Conn.Close() })
+	l.stopped()
 	return err
 }
 
@@ -162,11 +160,7 @@ func (l *Listener) Close() error {
 // the others to finish their response. When ctx ends it closes them and returns ctx's error. Call
 // it before Shutdown of the http.Server, which serves the connections handed to it meanwhile.
 func (l *Listener) Shutdown(ctx context.Context) error {
-	busy := false
-	err := l.stop(func(c *conn) {
-		busy = true
-		_ = c.SetReadDeadline(time.Now())
-	})
+	busy, err := l.stop(func(c *conn) { _ = c.SetReadDeadline(time.Now()) })
 	if busy { // otherwise nothing is cut off, even if ctx has ended
 		served := make(chan struct{})
 		go func() { l.serving.Wait(); close(served) }()

@@ -7,7 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -87,4 +89,49 @@ func TestShutdownOfAnIdleListener(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// A connection that the http.Server has not accepted yet when a Shutdown begins is served to its end.
+func TestHandedOverDuringShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memnet.Listen()
+		l := NewListener(network, &http.Server{}, Options{})
+		var clients sync.WaitGroup
+		defer clients.Wait()
+		for range 2 {
+			clients.Go(func() {
+				client, err := network.Dial(t.Context(), "", "")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer client.Close()
+				for _, part := range []string{"POST / HTTP/1.1\r\n", "Host: x\r\n\r\n"} {
+					_, _ = io.WriteString(client, part)
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		first, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer first.Close()
+		synctest.Wait() // the second one is handed over
+		stopped := make(chan error, 1)
+		go func() { stopped <- l.Shutdown(t.Context()) }()
+		synctest.Wait()
+		second, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer second.Close()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		text := make([]byte, len("POST / HTTP/1.1\r\nHost: x\r\n\r\n"))
+		if n, err := io.ReadFull(second, text); err != nil {
+			t.Errorf("%q, %v", text[:n], err)
+		}
+	})
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sealedBytes is room for the records of one response.
-const sealedBytes = 32 << 10
+// recordBytes is room for the records of one response.
+const recordBytes = 32 << 10
 
 // handshake is false where the connection is not served here any more.
 func (c *conn) handshake() bool {
@@ -18,8 +18,8 @@ func (c *conn) handshake() bool {
 	if c.stream = c.Conn; l.opts.TLS == nil {
 		return true
 	}
-	c.sealing = &sealedConn{Conn: c.Conn, pool: &l.sealed}
-	over := tls.Server(c.sealing, l.opts.TLS)
+	c.records = &recordBuffer{Conn: c.Conn, pool: &l.buffers}
+	over := tls.Server(c.records, l.opts.TLS)
 	if l.server.ReadHeaderTimeout > 0 {
 		_ = c.SetDeadline(time.Now().Add(l.server.ReadHeaderTimeout))
 	}
@@ -28,12 +28,12 @@ func (c *conn) handshake() bool {
 		_ = c.Close()
 		return false
 	}
-	_ = c.SetDeadline(time.Time{})
 	c.stream = over
 	if over.ConnectionState().NegotiatedProtocol == "h2" {
-		l.deliver(over, nil)
+		c.deliver(over)
 		return false
 	}
+	_ = c.SetDeadline(time.Time{})
 	return true
 }
 
@@ -55,51 +55,51 @@ func answerClearText(err error) error {
 	return err
 }
 
-// sealedConn collects the TLS records of one response, so that they leave with one system call.
-type sealedConn struct {
+// recordBuffer collects the TLS records of one response, so that they leave with one system call.
+type recordBuffer struct {
 	net.Conn
-	pool *sync.Pool
-	held *[]byte // nil: records are written at once
+	pool   *sync.Pool
+	buffer *[]byte // nil: records are written at once
 }
 
-func (s *sealedConn) Write(p []byte) (int, error) {
-	if s.held == nil {
+func (s *recordBuffer) Write(p []byte) (int, error) {
+	if s.buffer == nil {
 		return s.Conn.Write(p)
 	}
-	if len(*s.held)+len(p) > cap(*s.held) {
-		if err := s.flush(); err != nil || len(p) > cap(*s.held) {
+	if len(*s.buffer)+len(p) > cap(*s.buffer) {
+		if err := s.flush(); err != nil || len(p) > cap(*s.buffer) {
 			return 0, errors.Join(err, io.ErrShortBuffer) // no record is that long
 		}
 	}
-	*s.held = append(*s.held, p...)
+	*s.buffer = append(*s.buffer, p...)
 	return len(p), nil
 }
 
-func (s *sealedConn) flush() error {
-	_, err := s.Conn.Write(*s.held)
-	*s.held = (*s.held)[:0]
+func (s *recordBuffer) flush() error {
+	_, err := s.Conn.Write(*s.buffer)
+	*s.buffer = (*s.buffer)[:0]
 	return err
 }
 
 // send writes a response through TLS. How much of a body arrived is not known after an error.
-func (s *sealedConn) send(over net.Conn, head, body []byte) (n int, err error) {
-	s.held = s.pool.Get().(*[]byte)
+func (s *recordBuffer) send(over net.Conn, head, body []byte) (n int, err error) {
+	s.buffer = s.pool.Get().(*[]byte)
 	if _, err = over.Write(head); err == nil && len(body) > 0 {
 		n, err = over.Write(body)
 	}
 	if err == nil {
 		err = s.flush()
 	}
-	*s.held = (*s.held)[:0]
-	s.pool.Put(s.held)
-	if s.held = nil; err != nil {
+	*s.buffer = (*s.buffer)[:0]
+	s.pool.Put(s.buffer)
+	if s.buffer = nil; err != nil {
 		n = 0
 	}
 	return n, err
 }
 
 // NetConn is for users of the connection underneath.
-func (s *sealedConn) NetConn() net.Conn { return s.Conn }
+func (s *recordBuffer) NetConn() net.Conn { return s.Conn }
 
 // prefixedTLS is prefixed under TLS, which http.Server knows by this method.
 type prefixedTLS struct {

@@ -2,9 +2,10 @@ package ops
 
 import (
 	"net/url"
-	"time"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/internal/filters"
+	"inquiry-gateway/upstream"
 )
 
 const (
@@ -56,36 +57,10 @@ type Prediction struct {
 
 // UpstreamState is how the legacy system is seen for this kind.
 type UpstreamState struct {
-	Breaker string    `json:"breaker"` // closed, half-open or open
-	Ceiling Ceiling   `json:"ceiling"`
-	Failing []Failing `json:"failing"` // what is not over, by whose failure it is; never nil
-}
-
-// Failing is one episode of failures of a kind's lists.
-type Failing struct {
-	Kind     string     `json:"kind"`
-	Failure  string     `json:"failure"` // system, sign_in, mapping, account or refused
-	Some     bool       `json:"some"`    // lists of other accounts come, or the failure is always an account's own
-	Since    time.Time  `json:"since"`
-	Last     time.Time  `json:"last"`
-	Ended    *time.Time `json:"ended,omitempty"`    // a list came; nil: none has
-	Remapped bool       `json:"remapped,omitempty"` // no list came, but another mapping was taken over
-	Over     bool       `json:"over"`               // and nothing fails any more
-	Fetches  int        `json:"fetches"`            // that failed
-	Held     int        `json:"held"`               // that were not made because the breaker was open
-	Accounts int        `json:"accounts"`           // whose fetches failed so, without a list since
-	Of       int        `json:"of"`                 // that were asked for since then
-	Account  string     `json:"account"`            // of the last one
-	Text     string     `json:"text"`               // of the last one, as in the log
-	// Usual is the text of the most frequent sort, of which there were UsualFetches.
-	Usual        string `json:"usual"`
-	UsualFetches int    `json:"usual_fetches"`
-
-	// For the console, which words whose failure it is by itself: the reason of Text, a word of a
-	// fixed set, and what Text and Usual say besides.
-	Reason     string `json:"-"`
-	Cause      string `json:"-"`
-	UsualCause string `json:"-"`
+	Breaker string  `json:"breaker"` // closed, half-open or open
+	Ceiling Ceiling `json:"ceiling"`
+	// Incidents are the failures of the kind that are not over; never nil.
+	Incidents []upstream.Incident `json:"incidents"`
 }
 
 // Ceiling is what the fleet may send to the legacy system, as far as this node knows.
@@ -142,20 +117,9 @@ func (want ExplainRequest) check() error {
 		return checkKind(want.Kind)
 	}
 	for name, value := range map[string]string{"status": want.Status, "inquiry_type": want.InquiryType} {
-		if !filterValue(value) {
+		if value != "" && !filters.Valid(value) {
 			return mistake("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
 		}
 	}
 	return nil
-}
-
-// filterValue tells whether the public API takes the value, or none was given.
-func filterValue(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-') {
-			return false
-		}
-	}
-	return len(s) <= 64
 }

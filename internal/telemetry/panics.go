@@ -15,6 +15,11 @@ type Catcher struct {
 	log   *slog.Logger
 }
 
+// Panics counts panics by the part where they happened.
+func Panics(reg prometheus.Registerer) *prometheus.CounterVec {
+	return Series(reg, "").Counters("panics_total", "Panics by where they happened; each is a bug, and the request that it belonged to has failed.", "where")
+}
+
 // NewCatcher makes the catcher of a part, which the log names. A nil total counts
 // nothing.
 func NewCatcher(where string, total prometheus.Counter, log *slog.Logger) *Catcher {

@@ -64,7 +64,7 @@ func TestSavedReplies(t *testing.T) {
 		{"", testkit.SampleList(good), Good, "", 0},
 		{"", "HTTP/1.1 100 Continue\r\n\r\nHTTP/2 200\r\nContent-Type: application/json\r\n\r\n" + testkit.SampleList(good), Good, "", 0}, // as curl -i saves it
 		{"", testkit.SampleList(good, strange), Refused, "the mapping does not fit (record): record 2: status: a value that has no entry", 0},
-		{"", testkit.SampleList(good, stranger, stranger), Refused, "the mapping does not fit (owner): record 2: another owner than the account; in all 2 records", 0},
+		{"", testkit.SampleList(good, stranger, stranger), Refused, "the reply has records of another account (owner): record 2: another owner than the account; in all 2 records", 0},
 		{"", testkit.SampleList(nobodys), Refused, "the mapping does not fit (record): record 1: owner: no owner", 0},
 		{"", "<html>", Refused, "json", 0},
 		{"", `{"a":1}`, Refused, "items", 0},

@@ -70,8 +70,7 @@ type App struct {
 	reloads     *reloader
 	draining    atomic.Bool
 
-	errorLog    *log.Logger // of both listeners
-	flushErrors func()
+	errorLog *log.Logger // of both listeners
 }
 
 // Options are what a program is given besides its configuration.
@@ -188,7 +187,7 @@ func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, err
 // buildServers makes the servers of the two listeners. Until they run a caller waits in the
 // kernel's queue: nobody is refused while the parts are built.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
-	a.errorLog, a.flushErrors = gateway.NewErrorLog(maxRejectionLogs, a.opts.Logger, a.registry)
+	a.errorLog = gateway.NewErrorLog(maxRejectionLogs, a.opts.Logger, a.registry)
 	a.connections = connlimit.New(l.Public, "public", fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), a.registry)
 	a.public = newServer(a.connections, &a.gateway, cfg.RequestTimeout+writeSlack, a.errorLog)
 	a.public.http.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: writeSlack}
@@ -332,9 +331,6 @@ func (a *App) closeParts(ctx context.Context) error {
 	}
 	if a.redis != nil {
 		errs = append(errs, a.redis.Close())
-	}
-	if a.flushErrors != nil {
-		a.flushErrors()
 	}
 	a.traces.close(ctx)
 	return errors.Join(errs...)

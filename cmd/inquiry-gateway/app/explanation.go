@@ -42,7 +42,7 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	if x.Cache, err = a.lists.Explain(ctx, key); err != nil {
 		return x, err
 	}
-	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind, key.Account), Ceiling: ops.Ceiling(a.ceiling.State()), Failing: failing(key.Kind, l.client.State(key.Kind).Failing, false)}
+	x.Upstream = ops.UpstreamState{Breaker: l.client.BreakerState(key.Kind, key.Account), Ceiling: ops.Ceiling(a.ceiling.State()), Incidents: l.client.Incidents(key.Kind)}
 	failed := cmp.Or(l.client.Askable(key.Kind, key.Account), l.client.LastFailure(key.Kind, key.Account))
 	if x.Prediction = predict(x.Cache, x.Upstream.Breaker, failed); x.Access != nil && x.Access.Code != "" {
 		x.Prediction = ops.Prediction{Outcome: "refused", HTTPStatus: x.Access.HTTPStatus, Code: x.Access.Code, Text: "authorization refuses the key before any look-up: " + x.Access.Reason}
@@ -87,29 +87,12 @@ func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
 }
 
-// failing are episodes of a kind, for a person.
-func failing(kind string, episodes []upstream.Failing, over bool) []ops.Failing {
-	all := []ops.Failing{}
-	for _, f := range episodes {
-		one := ops.Failing{
-			Kind: kind, Failure: string(f.Failure), Some: f.Some, Over: over, Remapped: f.Remapped, Since: f.First.UTC(), Last: f.Last.UTC(), Fetches: f.Fetches, Held: f.NotAsked,
-			Accounts: f.Accounts, Of: f.Of, Account: f.Account, Text: f.Err.Error(), Usual: f.Usual.Error(), UsualFetches: f.UsualFetches,
-			Reason: f.Err.Reason, Cause: f.Err.Cause(), UsualCause: f.Usual.Cause(),
-		}
-		if ended := f.Ended.UTC(); !f.Ended.IsZero() {
-			one.Ended = &ended
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
 // predictions are what is said of the outcomes of a look-up that has a list.
 var predictions = map[cache.Outcome]string{
 	cache.Impossible:      "an empty list, without asking: no record can have these filter values",
 	cache.Hit:             "served from the cache: the list is fresh",
 	cache.StaleRevalidate: "served stale at once, and refreshed in the background",
-	cache.StaleError:      "served stale, because the legacy system fails",
+	cache.StaleError:      "served stale, because the last fetch failed",
 	cache.Collapsed:       "waits for the fill that is under way",
 	cache.Miss:            "asks the legacy system",
 }
@@ -134,6 +117,9 @@ func predict(x cache.Explanation, breaker string, failed *upstream.Error) ops.Pr
 		return not("failing", failed, "asks the legacy system; unless it works again, the caller gets the error of the last time: "+failed.Error())
 	}
 	text := predictions[x.Outcome]
+	if x.Outcome == cache.StaleError && failed != nil {
+		text += ": " + failed.Error()
+	}
 	switch {
 	case asks && x.IfItFails == cache.StaleError:
 		text += "; where that fails, the stale list is served"

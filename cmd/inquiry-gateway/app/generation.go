@@ -16,10 +16,8 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// maxRejectionLogs is how many records of refused requests or failed connections one client
-// address or account gets for each reason within 10 s, so that it cannot fill the log; one
-// more counts the others.
-const maxRejectionLogs = 10
+// maxRejectionLogs is how many records per second each reason has, of refused requests or failed connections.
+const maxRejectionLogs = 20
 
 // generation is all that is built from one configuration. A reload replaces it as a whole, by
 // another one that shares the parts which do not change. It is not changed once it
@@ -181,8 +179,5 @@ func (s *generation) close(next *generation) {
 	}
 	if s.client != nil && !s.client.GoesOnIn(next.client) {
 		s.client.Close()
-	}
-	if s.gateway != nil && s.gateway != next.gateway {
-		s.gateway.Close()
 	}
 }

@@ -103,8 +103,7 @@ func (a *App) facts() console.Facts {
 	facts := a.lastErrors.snapshot()
 	facts.Kinds, facts.File, facts.Breakers = cfg.Upstream.Kinds(), cfg.Path(), map[string]string{}
 	for _, kind := range facts.Kinds {
-		state := running.client.State(kind)
-		facts.Legacy = append(append(facts.Legacy, failing(kind, state.Failing, false)...), failing(kind, state.Over, true)...)
+		facts.Incidents = append(facts.Incidents, running.client.Incidents(kind)...)
 		facts.Breakers[kind] = running.client.BreakerState(kind, "")
 	}
 	if a.redis != nil {

@@ -88,8 +88,7 @@ func fitConnections(want int, files uint64, logger *slog.Logger) int {
 
 // newPanics counts panics by the part whose goroutine would have ended the process.
 func newPanics(reg prometheus.Registerer) *prometheus.CounterVec {
-	total := telemetry.Series(reg, "").Counters("panics_total",
-		"Panics outside of handlers, by where; each is a bug, and the request that it belonged to has failed.", "where")
+	total := telemetry.Panics(reg)
 	for _, where := range []string{"auth", "cache", "console", "recheck", "reload", "upstream"} {
 		total.WithLabelValues(where)
 	}

@@ -1,9 +1,8 @@
 // Package console is the page for those on call: what is broken now, since when, whom it
 // hits and what to do, and how the gateway does while they look.
 //
-// The process itself keeps only since when each cause is seen. The page draws its
-// charts from sums that it asks for, and their history begins when it is opened; what was
-// before is in Prometheus. Explanations, purges and the what-if report of TTLs come from
+// Incidents of the legacy system are kept by package upstream; all else is judged by the counters' last minute. The page
+// draws its charts from sums that it asks for, and their history begins when it is opened; what was before is in Prometheus. Explanations, purges and the what-if report of TTLs come from
 // the endpoints of package ops.
 package console
 
@@ -16,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,8 +26,12 @@ import (
 	"inquiry-gateway/internal/theme"
 )
 
-// tickEvery is how often the counters are read and the causes judged.
-const tickEvery = 5 * time.Second
+const (
+	// tickEvery is how often the counters are read.
+	tickEvery = 5 * time.Second
+	// windowSize is how far the conditions look back.
+	windowSize = time.Minute
+)
 
 // shownTop is how many accounts the page shows.
 const shownTop = 10
@@ -55,18 +59,22 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Console is the page and the watch over the causes. It serves "/" and everything below
+// Console is the page and the counters of the last minute. It serves "/" and everything below
 // "/console/" to everybody: package ops decides who gets that far. Its methods are safe
 // for concurrent use.
 type Console struct {
 	opts Options
 	mux  *http.ServeMux
 
-	mu       sync.Mutex
-	at       time.Time // of the newest tick
-	sums     sums      // of it
-	failed   error     // the metrics could not be read whole then
-	episodes map[string]*episode
+	mu     sync.Mutex
+	ticks  []tick // of the last minute, the newest last
+	failed error  // of the newest attempt to read the metrics
+}
+
+// tick is a reading of the counters.
+type tick struct {
+	at   time.Time
+	sums sums
 }
 
 // New makes a console. It shows no figures before Run.
@@ -74,7 +82,7 @@ func New(opts Options) (*Console, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	c := &Console{opts: opts, mux: http.NewServeMux(), episodes: map[string]*episode{}}
+	c := &Console{opts: opts, mux: http.NewServeMux()}
 	assets, err := theme.Assets(files)
 	if err != nil {
 		return nil, err
@@ -123,8 +131,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// Run reads the counters and judges the causes every 5 seconds until ctx ends. It is
-// called once.
+// Run reads the counters every 5 seconds until ctx ends. It is called once.
 func (c *Console) Run(ctx context.Context) {
 	tick := time.NewTicker(tickEvery)
 	defer tick.Stop()
@@ -139,15 +146,14 @@ func (c *Console) Run(ctx context.Context) {
 }
 
 func (c *Console) tick() {
-	next, err := sumUp(c.opts.Gatherer)
+	next, err := collect(c.opts.Gatherer)
 	now := c.opts.Now()
-	facts := c.opts.Facts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.at.IsZero() {
-		judge(c.episodes, now, tick{next, c.sums, facts})
+	if c.failed = err; err != nil {
+		return // sums in part would look like counters that began again
 	}
-	c.at, c.sums, c.failed = now, next, err
+	c.ticks = append(slices.DeleteFunc(c.ticks, func(t tick) bool { return now.Sub(t.at) > windowSize }), tick{now, next})
 }
 
 // state is what an open page asks for. Times are seconds since 1970.
@@ -160,16 +166,19 @@ type state struct {
 }
 
 func (c *Console) state() state {
-	facts := c.opts.Facts()
+	now, facts := c.opts.Now(), c.opts.Facts()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := state{Now: c.opts.Now().Unix(), Sums: c.sums, Accounts: c.opts.TopAccounts.top(shownTop, c.opts.Now()), Lines: lines(c.episodes, c.at, facts)}
-	if !c.at.IsZero() {
-		s.At = c.at.Unix()
+	s := state{Now: now.Unix(), Accounts: c.opts.TopAccounts.top(shownTop, now)}
+	w := window{facts: facts}
+	if n := len(c.ticks); n > 0 {
+		w.now, w.before = c.ticks[n-1].sums, c.ticks[0].sums
+		s.At, s.Sums = c.ticks[n-1].at.Unix(), w.now
 	}
+	s.Lines = lines(w, now)
 	if c.failed != nil {
 		s.Lines = append([]line{{
-			ID: "metrics", Bad: true, Name: "The metrics cannot be read whole", Text: "Figures may be missing here.", Hits: "Nobody.", Since: s.At, Last: s.At,
+			ID: "metrics", Bad: true, Name: "The metrics cannot be read", Text: "The figures here are old.", Hits: "Nobody.",
 			Cause: fmt.Sprintf("Last: %v.", c.failed), Do: "Read `/metrics` of this node, and its log.",
 		}}, s.Lines...)
 	}

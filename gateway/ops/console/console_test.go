@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,9 +17,9 @@ import (
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/docs"
-	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
+	"inquiry-gateway/upstream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -95,18 +94,19 @@ func ask(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Each cause is seen by its series, and says what, whom it hits, why, and what to do with the
-// names of this gateway. The name of a case is the cause's id and whether it is bad; its lines are
-// what grows, what else is so, and after "~" what the page must say.
-func TestCauses(t *testing.T) {
+// Each incident and condition says what, whom it hits, why, and what to do with the names of this gateway. The name of a
+// case is the line's id and whether it is bad; its lines are what grows, what else is so, and after "~" what the page
+// must say.
+func TestLines(t *testing.T) {
 	tried := map[string]bool{}
-	for _, c := range cases.Read(t, "testdata/causes.txt") {
+	for _, c := range cases.Read(t, "testdata/lines.txt") {
 		name, _, _ := strings.Cut(c.Name, ":")
-		head, _, others := strings.Cut(name, ", ") // causes that are seen, too
+		head, _, others := strings.Cut(name, ", ") // conditions that are seen, too
 		id, bad := strings.CutSuffix(head, " bad")
 		f := newFeed(t)
 		at := f.clock.Now()
-		tried[id] = true
+		kind, _, _ := strings.Cut(id, "-")
+		tried[kind] = true
 		f.facts = Facts{File: "/etc/gw.yaml", Redis: "[fd00::1]:6380", Breakers: map[string]string{}, Last: map[string]Failure{
 			"redis": {Text: "connection refused", At: at}, "reload": {Text: "gateway.yaml:3:1: x", At: at},
 		}}
@@ -125,8 +125,8 @@ func TestCauses(t *testing.T) {
 			case "not in force":
 				f.facts.NotInForce = strings.Split(value, ", ")
 				continue
-			case "failing", "over":
-				f.facts.Legacy = append(f.facts.Legacy, episodeOf(t, value, f.clock.Now().Add(tickEvery), series == "over"))
+			case "failing":
+				f.facts.Incidents = append(f.facts.Incidents, incidentOf(t, value, f.clock.Now().Add(tickEvery)))
 				continue
 			case "breaker":
 				kind, state, _ := strings.Cut(value, " ")
@@ -143,7 +143,7 @@ func TestCauses(t *testing.T) {
 		if others {
 			got = got[:1]
 		}
-		if len(got) != 1 || got[0].ID != id || got[0].Bad != bad || got[0].Over || got[0].Since != f.clock.Now().Unix() ||
+		if len(got) != 1 || got[0].ID != id || got[0].Bad != bad || got[0].Since != 0 && got[0].Since != f.clock.Now().Unix() ||
 			got[0].Hits == "" || strings.ContainsAny(got[0].Text+got[0].Do, "{}") {
 			t.Fatalf("%s: %+v", id, got)
 		}
@@ -155,62 +155,52 @@ func TestCauses(t *testing.T) {
 			}
 		}
 	}
-	if len(tried) != len(causes)+len(legacyCauses) {
+	if len(tried) != len(conditions)+len(incidentTexts) {
 		t.Errorf("tried are %v", tried)
 	}
 }
 
-// Until a list has come an outage is not over, however long nobody asks: the page says that nobody
-// knows. Then it says since when it works.
+// Until a list comes nobody knows whether an outage is over, however long nobody asks, and the page says so.
 func TestAnOutageWithLittleTraffic(t *testing.T) {
 	f := newFeed(t)
 	begin := f.clock.Now()
-	one := episodeOf(t, "buyer system 2 1/1 acme", begin, false)
-	one.Usual, one.UsualCause, one.UsualFetches, one.Fetches = "the legacy system does not let us in (timeout): too slow", "too slow", 9, 12
+	one := incidentOf(t, "buyer system 2 1/1 acme", begin)
 	for _, step := range []struct {
-		after       time.Duration
-		over        bool
-		text, cause string
+		after time.Duration
+		text  string
 	}{
-		{tickEvery, false, "no other one was asked for.", "Last: status 503 (buyer list of acme). Most often, 9 of 12 times: too slow"},
-		{5 * time.Minute, false, "Nothing has been asked since 06:07:00 UTC, so nobody knows whether it works again.", ""},
-		{tickEvery, true, "It works again since 06:12:05 UTC, when a list came.", ""},
-		{tickEvery, true, "It is over since 06:12:05 UTC, when another mapping was taken over.", ""},
+		{tickEvery, "no other one was asked for."},
+		{5 * time.Minute, "Nothing has been asked since 06:07:00 UTC, so nobody knows whether it works again."},
+		{tickEvery, "A list came at 06:12:10 UTC: if no more fail, it is over within 30 seconds."},
 	} {
-		one.Remapped = strings.Contains(step.text, "mapping")
-		if step.over {
-			ended := begin.Add(5*time.Minute + tickEvery)
-			one.Over, one.Ended = true, &ended
+		if strings.HasPrefix(step.text, "A list") {
+			one.Accounts, one.Worked = 0, f.clock.Now().Add(tickEvery)
 		}
-		f.facts.Legacy = []ops.Failing{one}
+		f.facts.Incidents = []upstream.Incident{one}
 		got := f.after(step.after)
-		if len(got) != 1 || got[0].Over != step.over || got[0].Since != begin.Unix() || step.over && got[0].Last != one.Ended.Unix() || !strings.HasSuffix(got[0].Text, step.text) || !strings.HasPrefix(got[0].Cause, step.cause) {
+		if len(got) != 1 || got[0].Since != begin.Unix() || got[0].Last != begin.Unix() || !strings.HasSuffix(got[0].Text, step.text) || got[0].Cause != "Last: status 503 (buyer list of acme)" {
 			t.Errorf("%v later: %+v", step.after, got)
 		}
 	}
 }
 
-// episodeOf reads "buyer system some 4 1/14 acme".
-func episodeOf(t *testing.T, text string, at time.Time, over bool) ops.Failing {
+// incidentOf reads "buyer system 4 1/14 acme (reason)".
+func incidentOf(t *testing.T, text string, at time.Time) upstream.Incident {
 	t.Helper()
-	f := ops.Failing{Since: at, Last: at, Over: over, Text: "the legacy system fails (status_5xx): status 503", Reason: "status_5xx", Cause: "status 503", UsualCause: "status 503"}
-	text, f.Some = strings.Replace(text, " some ", " ", 1), strings.Contains(text, " some ")
+	i := upstream.Incident{Since: at, Last: at, Text: "the legacy system fails (status_5xx): status 503", Reason: "status_5xx", Cause: "status 503"}
 	text, reason, found := strings.Cut(text, " (")
 	if found {
-		f.Reason = strings.TrimSuffix(reason, ")")
+		i.Reason = strings.TrimSuffix(reason, ")")
 	}
-	_, err := fmt.Sscanf(text, "%s %s %d %d/%d", &f.Kind, &f.Failure, &f.Fetches, &f.Accounts, &f.Of)
-	f.Account, f.Usual, f.UsualFetches = strings.SplitN(text, " ", 5)[4], f.Text, f.Fetches
-	if over {
-		f.Ended = &at
-	}
+	_, err := fmt.Sscanf(text, "%s %s %d %d/%d", &i.Kind, &i.Failure, &i.Fetches, &i.Accounts, &i.Asked)
+	i.Account = strings.SplitN(text, " ", 5)[4]
 	if err != nil {
 		t.Fatal(text, err)
 	}
-	return f
+	return i
 }
 
-func TestSingleFailuresAreNoCause(t *testing.T) {
+func TestSingleFailuresAreNotShown(t *testing.T) {
 	f := newFeed(t)
 	f.set("redis_operations_total timeout", 1)
 	f.set("http_requests_total 429", 200)
@@ -229,61 +219,54 @@ func TestNamesInCommandsAreQuoted(t *testing.T) {
 	}
 }
 
-// A fault is over once what had failed works, not when nobody asks; another one is a new one. What
-// is over stands below, with both its times; what is long over is forgotten.
-func TestSinceAndOver(t *testing.T) {
+// A condition is shown for a minute after it was last seen, a state as long as it lasts.
+func TestConditionsOfTheLastMinute(t *testing.T) {
 	f := newFeed(t)
-	want := func(lines []line, want ...string) {
-		t.Helper()
-		var got []string
-		for _, l := range lines {
-			got = append(got, fmt.Sprint(l.ID, time.Unix(l.Since, 0).UTC().Format(" 15:04:05 "), time.Unix(l.Last, 0).UTC().Format("15:04:05 "), l.Over))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
+	f.set("panics_total cache", 1)
 	f.set("redis_breaker_state", 2)
-	f.after(2 * time.Minute)
-	f.set("redis_breaker_state", 0)
-	want(f.after(10*time.Minute), "redis 06:07:05 06:09:00 false")
-	if got := f.state().Lines[0].Text; !strings.HasSuffix(got, "Nothing has been asked since.") {
-		t.Error(got)
+	for _, step := range []struct {
+		after time.Duration
+		want  string
+	}{{tickEvery, "panics redis "}, {50 * time.Second, "panics redis "}, {2 * tickEvery, "redis "}} {
+		got := ""
+		for _, l := range f.after(step.after) {
+			got += l.ID + " "
+		}
+		if got != step.want {
+			t.Errorf("%v later: %s, want %s", step.after, got, step.want)
+		}
 	}
-	f.set("redis_operations_total ok", 1)
-	want(f.after(5*time.Second), "redis 06:07:05 06:09:00 true")
-	f.set("rate_limit_decisions_total limited", 8)
-	want(f.after(5*time.Second), "limited 06:19:10 06:19:10 false", "redis 06:07:05 06:09:00 true")
-	f.set("redis_breaker_state", 1)
-	want(f.after(5*time.Second), "redis 06:19:15 06:19:15 false", "limited 06:19:10 06:19:10 false")
 	f.set("redis_breaker_state", 0)
-	f.set("redis_operations_total ok", 1)
-	f.after(5 * time.Second)
-	f.set("redis_breaker_state", 2) // within half a minute it is the same
-	want(f.after(5*time.Second), "redis 06:19:15 06:19:25 false", "limited 06:19:10 06:19:10 false")
-	want(f.after(6 * time.Minute)[1:], "limited 06:19:10 06:19:10 true")
-	f.set("redis_breaker_state", 0)
-	f.set("redis_operations_total ok", 1)
-	f.after(5 * time.Second)
-	f.clock.Add(13 * time.Hour)
-	want(f.after(5 * time.Second))
+	if got := f.after(tickEvery); len(got) > 0 {
+		t.Errorf("%+v", got)
+	}
 }
 
 // broken is a part whose series cannot be read.
-type broken struct{}
+type broken struct{ mended bool }
 
-func (broken) Describe(chan<- *prometheus.Desc) {}
-func (broken) Collect(to chan<- prometheus.Metric) {
+func (*broken) Describe(chan<- *prometheus.Desc) {}
+func (b *broken) Collect(to chan<- prometheus.Metric) {
+	if b.mended {
+		return
+	}
 	to <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "Fed.", nil, nil), errors.New("collected twice"))
 }
 
-// Figures that are missing must not look like good ones.
+// Figures that are missing must not look like good ones, nor like counters that began again once they can be read.
 func TestMetricsThatCannotBeRead(t *testing.T) {
 	f := newFeed(t)
-	f.registry.MustRegister(broken{})
-	f.set("panics_total cache", 1)
-	if got := f.after(tickEvery); len(got) != 2 || !got[0].Bad || !strings.Contains(got[0].Cause, "collected twice") || got[1].ID != "panics" {
+	f.set("http_requests_total 502", 1000)
+	f.set("http_errors_total upstream_error", 1000)
+	f.after(2 * windowSize)
+	part := &broken{}
+	f.registry.MustRegister(part)
+	if got := f.after(tickEvery); len(got) != 1 || !got[0].Bad || !strings.Contains(got[0].Cause, "collected twice") {
 		t.Errorf("%+v", got)
+	}
+	part.mended = true
+	if got := f.after(tickEvery); len(got) > 0 {
+		t.Errorf("afterwards: %+v", got)
 	}
 }
 
@@ -298,7 +281,7 @@ func TestSums(t *testing.T) {
 	h.WithLabelValues("b").Observe(5)
 	n.WithLabelValues("buyer", "hit", "local").Add(2)
 	n.WithLabelValues("buyer", "hit", "redis").Add(3)
-	got, err := sumUp(registry)
+	got, err := collect(registry)
 	if len(got) != len(selected) || err != nil {
 		t.Errorf("%d families, %v", len(got), err)
 	}
@@ -339,7 +322,7 @@ func TestPages(t *testing.T) {
 }
 
 // The runbook has no Markdown left and no way out of the page that leads nowhere, and each
-// cause has a chapter.
+// line has a chapter.
 func TestRunbook(t *testing.T) {
 	body := ask(newFeed(t), "/console/runbook").Body.String()
 	main := body[strings.Index(body, "<main"):strings.Index(body, "</main>")]
@@ -352,11 +335,11 @@ func TestRunbook(t *testing.T) {
 		}
 	}
 	chapters := map[string]string{}
-	for _, c := range causes {
+	for _, c := range conditions {
 		chapters[c.id] = c.chapter
 	}
-	for _, c := range legacyCauses {
-		chapters[c.failure] = c.chapter
+	for _, i := range incidentTexts {
+		chapters[string(i.failure)] = i.chapter
 	}
 	for id, chapter := range chapters {
 		if !strings.Contains(docs.Runbook, "\n## "+chapter+"\n") {
@@ -375,10 +358,10 @@ func TestBoundsOfConsoleAndAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts := fmt.Sprintf("from %g %% of the accounts", 100*legacyShare)
+	accounts := fmt.Sprintf("from %g %% of the accounts", 100*failingShare)
 	want := map[string][2]string{ // notice, problem
-		"keystore": {"", fmt.Sprintf("from %d requests and %g %% in 5 s", keysLeast, 100*keysShare)}, "answers": {"", fmt.Sprintf("from %g %% in 5 s", 100*failedShare)},
-		"redis": {fmt.Sprintf("from %d failed calls in 5 s", redisLeast)}, "limited": {fmt.Sprintf("from %d requests and %g %% in 5 s", limitedLeast, 100*limitedShare)},
+		"keystore": {"", fmt.Sprintf("from %d requests and %g %% in 1 min", keysLeast, 100*keysShare)}, "answers": {"", fmt.Sprintf("from %g %% in 1 min", 100*failedShare)},
+		"redis": {fmt.Sprintf("from %d failed calls in 1 min", redisLeast)}, "limited": {fmt.Sprintf("from %d requests and %g %% in 1 min", limitedLeast, 100*limitedShare)},
 	}
 	rows := map[string][]string{}
 	for row := range strings.Lines(string(text)) {
@@ -408,15 +391,18 @@ func TestBoundsOfConsoleAndAlerts(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range causes {
+	for _, c := range conditions {
 		compare(c.name, c.chapter, want[c.id][0], want[c.id][1])
 	}
-	for _, c := range legacyCauses {
-		problem := accounts
-		if !c.mayBeBad {
-			problem = ""
+	for _, i := range incidentTexts {
+		switch {
+		case i.problem:
+			compare(i.name, i.chapter, "", "one fetch")
+		case i.notice:
+			compare(i.name, i.chapter, "one fetch", "")
+		default:
+			compare(i.name, i.chapter, "one fetch", accounts)
 		}
-		compare(c.name, c.chapter, "one fetch", problem)
 	}
 }
 
@@ -450,8 +436,8 @@ func TestTopAccounts(t *testing.T) {
 	}
 }
 
-// What the console costs a gateway that nobody looks at, every 5 seconds. It decides that
-// the causes are judged always, and the gathering is most of it.
+// What the console costs a gateway that nobody looks at, every 5 seconds. The gathering is most
+// of it.
 func BenchmarkTick(b *testing.B) {
 	f := newFeed(&testing.T{})
 	b.ReportAllocs()

@@ -8,12 +8,12 @@ import (
 
 const prefix = "inquiry_gateway_"
 
-// selected are the families that the page's charts and the causes are made from, with the
+// selected are the families that the page's charts and the conditions are made from, with the
 // labels that are told apart, in order; over the others is summed. A test compares them
 // with the series of the running program.
 var selected = map[string][]string{
 	"cache_lookups_total": {"kind", "outcome"}, "cache_age_seconds": {"kind"},
-	"http_requests_total": {"code"}, "http_errors_total": {"error"}, "http_request_duration_seconds": nil, "http_panics_total": nil, "panics_total": {"where"},
+	"http_requests_total": {"code"}, "http_errors_total": {"error"}, "http_request_duration_seconds": nil, "panics_total": {"where"},
 	"upstream_requests_total": {"kind", "result"}, "upstream_request_duration_seconds": {"kind"}, "upstream_breaker_state": {"kind"},
 	"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind"},
 	"redis_operations_total": {"result"}, "redis_breaker_state": nil,
@@ -32,8 +32,8 @@ type sum struct {
 	Counts []float64 `json:"n,omitempty"`
 }
 
-// sumUp reads the metrics. Those that can be read are there beside an error.
-func sumUp(from prometheus.Gatherer) (sums, error) {
+// collect reads the metrics.
+func collect(from prometheus.Gatherer) (sums, error) {
 	families, err := from.Gather()
 	all := sums{}
 	for name := range selected {
@@ -74,28 +74,17 @@ func sumUp(from prometheus.Gatherer) (sums, error) {
 	return all, err
 }
 
-// grown is by how much each series of a family has grown since before; those that have
-// not are left out. match looks at the values of the labels; nil: all.
-func (s sums) grown(before sums, family string, match func(values []string) bool) map[string]float64 {
+// increase is by how much each series of a family has grown since before. Those that have not are left out.
+func (s sums) increase(before sums, family string) map[string]float64 {
 	more := map[string]float64{}
 	for key, now := range s[family] {
 		n := now.Value
 		if old, ok := before[family][key]; ok && old.Value <= n {
 			n -= old.Value
 		}
-		if n > 0 && (match == nil || match(strings.Split(key, " "))) {
+		if n > 0 {
 			more[key] = n
 		}
 	}
 	return more
-}
-
-// at gives the series of a gauge that have a value that bad approves of.
-func (s sums) at(family string, bad func(float64) bool) (keys []string) {
-	for key, now := range s[family] {
-		if bad(now.Value) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
 }

@@ -2,7 +2,7 @@
 // and shows what fails, the TTL report, explanations and purges.
 (() => {
   "use strict";
-  const { el, show, table, charts, known, seconds, ratio, write, clock } = window.gateway;
+  const { el, svg, show, table, charts, known, seconds, ratio, write, clock } = window.gateway;
   const byId = (id) => document.getElementById(id);
   const every = 5000, kept = 720; // points: an hour
   // A page that was opened with user and password in its address may not fetch relative to that.
@@ -81,7 +81,7 @@
     if (history.t.length > kept) Object.values(history).forEach((values) => values.shift());
   }
 
-  // --- what fails now, and what is over.
+  // --- what fails now.
 
   // rich writes a text with commands between backticks and [links](#id). A line of a command ends between its words, never
   // behind a dash of --buyer.
@@ -96,21 +96,17 @@
   function lineOf(l, now) {
     const what = el("dl", null, row("What", rich(l.text)), row("Whom", rich(l.hits)), row("Cause", l.cause ? l.cause + "." : null), row("Do this", l.do ? rich(l.do) : null),
       l.chapter ? row("More", el("a", { href: "console/runbook#" + l.chapter.toLowerCase() }, "Runbook: " + l.chapter)) : null);
-    if (l.over) {
-      return el("li", { class: "over", "data-line": l.id }, el("details", null, el("summary", null, el("strong", null, l.name), " from " + day(l.since, now) + " to " + day(l.last, now) + ", over"), what));
-    }
     return el("li", { class: l.bad ? "bad" : "warning", "data-line": l.id }, el("h2", null, (l.bad ? "Problem: " : "Notice: ") + l.name),
-      el("p", { class: "when" }, "Since " + day(l.since, now) + " UTC" + (now > l.since ? ", for " + seconds(now - l.since) : "") + (now - l.last > 8 ? "; last seen " + day(l.last, now) : "") + "."), what);
+      el("p", { class: "when" }, l.since === 0 ? "Now or in the last minute." : "Since " + day(l.since, now) + " UTC" + (now > l.since ? ", for " + seconds(now - l.since) : "") + (now - l.last > 8 ? "; the last failure was at " + day(l.last, now) : "") + "."), what);
   }
 
   function now(s) {
-    const open = s.lines.filter((l) => !l.over), over = s.lines.filter((l) => l.over), bad = open.filter((l) => l.bad);
+    const open = s.lines, bad = open.filter((l) => l.bad);
     const headline = s.t === 0 ? "No figures yet" : open.length === 0 ? "Nothing fails" : open[0].name + (open.length > 1 ? ", and " + (open.length - 1) + " more" : "");
     byId("headline").textContent = headline;
     byId("headline").className = open.length === 0 ? "good" : bad.length > 0 ? "bad" : "warning";
     document.title = (bad.length > 0 ? "✖ " : open.length > 0 ? "▲ " : "") + headline + " – inquiry gateway";
     show(byId("lines"), open.map((l) => lineOf(l, s.t)));
-    show(byId("over"), over.map((l) => lineOf(l, s.t)));
   }
 
   // --- accounts, TTL.
@@ -123,6 +119,26 @@
   // As the configuration writes a TTL: 90s, 5m, 24h.
   const ttlName = (v) => (v === 0 || v % 60 !== 0 ? v + "s" : v % 3600 === 0 ? v / 3600 + "h" : v / 60 + "m");
 
+  // curve draws what each TTL of the report would do. The TTLs are evenly spaced, as the steps between them grow. Shares
+  // have the left axis, from 0 to 1, and requests the right one.
+  function curve(candidates) {
+    const width = 520, height = 190, left = 44, right = 52, top = 20, bottom = 24;
+    const x = (i) => left + (i * (width - left - right)) / Math.max(1, candidates.length - 1);
+    const y = (share) => height - bottom - share * (height - top - bottom);
+    const most = Math.max(0.1, ...candidates.map((c) => c.upstream_per_second?.value ?? 0));
+    const text = (at, down, anchor, content) => svg("text", { x: at, y: down, "text-anchor": anchor }, content);
+    const lines = [["do not wait", (c) => c.hit_ratio?.value], ["outdated", (c) => c.outdated?.value], ["legacy requests (right axis)", (c) => known(c.upstream_per_second) ? c.upstream_per_second.value / most : null]];
+    const today = candidates.findIndex((c) => c.current), every = Math.ceil(candidates.length / 8);
+    const points = (of) => candidates.map((c, i) => [x(i), of(c)]).filter(([, v]) => known(v)).map(([at, v]) => at.toFixed(1) + "," + y(v).toFixed(1)).join(" ");
+    return el("figure", { class: "curve" },
+      svg("svg", { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "What each TTL would do, drawn. The table below says the same." },
+        [0, 0.5, 1].map((v) => [svg("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }), text(left - 6, y(v) + 4, "end", ratio(v)), text(width - right + 6, y(v) + 4, "start", write("rate", v * most))]),
+        candidates.map((c, i) => i === today || (i % every === 0 && Math.abs(i - today) > (today < 0 ? -1 : every / 2)) ? text(x(i), height - 6, "middle", ttlName(c.ttl_seconds)) : null),
+        today < 0 ? null : [svg("line", { class: "today", x1: x(today), x2: x(today), y1: top, y2: height - bottom }), text(x(today), top - 6, "middle", "today")],
+        lines.map(([, of], i) => svg("polyline", { class: "s" + i, points: points(of) }))),
+      el("ul", { class: "legend" }, lines.map(([label], i) => el("li", null, el("span", { class: "swatch s" + i }), label))));
+  }
+
   function ttl(report) {
     const estimate = (e, unit) => (e ? write(unit, e.value) : "not known yet");
     show(byId("ttl-tables"), (report.kinds ?? []).length === 0 ? el("p", null, "There is no report yet.") : report.kinds.map((k) => {
@@ -130,6 +146,7 @@
       const rows = (k.candidates ?? []).map((c) => el("tr", { class: c.current ? "current" : null }, el("th", { scope: "row" }, ttlName(c.ttl_seconds), c.current ? " (today)" : ""),
         [estimate(c.hit_ratio, "ratio"), estimate(c.upstream_per_second, "rate"), estimate(c.mean_age_seconds, "seconds"), estimate(c.outdated, "ratio")].map((t) => el("td", null, t))));
       return el("section", { class: "card", "aria-labelledby": id, "data-ttl": k.kind }, el("h3", { id }, "TTL of " + k.kind + " lists"), el("p", null, k.summary),
+        rows.length > 0 ? curve(k.candidates) : null,
         rows.length > 0 ? el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": id }, table("What each TTL of " + k.kind + " lists would do, by the look-ups of this node alone", ["TTL", "do not wait", "legacy requests", "mean age", "outdated"], rows)) : null);
     }));
   }

@@ -18,8 +18,10 @@ window.gateway = (() => {
   const clock = (t) => new Date(t * 1000).toISOString().slice(11, 19);
 
   // el makes an element. Children are elements or text; null is left out.
-  function el(tag, attributes, ...children) {
-    const e = document.createElement(tag);
+  const el = (tag, ...rest) => filled(document.createElement(tag), ...rest);
+  const svg = (tag, ...rest) => filled(document.createElementNS("http://www.w3.org/2000/svg", tag), ...rest);
+
+  function filled(e, attributes, ...children) {
     for (const [name, value] of Object.entries(attributes ?? {})) if (known(value) && value !== false) e.setAttribute(name, value === true ? "" : value);
     e.append(...children.flat(2).filter((c) => known(c) && c !== false));
     return e;
@@ -72,6 +74,7 @@ window.gateway = (() => {
     return el("section", { class: "card chart", id: "chart-" + spec.id, "aria-labelledby": title },
       el("h3", { id: title }, spec.title), el("p", { class: "help" }, spec.help),
       el("div", { class: "plot", role: "img", "aria-label": spec.title + ", drawn over time. The table below says the same." }),
+      el("p", { class: "nothing", hidden: true }, "Nothing to draw yet: the chart begins with the first traffic."),
       el("p", { class: "readout", "aria-hidden": "true" }), el("ul", { class: "legend" }),
       el("details", null, el("summary", null, spec.title + " as a table"), el("div", { class: "scroll", tabindex: "0", role: "group", "aria-labelledby": title })));
   }
@@ -120,6 +123,10 @@ window.gateway = (() => {
       return { spec, box, drawn: null };
     });
     function figures({ spec, box }) {
+      // Without any value a sentence stands in the place of empty axes.
+      const nothing = spec.lines.every((l) => !history[l.id].some((v) => known(v) && (v > 0 || spec.unit === "state")));
+      box.querySelector(".nothing").hidden = !nothing;
+      for (const part of [".plot", ".readout", ".legend", "details"]) box.querySelector(part).hidden = nothing;
       show(box.querySelector(".legend"), spec.lines.map((l, i) => el("li", null, swatch(l, i), l.label + " ", el("span", { class: "figure" }, write(spec.unit, history[l.id].at(-1))))));
       if (!box.querySelector("details").open) return;
       const rows = [];
@@ -143,5 +150,5 @@ window.gateway = (() => {
     };
   }
 
-  return { el, show, table, charts, known, digits, seconds, ratio, write, clock };
+  return { el, svg, show, table, charts, known, digits, seconds, ratio, write, clock };
 })();
