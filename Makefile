@@ -9,6 +9,7 @@ LDFLAGS  := -s -w -X main.version=$(VERSION) -X main.revision=$(REVISION)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 H2SPEC      := github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible
 REDOCLY     := @redocly/cli@2.77.0
+SPECTRAL    := @stoplight/spectral-cli@6.16.3
 OPENAPI     := gateway/v1/openapi.yaml
 
 # How long `make fuzz` spends on each target, and `make microbench` on each benchmark.
@@ -101,8 +102,9 @@ vet: ## run go vet
 staticcheck: ## run staticcheck
 	go run $(STATICCHECK) $(PKG)
 
-openapi: ## lint the OpenAPI document
+openapi: ## lint the OpenAPI document with redocly and spectral
 	REDOCLY_TELEMETRY=off REDOCLY_SUPPRESS_UPDATE_NOTICE=true npx --yes $(REDOCLY) lint --config gateway/v1/redocly.yaml $(OPENAPI)
+	npx --yes $(SPECTRAL) lint --ruleset gateway/v1/spectral.yaml --fail-severity hint $(OPENAPI)
 
 axe: ## check the accessibility of the pages with axe-core
 	AXE_CORE=$$(.ci/axe) go test ./gateway/v1 ./gateway/ops/console -run InABrowser

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	metricsDoc = "../../docs/observing.md"
+	metricsDoc = "../../docs/metrics.md"
 	dashboard  = "../grafana/inquiry-gateway.json"
 	prefix     = "inquiry_gateway_" // of every metric that is the gateway's own
 )
@@ -156,7 +156,7 @@ func TestDashboard(t *testing.T) {
 func checkTable(t *testing.T, exposed map[string]family) {
 	want := metricsTable(exposed)
 	if have, same := testkit.Table(t, metricsDoc, "metrics", want, *update); !same {
-		t.Errorf("the table in docs/observing.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(have, want))
+		t.Errorf("the table in docs/metrics.md is not what is exposed; write it with: go test ./deploy/prometheus -run TestSeries -update\n%s", difference(have, want))
 	}
 }
 
