@@ -348,7 +348,7 @@ func (g *gateway) explained(l list, failure string) {
 		}
 		said = string(text)
 		now := gjson.Parse(said)
-		if now.Get("prediction.http_status").Int() == int64(got.status) && strings.Contains(now.Get("upstream.failing.#(over==false)#.failure").Raw, asJSON(failure)) {
+		if now.Get("prediction.http_status").Int() == int64(got.status) && strings.Contains(now.Get("upstream.incidents.#.failure").Raw, asJSON(failure)) {
 			g.compare(true, "")
 			return
 		}
