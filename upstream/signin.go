@@ -349,6 +349,7 @@ func single(v jsontree.Value) string {
 // which may have a secret in its query, nor what was sent.
 func (a AuthConfig) openSession(client *http.Client, base string, now func() time.Time) func(context.Context) (token, error) {
 	plan := a.Login.spec().Compile(base, "auth.login", &setting.Problems{}) // Validate has told them
+	rejects := mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{})
 	return func(ctx context.Context) (token, error) {
 		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {oneLine(a.PasswordFile)}})
 		if err != nil {
@@ -366,6 +367,9 @@ func (a AuthConfig) openSession(client *http.Client, base string, now func() tim
 		}
 		resp, body, err := signIn(client, r)
 		if err != nil {
+			if fault, _ := (&decode.Format{XML: true}).Decode(body, "", maxLoginBytes); rejects.Any(fault) {
+				return token{}, fmt.Errorf("the login answers status %d with a fault that meets auth.renew_if", resp.StatusCode)
+			}
 			return token{}, err
 		}
 		text, err := a.tokenIn(resp, body)
@@ -427,14 +431,13 @@ func signIn(client *http.Client, r *http.Request) (resp *http.Response, body str
 		return nil, "", classify(r.Context(), err)
 	}
 	defer resp.Body.Close()
-	switch {
-	case resp.StatusCode >= http.StatusInternalServerError:
-		return nil, "", failure(reason5xx, "the sign-in is answered with status %d", resp.StatusCode)
-	case resp.StatusCode == http.StatusSwitchingProtocols: // see discard
+	if resp.StatusCode == http.StatusSwitchingProtocols { // see discard
 		return resp, "", nil
 	}
 	all, err := io.ReadAll(io.LimitReader(resp.Body, maxLoginBytes+1))
 	switch {
+	case resp.StatusCode >= http.StatusInternalServerError: // also of a SOAP fault, whoever is to blame
+		return resp, string(all), failure(reason5xx, "the sign-in is answered with status %d", resp.StatusCode)
 	case err != nil:
 		return nil, "", classify(r.Context(), err)
 	case len(all) > maxLoginBytes:

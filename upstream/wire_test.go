@@ -185,11 +185,11 @@ func TestWire(t *testing.T) {
 				if _, err := c.Fetch(ctx, acme); err != nil {
 					result = asError(err).Reason
 				}
-				took := time.Since(begin)
+				took, idle := time.Since(begin), s.idle(t)
 				if result != tc.result || len(s.got) != tc.sent || took < tc.took || took > tc.took+jitter {
 					t.Errorf("%s after %d requests in %v", result, len(s.got), took)
 				}
-				if idle := s.idle(t); idle != tc.idle || c.places.inFlight.Load() != 0 {
+				if idle != tc.idle || c.places.inFlight.Load() != 0 {
 					t.Errorf("%d connections are idle, %d places taken", idle, c.places.inFlight.Load())
 				}
 				if tc.serve == nil && s.dials != 3 {

@@ -33,7 +33,9 @@ func TestParseServer(t *testing.T) {
 		}
 		return object{"find": who, "count": who, "get": who}
 	}
-	date := func(t time.Time) object { return object{"__type": "Date", "iso": t.UTC().Format("2006-01-02T15:04:05.000Z")} }
+	date := func(t time.Time) object {
+		return object{"__type": "Date", "iso": t.UTC().Format("2006-01-02T15:04:05.000Z")}
+	}
 	for name, fields := range map[string]object{
 		"Customer": {"no": object{"type": "String"}, "name": object{"type": "String"}},
 		"Inquiry": {"customerNo": object{"type": "String"}, "customer": object{"type": "Pointer", "targetClass": "Customer"}, "vendor": object{"type": "String"}, "subject": object{"type": "String"},

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = 2 * time.Minute
 	stopTimeout  = 20 * time.Second
 	pollEvery    = 5 * time.Millisecond
 )
@@ -41,7 +41,7 @@ type Process struct {
 }
 
 // StartProgram runs a program and returns when its address takes connections, which
-// may last 30 seconds. The end of ctx ends the waiting, not the program. When
+// may last 2 minutes. The end of ctx ends the waiting, not the program. When
 // StartProgram returns an error, nothing runs.
 //
 // The process leads a process group of its own: a Ctrl-C in the terminal does
@@ -95,7 +95,7 @@ func takesConnections(ctx context.Context, addr string) bool {
 // Log is the path of the file that takes what the program prints.
 func (s *Process) Log() string { return filepath.Join(s.Dir, s.Name+".log") }
 
-// Until polls a condition, for up to 30 seconds: no clock of ours moves what
+// Until polls a condition, for up to 2 minutes: no clock of ours moves what
 // another process does. It returns an error when the process ends or ctx does.
 // The error has the end of what the program printed.
 func (s *Process) Until(ctx context.Context, ok func() bool) error {

@@ -1,0 +1,1 @@
+module.exports = () => ({connection: {client: 'sqlite', connection: {filename: 'data.db'}, useNullAsDefault: true}});
