@@ -62,7 +62,7 @@ func imageCommands(t *testing.T, binary string) {
 	if !strings.Contains(read(t, "Dockerfile"), "\nENTRYPOINT [\"/inquiry-gateway\"]\n") {
 		t.Error("the image does not begin with the program")
 	}
-	for _, file := range []string{"Dockerfile", "helm/inquiry-gateway/templates/deployment.yaml", "helm/inquiry-gateway/templates/tests/ready.yaml"} {
+	for _, file := range []string{"Dockerfile", "helm/inquiry-gateway/templates/deployment.yaml", "helm/inquiry-gateway/templates/check.yaml", "helm/inquiry-gateway/templates/tests/ready.yaml"} {
 		line := regexp.MustCompile(`\n(?:CMD|\s+args:) \[(.*)\]\n`).FindStringSubmatch(read(t, file))
 		if line == nil {
 			t.Fatalf("%s has no command", file)
