@@ -40,8 +40,8 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 // TestImage builds the binary as the Dockerfile does, from no more than
 // .dockerignore lets through, and holds the files of this folder against it.
 func TestImage(t *testing.T) {
-	testkit.Slow(t)
-	testkit.Computes(t) // the builder is another process
+	testkit.SkipShort(t)
+	testkit.SkipUnderRace(t) // the builder is another process
 	binary := buildImage(t)
 	t.Run("static", func(t *testing.T) { staticBinary(t, binary) })
 	t.Run("version", func(t *testing.T) {
