@@ -138,7 +138,7 @@ var rawReplies = []string{
 // none of it has what the legacy system sent.
 func TestLibrariesPrintIntoTheLog(t *testing.T) {
 	t.Parallel()
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	collector := httptest.NewServer(http.NotFoundHandler())
 	defer collector.Close()
 	var reply atomic.Value // of rawReplies

@@ -187,8 +187,8 @@ func FreeAddr() (string, error) {
 // the test is left out there.
 func BuildGateway(t testing.TB) string {
 	t.Helper()
-	Slow(t)
-	Computes(t)
+	SkipShort(t)
+	SkipUnderRace(t)
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		t.Fatalf("find the module: %v", err)
