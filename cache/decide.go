@@ -33,7 +33,7 @@ const (
 
 // health is how well the fills of a list are.
 type health struct {
-	failing      bool  // the last one failed, or the breaker is not closed for the account
+	failing      bool  // the last one failed that was not refused, or the breaker is not closed for the account
 	resting      bool  // no refresh may begin yet
 	redisChecked bool  // and Redis had nothing newer a moment ago
 	err          error // of the last one, for who waits; nil: he may have the list fetched
@@ -119,7 +119,7 @@ func (l *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	}
 	r := l.backoff.lookup(q.source, answered)
 	notClosed := l.opts.Failing(kindNames[q.kind], q.source.Account)
-	h := health{failing: r != nil || notClosed}
+	h := health{failing: r != nil && r.count > 0 || notClosed}
 	if r != nil && r.policy == q.policy && l.invalidations.since(q.source.Kind, r.fetch) == (invalidation{}) {
 		h.resting, h.redisChecked = now.Before(r.until), l.redis == nil || now.Before(r.checked)
 		if h.resting && r.count > 0 {

@@ -127,6 +127,21 @@ func TestAFailedRefreshKeepsTheGoodEntryAndBacksOff(t *testing.T) {
 	want(t, mustGet(t, l, aKey), Hit, "#4")
 }
 
+// A refresh that was refused never reached the legacy system: the list is not served any staler for it.
+func TestARefusedRefreshIsNoFailure(t *testing.T) {
+	l, g := alone(t)
+	mustGet(t, l, aKey)
+	g.failWith(legacyDown{refused: true})
+	g.clock.Add(11 * time.Second)
+	want(t, mustGet(t, l, aKey), StaleRevalidate, "#1")
+	settled(l)
+	want(t, mustGet(t, l, aKey), StaleRevalidate, "#1")
+	settled(l)
+	g.failWith(nil)
+	g.clock.Add(30 * time.Second) // after stale_while_revalidate, before the end of stale_if_error
+	want(t, mustGet(t, l, aKey), Miss, "#3")
+}
+
 // The wait doubles from half a second to five seconds, half of it by chance. Where the legacy
 // was not asked it stays as after a first failure.
 func TestHowLongAListThatFailsWaits(t *testing.T) {
