@@ -159,6 +159,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		}
 	}
 	c.places.resize(cfg.MaxConcurrent, cfg.perAccount())
+	c.places.bytes.resize(cfg.MaxTotalResponseBytes, cfg.MaxConcurrent)
 	client := newHTTP(c.network, cfg, opts)
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
@@ -352,8 +353,8 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 	return &metrics{
 		requests: requests,
-		refused: counters("refused_total", "Fetches that were not made, by the reason: the breaker is open, all places, or the account's, are taken, or the fleet's ceiling is reached.",
-			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonCeiling),
+		refused: counters("refused_total", "Fetches that were refused here, by the reason: the breaker is open, all places, or the account's, are taken, the replies in progress have all bytes of upstream.max_total_response_bytes, or the fleet's ceiling is reached.",
+			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonBytes, reasonCeiling),
 		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
 			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
