@@ -286,9 +286,9 @@ type lookupMetrics struct {
 func newLookupMetrics(store string, reg prometheus.Registerer) *lookupMetrics {
 	all := telemetry.Series(reg, "auth").With(prometheus.Labels{"store": store})
 	return &lookupMetrics{
-		results: telemetry.By(all.Counters("lookups_total", "Lookups in the key store by result; keys that are stored on the node need none.", "result"),
+		results: telemetry.By(all.Counters("lookups_total", "Look-ups in the key store, by result; keys cached on the node need none.", "result"),
 			lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy),
-		duration: all.NativeHistograms("lookup_duration_seconds", "How long the key store took to answer or fail.",
+		duration: all.NativeHistograms("lookup_duration_seconds", "Duration of look-ups in the key store.",
 			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}).WithLabelValues(),
 	}
 }

@@ -182,7 +182,7 @@ func heap() int64 {
 // The tier is filled several times over, with all codings, which takes seconds; what counts
 // is what the process really holds.
 func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	const bound = 8 << 20
 	manySizes := func(_ context.Context, k Key, _ FillInfo) (Content, error) { // 50 B to 15 KB, compressible like JSON
 		var b strings.Builder

@@ -40,8 +40,8 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 // TestImage builds the binary as the Dockerfile does, from no more than
 // .dockerignore lets through, and holds the files of this folder against it.
 func TestImage(t *testing.T) {
-	testkit.Slow(t)
-	testkit.Computes(t) // the builder is another process
+	testkit.SkipShort(t)
+	testkit.SkipUnderRace(t) // the builder is another process
 	binary := buildImage(t)
 	t.Run("static", func(t *testing.T) { staticBinary(t, binary) })
 	t.Run("version", func(t *testing.T) {
@@ -62,7 +62,7 @@ func imageCommands(t *testing.T, binary string) {
 	if !strings.Contains(read(t, "Dockerfile"), "\nENTRYPOINT [\"/inquiry-gateway\"]\n") {
 		t.Error("the image does not begin with the program")
 	}
-	for _, file := range []string{"Dockerfile", "helm/inquiry-gateway/templates/deployment.yaml", "helm/inquiry-gateway/templates/tests/ready.yaml"} {
+	for _, file := range []string{"Dockerfile", "helm/inquiry-gateway/templates/deployment.yaml", "helm/inquiry-gateway/templates/check.yaml", "helm/inquiry-gateway/templates/tests/ready.yaml"} {
 		line := regexp.MustCompile(`\n(?:CMD|\s+args:) \[(.*)\]\n`).FindStringSubmatch(read(t, file))
 		if line == nil {
 			t.Fatalf("%s has no command", file)

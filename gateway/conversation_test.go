@@ -291,7 +291,7 @@ func FuzzConversations(f *testing.F) {
 // much. Far more is a matter of a quiet night:
 // LANE_CONVERSATIONS=10000000 go test -timeout 0 -run TestConversations ./gateway
 func TestConversations(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	const conversationsSecure = 16
 	n, seed := int(testkit.Number(t, "LANE_CONVERSATIONS", 3000)), testkit.Seed(t)
 	config := secureConfig(t)
@@ -326,7 +326,7 @@ func TestConversations(t *testing.T) {
 // middle of answers. Nobody ever gets a byte that is not of their own answer. A quarter of
 // the LANE_CHURN requests is sent with TLS, which costs three times as much.
 func TestForeignBytes(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	seed := testkit.Seed(t)
 	for name, n := range map[string]int{"clear": 3, "TLS": 1} {
 		t.Run(name, func(t *testing.T) {

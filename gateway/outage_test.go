@@ -224,7 +224,7 @@ func inOutage(t *testing.T, name string, test func(t *testing.T, o *outage)) {
 
 // Accounts whose lists fail for good, and who ask 27 times a second each, harm nobody else.
 func TestFailingAccountsBesideHealthyOnes(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	for _, failing := range loudAccounts {
 		for _, lists := range loudLists {
 			inOutage(t, fmt.Sprintf("%d of 11, %d lists", failing, lists), func(t *testing.T, o *outage) {
@@ -280,7 +280,7 @@ func besideMany(t *testing.T, ttl time.Duration, hangs bool) float64 {
 
 // One filter of an account fails for good: its other lists go on.
 func TestOneFilterFails(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	inOutage(t, "one of four", func(t *testing.T, o *outage) {
 		o.fails = func(_, status string, _ time.Duration) bool { return status == "s3" }
 		others := &tally{from: 10 * time.Second}
@@ -299,7 +299,7 @@ func TestOneFilterFails(t *testing.T) {
 // All accounts fail, from the start or after lists have come: the legacy system is left alone, and
 // asked again soon after it has recovered.
 func TestAllAccountsFail(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	for _, accounts := range allAccounts {
 		for _, down := range []time.Duration{0, 20 * time.Second} {
 			inOutage(t, fmt.Sprintf("%d accounts, down after %s", accounts, down), func(t *testing.T, o *outage) {

@@ -345,27 +345,28 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	for _, m := range reasons {
 		requests[meaning{m.failure, m.result, saysNothing}] = nil
 	}
-	fetches := all.Counters("requests_total", "Fetches from the legacy system by result, and whose failure it is that there is no list: "+
-		"system, sign_in (it does not let us in), mapping (its reply does not fit), foreign (it has records of another account), account (which cannot be asked for), refused (held back here), canceled (the caller left) or bug.",
+	fetches := all.Counters("requests_total", "Fetches from the legacy system, by result and failure: system, sign_in (credentials rejected), "+
+		"mapping (the response does not fit), foreign (records of another account), account (its id cannot be sent), refused (by the gateway), "+
+		"canceled (the caller left) or bug.",
 		"kind", "result", "failure")
 	for m := range requests {
 		requests[m] = fetches.WithLabelValues(kind, string(m.result), string(m.failure))
 	}
 	return &metrics{
 		requests: requests,
-		refused: counters("refused_total", "Fetches that were refused here, by the reason: the breaker is open, all places, or the account's, are taken, the replies in progress have all bytes of upstream.max_total_response_bytes, or the fleet's ceiling is reached.",
+		refused: counters("refused_total", "Fetches refused by the gateway, by reason: breaker, concurrency limit, the account's concurrency limit, max_total_response_bytes, or ceiling.",
 			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonBytes, reasonCeiling),
-		retries: counters("retries_total", "Repeated requests to the legacy system by the reason of the repeat.",
+		retries: counters("retries_total", "Retries to the legacy system, by reason.",
 			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
-		invalid:   counters("records_invalid_total", "Legacy records that the mapping refused, by field.", "field", fields...),
-		removed:   counters("internal_ids_removed_total", "Internal ids that were cut out of texts, by field.", "field", fields...),
-		defaulted: counters("defaulted_total", "Fields of legacy records with nothing, or null, at their paths: the default was taken, or null, and a record without responses has none. A jump tells that a path has vanished, or that the legacy no longer shows us what is there.", "field", fields...),
-		transitions: counters("breaker_transitions_total", "Changes of the circuit breaker by the state entered.",
+		invalid:   counters("records_invalid_total", "Invalid legacy records, by field.", "field", fields...),
+		removed:   counters("internal_ids_removed_total", "Internal ids removed from texts, by field.", "field", fields...),
+		defaulted: counters("defaulted_total", "Fields that were missing or null in legacy records, so that the default was used. A jump means that a path has vanished, or that the legacy system hides the field.", "field", fields...),
+		transitions: counters("breaker_transitions_total", "State changes of the circuit breaker, by new state.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
-		kept:    all.Counters("kept_replies_total", "Requests for details or responses that were not made, because the record says by its version that nothing has changed.", "kind").WithLabelValues(kind),
+		kept:    all.Counters("kept_replies_total", "Second requests saved because the record's version had not changed.", "kind").WithLabelValues(kind),
 		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show, or fetch.missing skips.", "kind").WithLabelValues(kind),
 		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
-		duration: all.NativeHistograms("request_duration_seconds", "Time of a fetch from the legacy system, mapping included.",
+		duration: all.NativeHistograms("request_duration_seconds", "Duration of fetches from the legacy system, with mapping.",
 			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),
 	}
 }

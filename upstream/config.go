@@ -404,7 +404,7 @@ func (a AuthConfig) check(base string, p *setting.Problems) {
 }
 
 func (a AuthConfig) checkSession(base string, p *setting.Problems) {
-	if !setting.Says(a.Login) {
+	if !setting.IsSet(a.Login) {
 		return // which is said already
 	}
 	if a.Login.BaseURL != "" {

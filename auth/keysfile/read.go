@@ -48,7 +48,7 @@ func decode(name string, data []byte, h auth.Hasher) (document, error) {
 func check(doc *yamlfile.File, h auth.Hasher) (l auth.KeySet) {
 	if yamlfile.IsNull(doc.Root) {
 		// An empty file is more often a write that is not finished than the wish to lock everybody out.
-		doc.WrongAt(0, "", "is empty: write `keys: []` if no key shall be good")
+		doc.ErrorfAt(0, "", "is empty: write `keys: []` if no key shall be good")
 		return l
 	}
 	var f file
@@ -70,7 +70,7 @@ func check(doc *yamlfile.File, h auth.Hasher) (l auth.KeySet) {
 		unique(doc, ids, k.ID, place{fieldKeys, i, "id"})
 		unique(doc, digests, k.Digest, place{fieldKeys, i, h.Field()})
 		if _, known := accounts[k.Account]; k.Account != "" && !known {
-			doc.Wrong(at+".account", "there is no account %q under %s", auth.Clip(k.Account), fieldAccounts)
+			doc.Errorf(at+".account", "there is no account %q under %s", auth.Clip(k.Account), fieldAccounts)
 		}
 		l.Keys = append(l.Keys, k.KeyRecord)
 	}
@@ -89,11 +89,11 @@ func (k *keyEntry) digest(doc *yamlfile.File, at string, h auth.Hasher) auth.Dig
 	d, err := auth.ParseDigest(text)
 	switch {
 	case other != "":
-		doc.Wrong(at+"."+field, "%s", hint)
+		doc.Errorf(at+"."+field, "%s", hint)
 	case text == "":
-		doc.Wrong(at+"."+h.Field(), "is missing: `inquiry-gateway keys hash` makes it from a key")
+		doc.Errorf(at+"."+h.Field(), "is missing: `inquiry-gateway keys hash` makes it from a key")
 	case err != nil:
-		doc.Wrong(at+"."+h.Field(), "%v", err)
+		doc.Errorf(at+"."+h.Field(), "%v", err)
 	}
 	return d
 }
@@ -110,7 +110,7 @@ func (p place) key() string { return yamlfile.Join(yamlfile.Item(p.section, p.re
 // unique notes the record with a value, and reports the field if another one has the value, too.
 func unique[K comparable](doc *yamlfile.File, records map[K]int, value K, at place) {
 	if before, taken := records[value]; taken {
-		doc.Wrong(at.key(), "is the same as in line %d", doc.Line(place{at.section, before, at.field}.key()))
+		doc.Errorf(at.key(), "is the same as in line %d", doc.Line(place{at.section, before, at.field}.key()))
 	} else if value != *new(K) {
 		records[value] = at.record
 	}

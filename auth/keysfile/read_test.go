@@ -106,7 +106,7 @@ func TestMistakesDoNotRepeatKeys(t *testing.T) {
 
 // Twenty thousand keys take at most most bytes beside what the test itself has.
 func TestLargeFileTakesLittleMemory(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	const most = 96 << 20
 	var text strings.Builder
 	text.WriteString("accounts: [{id: acme}]\nkeys:\n")

@@ -55,7 +55,7 @@ func TestASampleIsWholeForItsLists(t *testing.T) {
 // Nodes that share Redis are one cache, whatever part of the lists each has kept: what three of them
 // have seen says nearly what one would say that had seen it all.
 func TestNodesAreReplayedTogether(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	s := traffic{seed: 5, lists: 4000, lookups: 30000, span: time.Hour, skew: 1.1}
 	trace := s.trace()
 	seen, _ := s.changing(1, 10).served(trace, time.Minute, 0)
@@ -176,7 +176,7 @@ func TestConcurrentUse(t *testing.T) {
 
 // The sampler sits on the hit path, where a look-up must not allocate once its ring is full.
 func TestLookupsDoNotAllocate(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	s := NewSampler([]Group{{Name: "buyer", kind: cache.KindBuyer}}, 0, nil)
 	s.sample.size = 1000
 	i := 0

@@ -118,7 +118,7 @@ func record(at time.Time, kind, key, outcome string, age float64, etag string) s
 // hit ratio to within a point, the load to within 3 %. What depends on a part of the lists, or on
 // rates learnt from few changes, is granted three of the standard errors that the report gives, on top.
 func TestThePredictionIsWhatTheRealCacheDoes(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	const s, m, h = time.Second, time.Minute, time.Hour
 	for name, sc := range map[string]struct {
 		traffic traffic
@@ -212,7 +212,7 @@ func (p *cached) compare(t *testing.T, from string, r Report) {
 // In 95 % of the runs the truth is within two standard errors of the estimate, at ttls below and above
 // today's.
 func TestTheErrorsHoldTheTruth(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	const lists, today = 300, time.Minute
 	checked := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	within, square := map[time.Duration]int{}, map[time.Duration]float64{}

@@ -281,7 +281,7 @@ func TestHelpFitsATerminal(t *testing.T) {
 // A health check goes to the node itself, whatever proxy the environment names.
 func TestHealthUsesNoProxy(t *testing.T) {
 	t.Parallel()
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	node := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(node.Close)
 	url := strings.Replace(node.URL, "127.0.0.1", "0.0.0.0", 1) // for which a proxy is used, other than for 127.0.0.1

@@ -189,7 +189,7 @@ func TestAnEmptyPrefix(t *testing.T) {
 
 // No command that waits for standard input outlives Ctrl-C or SIGTERM.
 func TestWhatWaitsForInputEnds(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	config := keysConfig(t, "127.0.0.1:1", "1s")
 	in, out, err := os.Pipe()
 	must(t, err)
@@ -218,7 +218,7 @@ func TestWhatWaitsForInputEnds(t *testing.T) {
 
 // Only what a caller can present is hashed.
 func TestKeysHash(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	standard, file := os.Stdin, filepath.Join(t.TempDir(), "input")
 	t.Cleanup(func() { os.Stdin = standard })
 	for input, want := range map[string]string{

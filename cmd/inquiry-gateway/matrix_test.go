@@ -46,7 +46,7 @@ var cells atomic.Int64
 // docs/failures.md says what callers get: each row of it, and all pairs, with the whole program and a
 // real Redis.
 func TestMatrix(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	server := redistest.Start(t)
 	states := []string{stateSlow, stateDown, stateGarbage}
 	var rows atomic.Int64

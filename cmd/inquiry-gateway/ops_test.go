@@ -113,7 +113,7 @@ func TestOpsWithoutATokenAnswersToLoopbackNames(t *testing.T) {
 
 // The token goes to the listener alone, whatever that answers.
 func TestTheTokenFollowsNoRedirect(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
 	defer other.Close()

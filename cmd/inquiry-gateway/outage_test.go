@@ -120,7 +120,7 @@ func TestFailingAccountsHarmNoOthers(t *testing.T) {
 
 // A legacy system that fails for all is asked hardly any more, and soon after it has recovered all lists come.
 func TestAnOutageOfAll(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	t.Parallel()
 	for _, n := range []int{1, 6, 50, 1000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

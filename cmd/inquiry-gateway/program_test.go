@@ -100,7 +100,7 @@ func sampleKeys() []gatewaytest.Caller {
 
 func start(t *testing.T, s setup) *program {
 	t.Helper()
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	p := newProgram(t, s)
 	p.run()
 	p.client = &http.Client{Transport: &http.Transport{DisableCompression: true}, Timeout: 20 * time.Second}

@@ -105,7 +105,7 @@ func TestReloadWithABadKeysFile(t *testing.T) {
 
 // As many keys as the file may hold: all that reads it has the same bound.
 func TestAsManyKeysAsTheFileMayHold(t *testing.T) {
-	testkit.Computes(t)
+	testkit.SkipUnderRace(t)
 	t.Parallel()
 	var many string
 	p := start(t, setup{onlyWhenTold: true, prepare: func(p *program) {

@@ -7,6 +7,7 @@ package helm_test
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -44,7 +45,7 @@ func TestChart(t *testing.T) {
 	t.Run("minimal", func(t *testing.T) { checkMinimal(t, parse(t, rendered["minimal"])) })
 	full := parse(t, rendered["full"])
 	t.Run("full", func(t *testing.T) { checkFull(t, full) })
-	t.Run("configuration", func(t *testing.T) { checkConfiguration(t, full) })
+	t.Run("check before an upgrade", func(t *testing.T) { runCheck(t, full) })
 	t.Run("another configuration is another ConfigMap", func(t *testing.T) {
 		if configMap(t, parse(t, rendered["minimal"])).Metadata.Name == configMap(t, full).Metadata.Name {
 			t.Error("two configurations share a ConfigMap")
@@ -143,9 +144,9 @@ func configMap(t *testing.T, m manifests) object {
 	return o
 }
 
-// checkConfiguration hands the rendered file to the program, with the Secrets
-// where they are mounted.
-func checkConfiguration(t *testing.T, m manifests) {
+// runCheck runs the Job's command on the rendered configuration, with the Secrets where they are mounted:
+// the configuration is right, and with a mistake the Job fails.
+func runCheck(t *testing.T, m manifests) {
 	files := map[string]string{
 		"ops/token": "0123456789abcdef\n", "ops/read-token": "fedcba9876543210\n", "secrets/redis/password": "p\n", "secrets/pepper/pepper": strings.Repeat("0123456789abcdef", 4) + "\n",
 		"keys/keys.yaml": "accounts: []\nkeys: []\n",
@@ -167,18 +168,28 @@ func checkConfiguration(t *testing.T, m manifests) {
 			t.Errorf("the configuration does not name %s", name)
 		}
 	}
-	config = strings.ReplaceAll(config, mountPoint, dir) + "\n" + string(legacy.Mapping())
-	file := filepath.Join(dir, "gateway.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
+	job := m.check(t)
+	good := strings.ReplaceAll(config, mountPoint, dir) + "\n" + string(legacy.Mapping())
+	run := func(config string) (string, error) {
+		file := filepath.Join(dir, "config/gateway.yaml")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(config), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(testkit.BuildGateway(t), strings.Split(strings.ReplaceAll(strings.Join(job.Args, " "), mountPoint, dir), " ")...)
+		for _, e := range job.Env {
+			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
+		}
+		out, err := cmd.CombinedOutput()
+		return string(out), err
 	}
-	cmd := exec.Command(testkit.BuildGateway(t), "check", "-c", file)
-	cmd.Env = append(os.Environ(), "REDIS_ADDR=redis:6379")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s\n%s", err, out, config)
+	if out, err := run(good); err != nil {
+		t.Errorf("%v\n%s\n%s", err, out, good)
+	}
+	if out, err := run(strings.Replace(good, "ttl: 1m", "ttl: soon", 1)); err == nil || !strings.Contains(out, "cache.buyer.ttl") {
+		t.Errorf("the Job lets a mistake through: %v\n%s", err, out)
 	}
 	mounted := map[string]bool{}
-	for _, v := range m.pod(t).Containers[0].VolumeMounts {
+	for _, v := range job.VolumeMounts {
 		mounted[v.MountPath] = true
 	}
 	for _, path := range regexp.MustCompile(mountPoint+`/[a-z/]+/`).FindAllString(configMap(t, m).Data["gateway.yaml"], -1) {

@@ -65,24 +65,27 @@ type pod struct {
 	AutomountServiceAccountToken  *bool          `yaml:"automountServiceAccountToken"`
 	TerminationGracePeriodSeconds int            `yaml:"terminationGracePeriodSeconds"`
 	SecurityContext               map[string]any `yaml:"securityContext"`
-	Containers                    []struct {
-		Image, Name     string
-		Args            []string
-		Ports           []struct{ Name string }
-		LivenessProbe   probe          `yaml:"livenessProbe"`
-		ReadinessProbe  probe          `yaml:"readinessProbe"`
-		StartupProbe    probe          `yaml:"startupProbe"`
-		SecurityContext map[string]any `yaml:"securityContext"`
-		VolumeMounts    []struct {
-			Name      string
-			MountPath string `yaml:"mountPath"`
-			ReadOnly  bool   `yaml:"readOnly"`
-		} `yaml:"volumeMounts"`
-	}
-	Volumes []struct {
+	Containers                    []container
+	Volumes                       []struct {
 		Name      string
 		ConfigMap struct{ Name string } `yaml:"configMap"`
 	}
+}
+
+type container struct {
+	Image, Name     string
+	Args            []string
+	Env             []struct{ Name, Value string }
+	Ports           []struct{ Name string }
+	LivenessProbe   probe          `yaml:"livenessProbe"`
+	ReadinessProbe  probe          `yaml:"readinessProbe"`
+	StartupProbe    probe          `yaml:"startupProbe"`
+	SecurityContext map[string]any `yaml:"securityContext"`
+	VolumeMounts    []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
+	} `yaml:"volumeMounts"`
 }
 
 type probe struct {
@@ -109,6 +112,32 @@ func (m manifests) pod(t *testing.T) pod {
 	return p
 }
 
+// check is the Job before an install and an upgrade: it sees the files and the environment that the
+// gateway will see, and no Service takes its pod for a gateway.
+func (m manifests) check(t *testing.T) container {
+	t.Helper()
+	job, deployment := m.one(t, "Job", "acme-inquiry-gateway-check"), m.pod(t)
+	p := job.Spec.Template.Spec
+	c := p.Containers[0]
+	if a := job.Metadata.Annotations; a["helm.sh/hook"] != "pre-install,pre-upgrade" || a["helm.sh/hook-weight"] != "1" {
+		t.Errorf("not after the ConfigMap and before all else: %v", a)
+	}
+	if len(job.Spec.Template.Metadata.Labels) > 0 {
+		t.Errorf("the pod has labels: %v", job.Spec.Template.Metadata.Labels)
+	}
+	gateway := deployment.Containers[0]
+	if !reflect.DeepEqual(p.Volumes, deployment.Volumes) || !reflect.DeepEqual(c.VolumeMounts, gateway.VolumeMounts) ||
+		c.Image != gateway.Image || !reflect.DeepEqual(c.SecurityContext, gateway.SecurityContext) || !reflect.DeepEqual(p.SecurityContext, deployment.SecurityContext) {
+		t.Errorf("the check is not as the gateway: %+v", p)
+	}
+	for _, e := range c.Env {
+		if !slices.Contains(gateway.Env, e) {
+			t.Errorf("the gateway does not have %v", e)
+		}
+	}
+	return c
+}
+
 func (m manifests) kinds() string {
 	count := map[string]bool{}
 	for _, o := range m {
@@ -118,7 +147,7 @@ func (m manifests) kinds() string {
 }
 
 func checkMinimal(t *testing.T, m manifests) {
-	if got, want := m.kinds(), "ConfigMap Deployment Pod PodDisruptionBudget Service ServiceAccount"; got != want {
+	if got, want := m.kinds(), "ConfigMap Deployment Job Pod PodDisruptionBudget Service ServiceAccount"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	checkPod(t, m)
@@ -129,7 +158,7 @@ func checkMinimal(t *testing.T, m manifests) {
 }
 
 func checkFull(t *testing.T, m manifests) {
-	want := "ConfigMap CronJob Deployment HTTPRoute HorizontalPodAutoscaler Ingress NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
+	want := "ConfigMap CronJob Deployment HTTPRoute HorizontalPodAutoscaler Ingress Job NetworkPolicy Pod PodDisruptionBudget PrometheusRule Service ServiceAccount ServiceMonitor"
 	if got := m.kinds(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -80,7 +80,7 @@ func writeSchemas(t *testing.T, dir string) {
 	write("definitions", map[string]any{"definitions": definitions})
 	for _, name := range []string{
 		"core.v1.ConfigMap", "core.v1.Pod", "core.v1.Service", "core.v1.ServiceAccount", "apps.v1.Deployment", "policy.v1.PodDisruptionBudget",
-		"autoscaling.v2.HorizontalPodAutoscaler", "batch.v1.CronJob", "networking.v1.Ingress", "networking.v1.NetworkPolicy",
+		"autoscaling.v2.HorizontalPodAutoscaler", "batch.v1.CronJob", "batch.v1.Job", "networking.v1.Ingress", "networking.v1.NetworkPolicy",
 	} {
 		write(name[strings.LastIndex(name, ".")+1:], map[string]any{"$ref": "definitions.json#/definitions/io.k8s.api." + name})
 	}

@@ -54,8 +54,8 @@ func testFiles(t *testing.T) []string {
 
 func promtool(t *testing.T, args ...string) {
 	t.Helper()
-	testkit.Slow(t)
-	testkit.Computes(t)
+	testkit.SkipShort(t)
+	testkit.SkipUnderRace(t)
 	out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -109,8 +109,8 @@ func New(o Options) *Limiter {
 	series := telemetry.Series(o.Registerer, "ceiling")
 	l := &Limiter{
 		opts:      o,
-		perSecond: series.Gauge("requests_per_second", "Requests that the fleet may send to the legacy system in any second; 0: no ceiling."),
-		fallbacks: series.Gauge("fallback", "1 while Redis is unavailable and this node keeps to its own part of the ceiling."),
+		perSecond: series.Gauge("requests_per_second", "Requests per second that the fleet may send to the legacy system; 0: no ceiling."),
+		fallbacks: series.Gauge("fallback", "1 while Redis is unavailable and this node uses its own part of the ceiling."),
 	}
 	requests := series.Counters("requests_total",
 		"Requests to the legacy system that passed the ceiling or were refused by it; priority: the first of a fetch for a caller (interactive), a further one (continuation), a refresh or re-check (background).",

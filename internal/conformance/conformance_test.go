@@ -44,7 +44,7 @@ func (a answer) String() string { return a.Status }
 // TestConformance holds all cases in all modes. Many are held at a time: some wait until
 // net/http, which has refused something, closes the connection.
 func TestConformance(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	all, servers := readCases(t), startServers(t)
 	var group errgroup.Group
 	group.SetLimit(32)

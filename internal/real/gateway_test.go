@@ -294,7 +294,7 @@ func (g *gateway) forget(account string) {
 	}
 }
 
-// shown waits for the console to say what fails, or that it is over; with SHOTS=folder, a picture of it is kept there.
+// shown waits for the console to say what fails, or to say it no more once it is over; with SHOTS=folder, a picture of it is kept there.
 func (g *gateway) shown(name string, over bool) {
 	g.t.Helper()
 	var said string
@@ -306,19 +306,22 @@ func (g *gateway) shown(name string, over bool) {
 		var state struct {
 			Lines []struct {
 				Name, Text, Cause, Do string
-				Over                  bool
 			}
 		}
 		err = json.NewDecoder(res.Body).Decode(&state)
 		if res.Body.Close(); err != nil {
 			g.t.Fatal(err)
 		}
+		if over && !strings.Contains(fmt.Sprint(state.Lines), "{"+name) {
+			g.compare(true, "")
+			return
+		}
 		said = ""
 		for _, line := range state.Lines {
-			if said += fmt.Sprintf("\n%+v", line); strings.HasPrefix(line.Name, name) && line.Over == over {
+			if said += fmt.Sprintf("\n%+v", line); strings.HasPrefix(line.Name, name) && !over {
 				g.compare(true, "")
 				g.t.Logf("%s: %+v", g.way, line)
-				if dir := os.Getenv("SHOTS"); dir != "" && !over {
+				if dir := os.Getenv("SHOTS"); dir != "" {
 					file := filepath.Join(dir, strings.ReplaceAll(g.way+" "+name, " ", "-")+".png")
 					g.system.run("", fmt.Sprintf("chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1000 --timeout=9000 --screenshot='%s' %s/ 2>&1", file, g.ops))
 				}
@@ -348,7 +351,7 @@ func (g *gateway) explained(l list, failure string) {
 		}
 		said = string(text)
 		now := gjson.Parse(said)
-		if now.Get("prediction.http_status").Int() == int64(got.status) && strings.Contains(now.Get("upstream.failing.#(over==false)#.failure").Raw, asJSON(failure)) {
+		if now.Get("prediction.http_status").Int() == int64(got.status) && strings.Contains(now.Get("upstream.incidents.#.failure").Raw, asJSON(failure)) {
 			g.compare(true, "")
 			return
 		}

@@ -35,7 +35,7 @@ func TestOIDCProvider(t *testing.T) {
 	issue := func(resource string) string {
 		return issuer("/token", url.Values{"grant_type": {"client_credentials"}, "scope": {"inquiries:read"}, "resource": {resource}})
 	}
-	s.judgeTokens(word, "/token/introspection", func(g *tokens) {
+	s.judgeTokens(word, "http://"+s.addr+"/token/introspection", "account: account", func(g *tokens) {
 		const ok, invalid, unavailable = http.StatusOK, http.StatusUnauthorized, http.StatusServiceUnavailable
 		token := issue("urn:opaque")
 		g.want("an opaque token", token, ok)
@@ -95,8 +95,8 @@ type tokens struct {
 	public string
 }
 
-// judgeTokens runs the gateway, which introspects at a path of the server as the client gateway.
-func (s *system) judgeTokens(secret, path string, cases func(*tokens)) {
+// judgeTokens runs the gateway, which introspects at an endpoint as the client gateway and reads these claims.
+func (s *system) judgeTokens(secret, endpoint, claims string, cases func(*tokens)) {
 	t := s.t
 	t.Helper()
 	legacy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -112,7 +112,7 @@ func (s *system) judgeTokens(secret, path string, cases func(*tokens)) {
 ops: {listen: "127.0.0.1:0"}
 auth:
   cache_ttl: 3s
-  introspection: {url: "http://%s%s", client_id: gateway, client_secret_file: client-secret, claims: {account: account}}
+  introspection: {url: "%s", client_id: gateway, client_secret_file: client-secret, claims: {%s}}
 cache: {buyer: {ttl: 1m}}
 upstream:
   base_url: %s
@@ -130,7 +130,7 @@ upstream:
       inquiry_type: {path: type, default: null}
       created_at: {path: at, format: rfc3339}
       responses: {items: answers, fields: {content: text, responder_type: by, created_at: {path: at, format: rfc3339}}}
-`, s.addr, path, legacy.URL))
+`, endpoint, claims, legacy.URL))
 	_, g.public, _ = gatewaytest.Serve(t, testkit.BuildGateway(t), config, g.dir)
 	cases(g)
 	g.took = time.Since(s.began)

@@ -64,6 +64,6 @@ func TestPostGraphile(t *testing.T) {
 	s.responses = func(readable bool) {
 		sql(map[bool]string{true: "GRANT SELECT ON app.replies TO reader", false: "REVOKE SELECT ON app.replies FROM reader"}[readable])
 	}
-	s.unreadable = "The legacy system fails" // it tells that with 200
+	s.unreadable = "Replies do not fit the mapping" // it tells that with 200
 	s.judge(all, "GraphQL, Relay cursors, JWT by a mutation", "postgraphile.yaml", "a word")
 }

@@ -164,8 +164,8 @@ func newMetrics(reg prometheus.Registerer, state func() float64) *metrics {
 	all := telemetry.Series(reg, "redis")
 	all.GaugeFunc("breaker_state", "Breaker in front of Redis: 0 closed, 1 half-open, 2 open; of a Cluster the worst of its masters'.", state)
 	return &metrics{
-		operations: all.Counters("operations_total", "Calls of Redis by command and result; skipped: kept away by the breaker.", "operation", "result"),
-		durations: all.Histograms("operation_duration_seconds", "Time that calls of Redis took.",
+		operations: all.Counters("operations_total", "Redis calls, by command and result; skipped: the breaker was open.", "operation", "result"),
+		durations: all.Histograms("operation_duration_seconds", "Duration of Redis calls.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25}, "operation"),
 	}
 }

@@ -70,13 +70,13 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Says tells whether any key of a section says something, so that one that lacks what
-// it needs is found, not ignored. A list without elements says nothing: a configuration
-// that is written out in full has such.
-func Says(section any) bool { return says(reflect.ValueOf(section)) }
+// IsSet tells whether any key of a section has a value, so that a section that lacks a required key
+// is reported, not ignored. An empty list is no value: a configuration that is written out in full
+// has such lists.
+func IsSet(section any) bool { return isSet(reflect.ValueOf(section)) }
 
-// says is false for zero values, and for lists and maps without elements.
-func says(v reflect.Value) bool {
+// isSet is false for zero values, and for lists and maps without elements.
+func isSet(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Invalid: // nil of an interface
 		return false
@@ -84,7 +84,7 @@ func says(v reflect.Value) bool {
 		return v.Len() > 0
 	case reflect.Struct:
 		for _, inner := range v.Fields() {
-			if says(inner) {
+			if isSet(inner) {
 				return true
 			}
 		}

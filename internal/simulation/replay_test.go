@@ -19,8 +19,8 @@ import (
 // nodes then do with one Redis, within 1.5 points of the hit ratio and 5 % of the requests to the
 // legacy system.
 func TestTheReplayKnowsTheFleet(t *testing.T) {
-	testkit.Slow(t)
-	testkit.Computes(t)
+	testkit.SkipShort(t)
+	testkit.SkipUnderRace(t)
 	seed := cmp.Or(*from, 3)
 	cryptotest.SetGlobalRandom(t, seed)
 	synctest.Test(t, func(t *testing.T) {

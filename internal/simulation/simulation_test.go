@@ -152,7 +152,7 @@ func (r *runner) used() time.Duration {
 
 // TestSeeds runs the same few seeds, or those that are asked for.
 func TestSeeds(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	r := &runner{begin: time.Now(), reached: map[string]int{}}
 	r.before = r.used()
 	first, fixed := cmp.Or(*from, uint64(r.begin.UnixMilli())), false

@@ -30,8 +30,8 @@ func IsNullable(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[Nullable]())
 }
 
-// Fresh makes a variable of a type, with its defaults.
-func Fresh(t reflect.Type) reflect.Value {
+// newWithDefaults returns a new variable of a type, with its defaults.
+func newWithDefaults(t reflect.Type) reflect.Value {
 	v := reflect.New(t).Elem()
 	setDefaults(v)
 	return v
@@ -73,7 +73,7 @@ func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) 
 	}
 	switch into.Kind() {
 	case reflect.Pointer:
-		pointed := Fresh(into.Type().Elem())
+		pointed := newWithDefaults(into.Type().Elem())
 		doc.decode(n, pointed, path, r)
 		into.Set(pointed.Addr())
 	case reflect.Struct:
@@ -168,16 +168,16 @@ func (doc *File) decodeSection(n *yaml.Node, into reflect.Value, path string, r 
 		doc.decode(n.Content[i+1], into.FieldByIndex(fields[known].Index), Join(path, key.Value), fields[known].Rules)
 	}
 	ruled := slices.ContainsFunc(fields, func(f Field) bool { return f.Required() != "" || f.Tags.Get("with") != "" })
-	if len(n.Content) == 0 || !ruled || !setting.Says(into.Interface()) {
+	if len(n.Content) == 0 || !ruled || !setting.IsSet(into.Interface()) {
 		return // nothing is set
 	}
 	for _, f := range fields {
-		if selector, _ := f.With(); selector != "" && doc.Follows(Join(path, selector)) {
+		if selector, _ := f.With(); selector != "" && doc.Suppressed(Join(path, selector)) {
 			continue // what decides is wrong itself
 		}
 		if complaint := f.complaint(into, fields); complaint != "" {
-			doc.Wrong(Join(path, f.Key), "%s", complaint)
-			doc.Touch(Join(path, f.Key))
+			doc.Errorf(Join(path, f.Key), "%s", complaint)
+			doc.Suppress(Join(path, f.Key))
 		}
 	}
 }
@@ -198,10 +198,10 @@ func (doc *File) unknown(key *yaml.Node, section reflect.Value, fields []Field, 
 		doc.add(at, full, "%s", hints.Hints()[key.Value])
 	case joined && slices.Contains(keys, name):
 		doc.add(at, full, "unknown key; write a blank after the colon: %s: ...", name)
-		doc.Touch(Join(path, name))
+		doc.Suppress(Join(path, name))
 	case near != "":
 		doc.add(at, full, "unknown key; did you mean %q?", near)
-		doc.Touch(Join(path, near))
+		doc.Suppress(Join(path, near))
 	default:
 		doc.add(at, Join(path, shorten(key.Value)), "unknown key; known here: %s", strings.Join(keys, ", "))
 	}
@@ -242,7 +242,7 @@ func (doc *File) decodeMap(n *yaml.Node, into reflect.Value, path string) {
 	}
 	out := reflect.MakeMapWithSize(into.Type(), len(n.Content)/2)
 	for i := 0; i < len(n.Content); i += 2 {
-		element := Fresh(into.Type().Elem())
+		element := newWithDefaults(into.Type().Elem())
 		doc.decode(n.Content[i+1], element, Join(path, n.Content[i].Value), Rules{})
 		out.SetMapIndex(reflect.ValueOf(n.Content[i].Value).Convert(into.Type().Key()), element)
 	}

@@ -71,18 +71,18 @@ func (doc *File) Decode(into any) {
 	doc.decode(doc.Root, reflect.ValueOf(into).Elem(), "", Rules{})
 }
 
-// Wrong reports what is wrong with a value after decoding. If the key is not in the file, the
-// place is that of its nearest parent.
-func (doc *File) Wrong(key, format string, args ...any) {
-	if !doc.Follows(key) {
+// Errorf reports a problem of a decoded value, unless the key is suppressed. If the key is not in the
+// file, the position is that of its nearest parent.
+func (doc *File) Errorf(key, format string, args ...any) {
+	if !doc.Suppressed(key) {
 		at, _ := doc.locate(key)
 		doc.note(at, key, doc.hidden(fmt.Sprintf(format, args...)))
 	}
 }
 
-// WrongAt reports what is wrong in a line, from 1, or with the file as a whole, 0.
-func (doc *File) WrongAt(line int, key, format string, args ...any) {
-	if !doc.Follows(key) {
+// ErrorfAt reports a problem in a line, from 1, or of the file as a whole, 0.
+func (doc *File) ErrorfAt(line int, key, format string, args ...any) {
+	if !doc.Suppressed(key) {
 		doc.add(position{line, 1}, key, format, args...)
 	}
 }
@@ -101,7 +101,7 @@ func (doc *File) Invalid(section string, err error) {
 		problems.Add("", "%v", err)
 	}
 	for _, one := range problems {
-		doc.Wrong(Join(section, one.Key), "%s", one.Message)
+		doc.Errorf(Join(section, one.Key), "%s", one.Message)
 	}
 }
 

@@ -36,7 +36,7 @@ const maxProblems = 100
 // add reports what is wrong with the text of the file, without the content of any variable.
 func (r *report) add(at position, key, format string, args ...any) {
 	r.note(at, key, fmt.Sprintf(format, args...))
-	r.Touch(key)
+	r.Suppress(key)
 }
 
 // note keeps a problem. Those after maxProblems are counted.
@@ -107,17 +107,16 @@ func shorten(s string) string {
 	return s
 }
 
-// Touch notes that a key has a problem: what follows from it is not told.
-func (r *report) Touch(key string) {
+// Suppress records that a key has a problem, so that those that follow from it are not reported.
+func (r *report) Suppress(key string) {
 	r.touched[key] = true
 	for parent := range parents(key) {
 		r.above[parent] = true
 	}
 }
 
-// Follows tells whether a problem at key would only repeat an earlier one at that key, above or
-// below it.
-func (r *report) Follows(key string) bool {
+// Suppressed tells whether there is a problem already at key, above it or below it.
+func (r *report) Suppressed(key string) bool {
 	for parent := range parents(key) {
 		if r.touched[parent] {
 			return true

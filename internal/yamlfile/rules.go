@@ -68,7 +68,7 @@ func Below(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Map, reflect.Slice:
 		if inner := v.Type().Elem(); HasKeys(inner) {
-			return Fresh(inner)
+			return newWithDefaults(inner)
 		}
 	}
 	return reflect.Value{}
@@ -186,8 +186,8 @@ func (f Field) complaint(in reflect.Value, fields []Field) string {
 	if what == "" && selector == "" {
 		return ""
 	}
-	says := setting.Says(in.FieldByIndex(f.Index).Interface())
-	if what != "" && !says {
+	set := setting.IsSet(in.FieldByIndex(f.Index).Interface())
+	if what != "" && !set {
 		return "missing: " + what
 	}
 	if selector == "" {
@@ -201,9 +201,9 @@ func (f Field) complaint(in reflect.Value, fields []Field) string {
 	}
 	needed, allowed := slices.Contains(values, chosen+"!"), slices.Contains(values, chosen)
 	switch {
-	case needed && !says:
+	case needed && !set:
 		return fmt.Sprintf("missing: %s %s needs it", selector, chosen)
-	case says && !needed && !allowed && slices.Contains(known, chosen):
+	case set && !needed && !allowed && slices.Contains(known, chosen):
 		return fmt.Sprintf("has no meaning with %s %s; remove it", selector, chosen)
 	}
 	return ""

@@ -20,10 +20,10 @@ type FaultName string
 const (
 	FaultDelay      FaultName = "delay"       // the right answer, Delay later
 	FaultStatus     FaultName = "status"      // an error page with Code
-	FaultRefuse     FaultName = "refuse"      // the connection is closed without an answer
+	FaultRefuse     FaultName = "refuse"      // the connection is closed without a response
 	FaultTruncate   FaultName = "truncate"    // half the body, then the connection is closed
 	FaultHTML       FaultName = "html"        // the login page with 200
-	FaultGarbage    FaultName = "garbage"     // 200 with what nobody can read
+	FaultGarbage    FaultName = "garbage"     // 200 with an unreadable body
 	FaultWrongOwner FaultName = "wrong_owner" // one record more, which is another account's
 )
 
@@ -59,7 +59,7 @@ func (f Fault) validate() error {
 // wrong with f; nothing has changed then.
 //
 // An http.Transport repeats a GET by itself when a kept-alive connection is
-// closed without an answer, so with FaultRefuse one request of a client may be
+// closed without a response, so with FaultRefuse one request of a client may be
 // two here.
 func (s *Server) SetFault(f Fault) error {
 	if err := f.validate(); err != nil {

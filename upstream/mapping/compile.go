@@ -70,7 +70,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 func (c *compiler) request(r *Replies, what, field string, cfg RequestConfig, replies RepliesConfig, inPath, inQuery []string) scope {
 	r.Format.Outline, r.itemName = &decode.Outline{}, what
 	reply := scope{compiler: c, replies: r, in: inReply, outline: r.Format.Outline, xml: r.Format.XML}
-	if setting.Says(replies.Reply) { // else it is as the list's
+	if setting.IsSet(replies.Reply) { // else it is as the list's
 		r.Format.EmptyIf = reply.conditions(field+".reply.empty_if", replies.Reply.EmptyIf, "")
 	}
 	r.request = address.Spec{
@@ -218,7 +218,7 @@ func (s scope) fields(at string, cfg FieldsConfig) {
 	} else {
 		p.company = s.text(at+"company_name", "company_name", cfg.CompanyName, false)
 		s.AddIf(cfg.Content.isSet(), at+"content", "a seller's record has no content; remove the key")
-		s.AddIf(setting.Says(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
+		s.AddIf(setting.IsSet(cfg.Responses), at+"responses", "a seller's record has no responses; remove the key")
 	}
 	for nth, t := range p.allTexts() {
 		t.index = nth
@@ -234,7 +234,7 @@ const fetchedMember = "responses of the second request"
 
 // responses compiles the answers: within the record, where a second request puts them, too.
 func (s scope) responses(at string, cfg ResponsesConfig) {
-	p, fetched, looked := s.plan, setting.Says(cfg.Fetch), setting.Says(cfg.Lookup)
+	p, fetched, looked := s.plan, setting.IsSet(cfg.Fetch), setting.IsSet(cfg.Lookup)
 	s.AddIf(looked && fetched, at+"lookup", "the answers come by fetch, too; remove the one or the other")
 	s.AddIf(cfg.Items == "", at+"items", "missing: the GJSON path of the array of responses")
 	within, r := cfg.ItemsConfig, &responseFields{skip: cfg.Skip, path: cfg.Items, optional: cfg.ItemsOptional || fetched}
@@ -242,7 +242,7 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 		total, _ := s.use(at+"total", cfg.Total, "", true)
 		r.total = &total
 	}
-	if setting.Says(cfg.Last) {
+	if setting.IsSet(cfg.Last) {
 		r.last = s.condition(at+"last", cfg.Last, "")
 	}
 	s.AddIf(fetched && (r.total != nil || r.last != nil), at+"fetch.paging", "total and last of responses that come by fetch are keys of its paging")
@@ -274,7 +274,7 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 // details compiles the request for details, and gives what paths in a record lead into that
 // has one. Without the section it does nothing.
 func (s scope) details(field string, cfg DetailsConfig) scope {
-	if !setting.Says(cfg) {
+	if !setting.IsSet(cfg) {
 		return s
 	}
 	cfg.Items = cmp.Or(cfg.Items, "@this")
@@ -295,7 +295,7 @@ var placeholderName = regexp.MustCompile(`^[a-z_]+$`)
 // secondRequest compiles one, and gives what paths in its items lead into.
 func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg ItemsConfig) (*SecondRequest, scope) {
 	r := &SecondRequest{Name: name, Concurrency: cmp.Or(f.Concurrency, defaultSecondConcurrency), batch: f.Batch, idOptional: f.IDOptional, Missing: f.Missing}
-	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.Says(f.Reply) {
+	if r.MaxRecords, r.Format = s.plan.MaxRecords, s.plan.Format; setting.IsSet(f.Reply) {
 		r.Format = s.format(field+".reply", f.Reply)
 	}
 	id := address.ID

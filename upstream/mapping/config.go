@@ -346,7 +346,7 @@ func (TimeField) Hints() map[string]string {
 // isSet tells whether the field is mapped at all. A kind whose records lack it must not
 // have it.
 func (f TextField) isSet() bool {
-	return len(f.Path) > 0 || f.Default.Set || setting.Says(f.Lookup)
+	return len(f.Path) > 0 || f.Default.Set || setting.IsSet(f.Lookup)
 }
 
 // otherValues stands among values for all that have no entry.

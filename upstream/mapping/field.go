@@ -75,7 +75,7 @@ const (
 
 // source compiles where a field comes from. A constant comes from nowhere.
 func (s scope) source(key, name string, f FieldPath, fixed bool, hides string) source {
-	o := source{name: name, join: f.Join, viaLookup: setting.Says(f.Lookup)}
+	o := source{name: name, join: f.Join, viaLookup: setting.IsSet(f.Lookup)}
 	s.AddIf(len(f.Path) == 0 && !fixed && !o.viaLookup, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
 	o.at, o.paths = s.found(key, f.Path, f.Lookup, hides)
 	return o
@@ -84,7 +84,7 @@ func (s scope) source(key, name string, f FieldPath, fixed bool, hides string) s
 // found compiles paths of which the first present one counts, in the element or in the entry of a table,
 // and returns them as a person reads them, too.
 func (s scope) found(key string, paths Paths, lookup LookupConfig, hides string) (compiledPaths, Paths) {
-	if !setting.Says(lookup) {
+	if !setting.IsSet(lookup) {
 		s.notePaths(key, hides, false, paths...)
 		return s.locateAll(key, key+".path", paths), paths
 	}
@@ -102,7 +102,7 @@ func (s scope) found(key string, paths Paths, lookup LookupConfig, hides string)
 // contradict each other are mistakes.
 func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	t := &textField{def: f.Default, nullable: nullable}
-	if len(f.Path) == 0 && !setting.Says(f.Lookup) {
+	if len(f.Path) == 0 && !setting.IsSet(f.Lookup) {
 		t.constant = f.Default
 	}
 	nulls := t.translate(s, key+".values.", f.Values)

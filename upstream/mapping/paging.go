@@ -70,7 +70,7 @@ func (s scope) paging(field string, p PagingConfig) PagingConfig {
 	for _, at := range s.locateAll(field+".next", field+".next", p.Next) {
 		s.notePaths(field+".next", "", false, at.String()) // no next page and a wrong path look the same; probe tells them apart
 	}
-	if setting.Says(p.Last) {
+	if setting.IsSet(p.Last) {
 		s.replies.last = s.condition(field+".last", p.Last, "")
 		s.notePaths(field+".last", "", false, p.Last.Path)
 	}

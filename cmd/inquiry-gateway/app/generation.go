@@ -83,7 +83,7 @@ func (a *App) build(cfg config.Config) (next *generation, err error) {
 		}
 	}
 	if cfg.Auth.Introspection != nil {
-		next.introspection = cfg.Shown()["auth.introspection.url"]
+		next.introspection = cfg.Flatten()["auth.introspection.url"]
 	}
 	next.keyring = openKeyring()
 	next.gateway = gateway.New(gateway.Options{

@@ -193,7 +193,7 @@ func (a *App) purge(ctx context.Context, r ops.PurgeRequest) (reply ops.PurgeRep
 // names, and files are named, not shown.
 func (a *App) summary() []any {
 	cfg := a.current().cfg
-	shown := cfg.Shown()
+	shown := cfg.Flatten()
 	var redis []string
 	for i := range cfg.Redis.Addrs {
 		redis = append(redis, shown[fmt.Sprintf("redis.addrs[%d]", i)])

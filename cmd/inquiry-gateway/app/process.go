@@ -148,7 +148,7 @@ func newRegistry(opts Options) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name:        "inquiry_gateway_build_info",
-		Help:        "Always 1; the labels say what runs.",
+		Help:        "Always 1; the labels have the version.",
 		ConstLabels: prometheus.Labels{"version": opts.Version, "revision": opts.Revision},
 	})
 	build.Set(1)

@@ -254,7 +254,7 @@ func slowClients(t *testing.T, listener, protocol, at string, left time.Duration
 
 // Ten thousand slow unauthenticated connections keep nobody with a key from an answer.
 func TestTenThousandSlowClients(t *testing.T) {
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	for protocol, at := range map[string]string{"HTTP/1.1": "head", "h2c": "head", "HTTP/1.1 over TLS": "handshake"} {
 		t.Run(protocol, func(t *testing.T) {

@@ -136,11 +136,11 @@ func (t *traces) close(ctx context.Context) {
 // the lines of the log. The batcher calls it once at a time.
 type spanSender struct {
 	sdktrace.SpanExporter
-	life     context.Context // ends when what is under way is to be given up
-	end      context.CancelFunc
-	logger   *slog.Logger
-	lost     int       // since the log last said so
-	remarked time.Time // zero: the last batch was sent
+	life       context.Context // ends when what is under way is to be given up
+	end        context.CancelFunc
+	logger     *slog.Logger
+	lost       int       // since the log last said so
+	lastWarned time.Time // zero: the last batch was sent
 }
 
 // ExportSpans sends a batch. It logs failures, at most one a minute, and returns none.
@@ -150,14 +150,14 @@ func (s *spanSender) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlyS
 	defer context.AfterFunc(s.life, cancel)()
 	err := s.SpanExporter.ExportSpans(ctx, spans)
 	switch now := time.Now(); {
-	case err == nil && !s.remarked.IsZero():
+	case err == nil && !s.lastWarned.IsZero():
 		s.logger.Info("traces are sent again", "spans_lost", s.lost)
-		s.remarked, s.lost = time.Time{}, 0
+		s.lastWarned, s.lost = time.Time{}, 0
 	case err != nil:
-		if s.lost += len(spans); s.remarked.IsZero() || now.Sub(s.remarked) >= tracesRemark {
+		if s.lost += len(spans); s.lastWarned.IsZero() || now.Sub(s.lastWarned) >= tracesRemark {
 			text := err.Error()
 			s.logger.Warn("traces could not be sent", "spans_lost", s.lost, "error", text[:min(len(text), maxTracesError)])
-			s.remarked, s.lost = now, 0
+			s.lastWarned, s.lost = now, 0
 		}
 	}
 	return nil

@@ -24,7 +24,7 @@ func (doc document) check(c Config) {
 	doc.checkGateway(c)
 	doc.Invalid("auth", c.Auth.Validate())
 	if c.Auth.Redis != nil && len(c.Redis.Addrs) == 0 {
-		doc.Wrong("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
+		doc.Errorf("auth.redis", "keys cannot be in a Redis that is not there; set redis.addrs, or use auth.keys_file")
 	}
 	doc.Invalid("rate_limit", c.RateLimit.Validate())
 	doc.Invalid("redis", c.Redis.Validate())
@@ -41,7 +41,7 @@ func (doc document) refuseHidden(n *yaml.Node, path string) {
 			doc.refuseHidden(inner, yamlfile.Item(path, i))
 		case i%2 == 0:
 		case inner.Value == hidden && (path == "headers" || strings.HasSuffix(path, ".headers")):
-			doc.Wrong(yamlfile.Join(path, n.Content[i-1].Value), "%s stands where check --print and /ops/config hide a value; write the value", hidden)
+			doc.Errorf(yamlfile.Join(path, n.Content[i-1].Value), "%s stands where check --print and /ops/config hide a value; write the value", hidden)
 		default:
 			doc.refuseHidden(inner, yamlfile.Join(path, n.Content[i-1].Value))
 		}
@@ -57,21 +57,21 @@ const minTokenLength = 16
 func (doc document) checkListeners(c Config) {
 	public, ops := listenAddress(c.Listen), listenAddress(c.Ops.Listen)
 	if public.collides(ops) {
-		doc.Wrong("ops.listen", "is the address of listen (%s) too; give it another port", c.Listen)
+		doc.Errorf("ops.listen", "is the address of listen (%s) too; give it another port", c.Listen)
 	}
 	if !ops.loopback() && !c.Ops.TokenFile.Set() {
-		doc.Wrong("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
+		doc.Errorf("ops.listen", "%s can be reached from other machines; set ops.token_file, or listen on 127.0.0.1", c.Ops.Listen)
 	}
 	operator, read := c.Ops.Tokens()
 	switch {
 	case c.Ops.ReadTokenFile.Set() && !c.Ops.TokenFile.Set():
-		doc.Wrong("ops.read_token_file", "keeps nobody out without ops.token_file; set that too, or leave this out")
+		doc.Errorf("ops.read_token_file", "keeps nobody out without ops.token_file; set that too, or leave this out")
 	case read != "" && read == operator:
-		doc.Wrong("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
+		doc.Errorf("ops.read_token_file", "holds the token of ops.token_file, so whoever reads metrics could purge; make another one")
 	default:
 		for key, token := range map[string]string{"ops.token_file": operator, "ops.read_token_file": read} {
 			if token != "" && len(token) < minTokenLength {
-				doc.Wrong(key, "holds a token of %d characters, which can be guessed; use %d or more, such as the output of openssl rand -hex 32", len(token), minTokenLength)
+				doc.Errorf(key, "holds a token of %d characters, which can be guessed; use %d or more, such as the output of openssl rand -hex 32", len(token), minTokenLength)
 			}
 		}
 	}
@@ -110,7 +110,7 @@ func (a address) collides(b address) bool {
 // everybody and of a stop that is too short.
 func (doc document) checkGateway(c Config) {
 	if c.Log.AccessKeys == LogHashedKeys && c.Log.SampleHits > 1 {
-		doc.Wrong("log.sample_hits", "a log without all hits tells `inquiry-gateway ttl` of too few; leave it out, or leave out log.access_keys")
+		doc.Errorf("log.sample_hits", "a log without all hits tells `inquiry-gateway ttl` of too few; leave it out, or leave out log.access_keys")
 	}
 	for i, proxy := range c.Gateway.Proxies() {
 		if proxy.IsValid() && proxy.Bits() == 0 {
@@ -127,10 +127,10 @@ func (doc document) checkGateway(c Config) {
 func (doc document) checkUpstream(c Config) {
 	const needed = "base_url, and buyer or seller or both"
 	if v := doc.At("upstream"); v == nil {
-		doc.Wrong("upstream", "missing; add the section with %s", needed)
+		doc.Errorf("upstream", "missing; add the section with %s", needed)
 		return
 	} else if yamlfile.IsNull(v) || v.Kind == yaml.MappingNode && len(v.Content) == 0 {
-		doc.Wrong("upstream", "is empty; add %s", needed)
+		doc.Errorf("upstream", "is empty; add %s", needed)
 		return
 	}
 	doc.Invalid("upstream", c.Upstream.Validate())
@@ -152,11 +152,11 @@ func (doc document) checkUpstream(c Config) {
 		}
 	}
 	if c.RequestTimeout > 0 && c.Redis.Timeout > c.RequestTimeout && len(c.Redis.Addrs) > 0 {
-		doc.Wrong("redis.timeout", "%s is more than request_timeout (%s): while Redis is slow no request would be answered in time; lower it, or raise request_timeout",
+		doc.Errorf("redis.timeout", "%s is more than request_timeout (%s): while Redis is slow no request would be answered in time; lower it, or raise request_timeout",
 			c.Redis.Timeout, c.RequestTimeout)
 	}
 	if c.RequestTimeout > 0 && c.Upstream.Timeout > c.RequestTimeout {
-		doc.Wrong("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
+		doc.Errorf("upstream.timeout", "%s is more than request_timeout (%s): no answer could be waited for that long; lower it, or raise request_timeout",
 			c.Upstream.Timeout, c.RequestTimeout)
 	}
 }
@@ -165,7 +165,7 @@ func (doc document) checkUpstream(c Config) {
 // the same.
 func (doc document) checkAbsent(key, kind string, c Config) {
 	if doc.At(key) != nil {
-		doc.Wrong(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
+		doc.Errorf(key, "is empty; add path and fields, or leave it out: then no list of %ss is served", kind)
 		return
 	}
 	if len(c.Upstream.Kinds()) > 0 {

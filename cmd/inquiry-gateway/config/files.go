@@ -80,7 +80,7 @@ func (doc document) readFiles(into any, keysMayMiss bool) {
 	folder := filepath.Dir(doc.Path)
 	for _, ref := range fileRefs(reflect.ValueOf(into).Elem(), "") {
 		written := ref.path()
-		if written == "" || doc.Follows(ref.key) {
+		if written == "" || doc.Suppressed(ref.key) {
 			continue
 		}
 		path := written
@@ -96,8 +96,8 @@ func (doc document) readFiles(into any, keysMayMiss bool) {
 			text, info, err = readNamed(written, path, folder)
 		}
 		if err != nil {
-			doc.Wrong(ref.key, "%v", err)
-			doc.Touch(ref.key) // what follows from it is not told
+			doc.Errorf(ref.key, "%v", err)
+			doc.Suppress(ref.key) // what follows from it is not told
 		} else if secret(ref.key) && info.Mode().Perm()&0o004 != 0 {
 			doc.Warn(ref.key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
 		}

@@ -64,7 +64,7 @@ func load(doc document, o Options) (Config, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.File, doc.files
 	if yamlfile.IsNull(doc.Root) {
-		doc.WrongAt(0, "", "is empty; it needs at least an upstream section")
+		doc.ErrorfAt(0, "", "is empty; it needs at least an upstream section")
 	} else if doc.Root != nil {
 		if doc.At(keysFile) == nil && (doc.At("auth.redis") != nil || doc.At("auth.introspection") != nil) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
@@ -99,8 +99,8 @@ func unknown(key string) bool {
 // refuseEmpty reports a key store without a value.
 func (doc document) refuseEmpty(key, do string) {
 	if yamlfile.IsNull(doc.At(key)) {
-		doc.Wrong(key, "is empty; %s", do)
-		doc.Touch(keysFile) // which is missing for that reason
+		doc.Errorf(key, "is empty; %s", do)
+		doc.Suppress(keysFile) // which is missing for that reason
 	}
 }
 

@@ -35,8 +35,8 @@ func (c Config) Redacted() string {
 	return string(out)
 }
 
-// Shown gives each single value of Redacted by its full key, such as redis.addrs[0].
-func (c Config) Shown() map[string]string {
+// Flatten returns each single value of Redacted by its full key, such as redis.addrs[0].
+func (c Config) Flatten() map[string]string {
 	leaves, _ := leavesOf(c.Redacted()) // which is YAML
 	return leaves
 }

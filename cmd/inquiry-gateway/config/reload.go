@@ -36,7 +36,7 @@ func (c Config) Reload() (Config, error) {
 		return Config{}, err
 	}
 	for _, key := range restartRequired("", reflect.ValueOf(c), reflect.ValueOf(next)) {
-		next.file.Wrong(key, "cannot change while the gateway runs; restart the gateway, or undo this change: until then nothing of the file is taken over")
+		next.file.Errorf(key, "cannot change while the gateway runs; restart the gateway, or undo this change: until then nothing of the file is taken over")
 	}
 	if err := next.file.Err(); err != nil {
 		return Config{}, err

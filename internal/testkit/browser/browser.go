@@ -30,7 +30,7 @@ import (
 // outside base it asked for.
 func Open(t *testing.T, base string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	binary, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Fatalf("this test drives a real browser: install chromium (Debian's package chromium): %v", err)

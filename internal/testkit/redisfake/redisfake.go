@@ -30,7 +30,6 @@ type Server struct {
 	writes  []write       // guarded by turn; oldest first
 
 	mu    sync.Mutex // guards what is below
-	muted float64
 	rng   *rand.Rand
 	conns []net.Conn
 	wg    sync.WaitGroup // of the listeners

@@ -47,7 +47,7 @@ func Start(t testing.TB, args ...string) *Server {
 // start launches a server on a free port.
 func start(t testing.TB, s *Server) *Server {
 	t.Helper()
-	testkit.Slow(t)
+	testkit.SkipShort(t)
 	if _, err := exec.LookPath(s.bin); err != nil {
 		t.Fatalf("this test needs a real %s: install Debian's package of that name (%v)", s.bin, err)
 	}

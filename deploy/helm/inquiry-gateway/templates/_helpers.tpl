@@ -73,3 +73,34 @@ gateway: {trusted_proxies: {{ toJson . }}}
 {{- define "inquiry-gateway.configMap" -}}
 {{ include "inquiry-gateway.fullname" . }}-{{ include "inquiry-gateway.config" . | sha256sum | trunc 10 }}
 {{- end -}}
+
+{{/* The files of the configuration, for the gateway and for the check before an upgrade.
+     Folders, not single files: only these follow a change of a Secret. */}}
+{{- define "inquiry-gateway.volumeMounts" -}}
+- {name: config, mountPath: /etc/inquiry-gateway/config, readOnly: true}
+- {name: ops, mountPath: /etc/inquiry-gateway/ops, readOnly: true}
+{{- if .Values.keys.existingSecret }}
+- {name: keys, mountPath: /etc/inquiry-gateway/keys, readOnly: true}
+{{- end }}
+{{- range $i, $name := .Values.secrets }}
+- {name: secret-{{ $i }}, mountPath: /etc/inquiry-gateway/secrets/{{ $name }}, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "inquiry-gateway.volumes" -}}
+{{- if and (contains "/etc/inquiry-gateway/keys/" .Values.config) (not .Values.keys.existingSecret) -}}
+{{- fail "keys.existingSecret is required: config reads a keys file from that Secret" -}}
+{{- end -}}
+- name: config
+  configMap: {name: {{ include "inquiry-gateway.configMap" . }}}
+- name: ops
+  secret: {secretName: {{ required "ops.existingSecret is required: a Secret with the ops listener's tokens, token and read-token" .Values.ops.existingSecret }}, defaultMode: 0440}
+{{- with .Values.keys.existingSecret }}
+- name: keys
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- range $i, $name := .Values.secrets }}
+- name: secret-{{ $i }}
+  secret: {secretName: {{ $name }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
