@@ -159,6 +159,7 @@ func New(cfg Config, opts Options) (*Client, error) {
 		}
 	}
 	c.places.resize(cfg.MaxConcurrent, cfg.perAccount())
+	c.places.bytes.resize(cfg.MaxTotalResponseBytes, cfg.MaxConcurrent)
 	client := newHTTP(c.network, cfg, opts)
 	for kind, ec := range cfg.endpoints() {
 		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
@@ -353,8 +354,8 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 	return &metrics{
 		requests: requests,
-		refused: counters("refused_total", "Fetches refused by the gateway, by reason: breaker, concurrency limit, the account's concurrency limit, or ceiling.",
-			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonCeiling),
+		refused: counters("refused_total", "Fetches refused by the gateway, by reason: breaker, concurrency limit, the account's concurrency limit, max_total_response_bytes, or ceiling.",
+			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonBytes, reasonCeiling),
 		retries: counters("retries_total", "Retries to the legacy system, by reason.",
 			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Invalid legacy records, by field.", "field", fields...),

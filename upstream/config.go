@@ -28,6 +28,9 @@ type Config struct {
 	Timeout time.Duration `yaml:"timeout" above:"0s"`
 	// MaxResponseBytes bounds all replies to one fetch together, after decompression. The whole list is kept in memory.
 	MaxResponseBytes int64 `yaml:"max_response_bytes" above:"0" max:"1GiB"`
+	// MaxTotalResponseBytes bounds the replies of all fetches in progress on this node, and is at least twice max_response_bytes; in memory they
+	// take about twice as much. Beyond it a fetch ends with 503; the last quarter is for small lists. At most an eighth of the memory limit is used.
+	MaxTotalResponseBytes int64 `yaml:"max_total_response_bytes" above:"0"`
 	// MaxRecords is how many records one list may have; one with more is refused.
 	MaxRecords int `yaml:"max_records" min:"1"`
 	// MaxConcurrent is the maximum of requests in flight on this node; one sign-in may come on top. When none is free, a new list fails with 503;
@@ -133,6 +136,8 @@ func DefaultConfig() Config {
 		Breaker:          BreakerConfig{MinRequests: 20, FailureRatio: 0.5, OpenFor: 5 * time.Second},
 		Buyer:            defaultEndpoint(),
 		Seller:           defaultEndpoint(),
+
+		MaxTotalResponseBytes: 256 << 20,
 	}
 }
 
@@ -169,6 +174,7 @@ func (c Config) Validate() error {
 func (c Config) checkLimits(p *setting.Problems) {
 	p.AddIf(c.MaxConcurrentPerAccount > c.MaxConcurrent, "max_concurrent_per_account",
 		"must be between 1 and max_concurrent (%d); leave it out for a quarter of that", c.MaxConcurrent)
+	p.AddIf(c.MaxTotalResponseBytes < 2*c.MaxResponseBytes, "max_total_response_bytes", "must be at least twice max_response_bytes (%d), so that one list fits", c.MaxResponseBytes)
 	p.AddIf(c.MaxNodes > 0 && c.MaxRequestsPerSecond == 0, "max_nodes", "has no meaning without max_requests_per_second; remove it")
 }
 

@@ -88,7 +88,7 @@ var reasons = meaningsOf(map[meaning]string{
 	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx expect items record paging changed too_many too_large",
 	{FailureForeign, ResultInvalid, saysWell}:        "owner",
 	{FailureAccount, ResultFailed, saysNothing}:      "account",
-	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full ceiling",
+	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full replies_full ceiling",
 	{FailureRefused, ResultUnavailable, saysFault}:   "throttled", // a 429
 	{FailureCanceled, ResultCanceled, saysNothing}:   "canceled",
 	{FailureBug, ResultFailed, saysNothing}:          "internal",
@@ -109,8 +109,9 @@ const (
 	reasonBreaker     = "breaker_open"
 	reasonFull        = "bulkhead_full"
 	reasonAccountFull = "account_bulkhead_full"
-	reasonCeiling     = "ceiling"   // the fleet has made all the requests that it may
-	reasonThrottled   = "throttled" // a reply that tells us to wait
+	reasonBytes       = "replies_full" // upstream.max_total_response_bytes
+	reasonCeiling     = "ceiling"      // the fleet has made all the requests that it may
+	reasonThrottled   = "throttled"    // a reply that tells us to wait
 	reasonOverloaded  = "overloaded"
 	reasonConnect     = "connect"
 	reason5xx         = "status_5xx"

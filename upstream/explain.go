@@ -46,6 +46,7 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, words bool
 	if err != nil {
 		return nil, err
 	}
+	defer func() { e.fetch.allowed.release() }()
 	err = e.caught(ctx, e.readAll)
 	if e.finish(err); err == nil {
 		if err = e.caught(ctx, func(ctx context.Context) error {
@@ -68,6 +69,7 @@ func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained,
 	if err != nil {
 		return nil, err
 	}
+	defer func() { e.fetch.allowed.release() }()
 	e.finish(e.readSaved(saved))
 	return &e.Explained, nil
 }
@@ -186,7 +188,7 @@ func (e *explanation) askWords(ctx context.Context) {
 				filtered.Status, filtered.InquiryType = "", word
 			}
 			ask, _ := s.plan.Request(filtered)
-			e.fetch.allowed = newAllowance(s.cfg.MaxResponseBytes)
+			e.fetch.restart()
 			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Query{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
 				e.doubt(name, "the list of %s %s cannot be read: %v", name, word, err)

@@ -20,7 +20,17 @@ type fetch struct {
 }
 
 func (s *endpoint) newFetch(want Request) *fetch {
-	return &fetch{endpoint: s, want: want, allowed: newAllowance(s.cfg.MaxResponseBytes)}
+	f := &fetch{endpoint: s, want: want}
+	f.restart()
+	return f
+}
+
+// restart forgets the replies so far. When the fetch ends f.allowed.release must be called.
+func (f *fetch) restart() {
+	if f.allowed != nil {
+		f.allowed.release()
+	}
+	f.allowed = newAllowance(f.endpoint.cfg.MaxResponseBytes, &f.endpoint.places.bytes)
 }
 
 func (f *fetch) accountKey() accountKey { return accountKey{f.endpoint.plan.Kind, f.want.Account} }
@@ -44,6 +54,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 			attribute.Int("upstream.in_flight", int(s.places.inFlight.Load())), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
+	defer func() { f.allowed.release() }()
 	if unaskable := s.askable(ask, want.Account); unaskable != nil { // for good, whatever else is wrong now
 		err = unaskable
 	} else if leave, refused := f.admit(); refused != nil {
@@ -85,7 +96,7 @@ func (f *fetch) list(ctx context.Context, ask mapping.PagedRequest) (list List, 
 	defer s.opts.Panics.Catch(func(p any) { list, err = List{}, bug(p) })
 	var m *mapping.Builder
 	all, err := f.whole(ctx, func() *pages {
-		f.allowed = newAllowance(s.cfg.MaxResponseBytes)
+		f.restart()
 		m = s.plan.NewBuilder(f.want.mapped())
 		m.Allow = f.allow
 		return f.newPages(&s.plan.Replies, ask, m)
@@ -97,6 +108,9 @@ func (f *fetch) list(ctx context.Context, ask mapping.PagedRequest) (list List, 
 		_, step := s.tracer.Start(ctx, "upstream.guard")
 		m.RemoveIDs()
 		step.End()
+	}
+	if refused := f.allowed.refusal(); refused != nil { // which the mapping does not know
+		err = refused
 	}
 	f.countRecords(m)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -144,7 +145,7 @@ func TestReadAll(t *testing.T) {
 		for way, from := range ways {
 			for _, announced := range []int64{int64(n), -1, 0, 10, int64(n) + 5000} {
 				resp := &http.Response{Body: io.NopCloser(from(strings.NewReader(want))), ContentLength: announced}
-				got, err := readAll(resp, newAllowance(most))
+				got, err := readAll(resp, newAllowance(most, nil))
 				var e *Error
 				good := err == nil && got == want
 				switch {
@@ -182,6 +183,54 @@ func TestRepliesAreBoundedTogether(t *testing.T) {
 			begin := time.Now()
 			if reason := buyer(t, f.Client, "acme"); reason != "too_large" || time.Since(begin) > 0 {
 				t.Errorf("announced %q: %s after %v", announced, reason, time.Since(begin))
+			}
+		})
+	}
+}
+
+// max_total_response_bytes bounds what all fetches in progress hold, whether replies announce their length or not. A
+// refused one gives back what it has, and the last quarter is for small lists.
+func TestRepliesOfAllFetchesAreBounded(t *testing.T) {
+	const keys = "{max_response_bytes: 65536, max_total_response_bytes: 131072, max_concurrent: 8, max_concurrent_per_account: 8}"
+	for _, announced := range []bool{true, false} {
+		var gate chan struct{}
+		virtual(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Query().Get("customer") == "small" {
+				serveJSON(rows("", "a"))(w, r)
+				return
+			}
+			body := rows(`,"more":"`+strings.Repeat("x", 44<<10)+`"`, "a")
+			w.Header().Set("Content-Type", "application/json")
+			if announced {
+				w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+			}
+			_, _ = io.WriteString(w, body[:len(body)-1])
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-gate:
+				_, _ = io.WriteString(w, body[len(body)-1:])
+			case <-r.Context().Done():
+			}
+		}, keys, func(t *testing.T, f *fixture) {
+			gate = make(chan struct{}) // of synctest
+			results := make(chan string, 4)
+			for i := range cap(results) { // two fit into 96 KiB
+				go func() { results <- buyer(t, f.Client, fmt.Sprint("large", i)) }()
+				synctest.Wait()
+			}
+			if a, b := <-results, <-results; a != "replies_full" || b != "replies_full" || f.BreakerState("buyer", "") != "closed" {
+				t.Errorf("announced %v, beyond the bound: %s and %s", announced, a, b)
+			}
+			next := f.next(t, f.cfg) // what is in flight counts after a reload, too
+			if small, large := buyer(t, next, "small"), buyer(t, next, "large9"); small != "ok" || large != "replies_full" {
+				t.Errorf("announced %v, meanwhile: small %s, large %s", announced, small, large)
+			}
+			close(gate)
+			if a, b := <-results, <-results; a != "ok" || b != "ok" || f.places.bytes.used.Load() != 0 {
+				t.Errorf("announced %v, within the bound: %s and %s; %d bytes are held at the end", announced, a, b, f.places.bytes.used.Load())
+			}
+			if n := f.metric(t, "refused_total", "replies_full"); n != 3 {
+				t.Errorf("%v refusals are counted, want 3", n)
 			}
 		})
 	}

@@ -36,6 +36,7 @@ func newGuard(kind string, b *currentBreaker, log *slog.Logger) *guard {
 // wait for one, and go before new lists. Idle accounts use no memory. They are safe for concurrent use.
 type places struct {
 	inFlight atomic.Int64
+	bytes    replyBytes
 
 	mu              sync.Mutex
 	max, perAccount int

@@ -26,17 +26,51 @@ import (
 // be used again. A longer one costs less to cut off.
 const drainBytes = 64 << 10
 
+// replyBytes bounds the bytes of the replies to all fetches in progress. The last quarter is for small fetches, so that
+// large ones do not stop them. It is safe for concurrent use.
+type replyBytes struct {
+	max   atomic.Int64
+	small atomic.Int64 // a fetch with at most that many bytes is small: max_concurrent of them fill the quarter
+	used  atomic.Int64
+}
+
+func (b *replyBytes) resize(max int64, maxConcurrent int) {
+	b.max.Store(max)
+	b.small.Store(max / 4 / int64(maxConcurrent))
+}
+
+// reserve counts n more bytes of a fetch that then has held bytes, and reports whether they fit. Negative n always do.
+func (b *replyBytes) reserve(n, held int64) bool {
+	most := b.max.Load()
+	if held > b.small.Load() {
+		most -= most / 4
+	}
+	for {
+		used := b.used.Load()
+		if n > 0 && used+n > most {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
 // allowance is how many bytes all replies of one fetch may have together, after
 // decompression and decoding. They are counted while they come, so that replies that
 // come at the same time are bounded, too. It is safe for concurrent use.
 type allowance struct {
 	max      int64
 	left     atomic.Int64
-	decoding sync.Mutex // one reply at a time grows by being decoded
+	all      *replyBytes // of all fetches; nil: not counted there
+	held     atomic.Int64
+	full     atomic.Bool // bytes did not fit into all
+	decoding sync.Mutex  // one reply at a time grows by being decoded
 }
 
-func newAllowance(max int64) *allowance {
-	a := &allowance{max: max}
+// newAllowance makes one that also counts in all, unless that is nil. Then release must be called when the fetch ends.
+func newAllowance(max int64, all *replyBytes) *allowance {
+	a := &allowance{max: max, all: all}
 	a.left.Store(max)
 	return a
 }
@@ -46,7 +80,30 @@ func (a *allowance) take(n int64) error {
 	if a.left.Add(-n) < 0 {
 		return failure("too_large", "the replies have more than %d bytes together", a.max)
 	}
+	if a.all == nil {
+		return nil
+	}
+	if held := a.held.Add(n); !a.all.reserve(n, held) {
+		a.held.Add(-n)
+		a.full.Store(true)
+		return a.refusal()
+	}
 	return nil
+}
+
+// refusal is the error of a fetch whose bytes did not fit into those of all fetches; nil: they did.
+func (a *allowance) refusal() error {
+	if !a.full.Load() {
+		return nil
+	}
+	return notAsked(reasonBytes, time.Second, "the replies in progress have all bytes of upstream.max_total_response_bytes")
+}
+
+// release gives back what is counted in all. Nothing may be taken after it.
+func (a *allowance) release() {
+	if a.all != nil {
+		a.all.reserve(-a.held.Swap(0), 0)
+	}
 }
 
 // readBody gives the body of a 200 with an accepted media type as JSON, as far as
@@ -60,7 +117,7 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 	}
 	if wrong != nil { // it may tell more
 		resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
-		allowed = newAllowance(1 << 20)
+		allowed = newAllowance(1<<20, nil)
 	}
 	raw, err := readAll(resp, allowed)
 	switch {
@@ -90,7 +147,7 @@ func readError(resp *http.Response, format *mapping.Format, wrong error) (string
 		return "", wrong
 	}
 	resp.Body, resp.ContentLength = io.NopCloser(io.LimitReader(resp.Body, drainBytes)), -1
-	raw, err := readAll(resp, newAllowance(1<<20))
+	raw, err := readAll(resp, newAllowance(1<<20, nil))
 	if err != nil || !isXML {
 		return raw, wrong
 	}

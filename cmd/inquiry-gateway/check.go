@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/probe"
 )
@@ -29,6 +31,7 @@ func checkCommand() *cli.Command {
 			&cli.BoolFlag{Name: "print", Usage: "print what serve would run, as /ops/config prints what runs"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, and check nothing"},
 			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
+			&cli.StringFlag{Name: "memory", Usage: "warn if cache, replies and connections may need more than `SIZE`, as 1GiB"},
 			jsonFlag(),
 		},
 		Action: check,
@@ -54,6 +57,10 @@ func check(ctx context.Context, c *cli.Command) error {
 	if c.Bool("print") && (c.Bool("json") || c.String("tests") != "") {
 		return usagef("--print prints the configuration and nothing else; leave out --json and --tests")
 	}
+	memory, err := setting.ParseBytes(cmp.Or(c.String("memory"), "1GiB"))
+	if err != nil {
+		return usagef("--memory %v", err)
+	}
 	file, err := configFile(c)
 	if err != nil {
 		return err
@@ -74,6 +81,11 @@ func check(ctx context.Context, c *cli.Command) error {
 			return errors.Join(show(c, found, nil), err)
 		}
 		return err
+	}
+	if c.String("memory") != "" {
+		if tooMuch := app.CheckMemory(cfg, memory); tooMuch != nil {
+			found.Warnings = append(found.Warnings, config.Problem{File: file, Message: tooMuch.Error()})
+		}
 	}
 	if cfg.Auth.KeysFile != "" {
 		found.Warnings = append(found.Warnings, unsupportedKeys(ctx, cfg, file)...)

@@ -145,7 +145,7 @@ go build -p 2 -tags sqlite,json1 -o program github.com/ory/hydra/v2`)
 		if err := s.process.SignalGroup(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		g.want("the server hangs: a new JWT", cold, unavailable)
+		g.until("the server hangs: a new JWT", cold, unavailable)
 		g.until("the JWT in use after its time", known, unavailable)
 		if err := s.process.SignalGroup(syscall.SIGCONT); err != nil {
 			t.Fatal(err)

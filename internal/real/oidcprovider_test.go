@@ -62,7 +62,7 @@ func TestOIDCProvider(t *testing.T) {
 		if err := s.process.SignalGroup(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		g.want("the server hangs: a new token", cold, unavailable)
+		g.until("the server hangs: a new token", cold, unavailable)
 		g.until("the token in use after its time", known, unavailable)
 		if err := s.process.SignalGroup(syscall.SIGCONT); err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 
 const (
 	startTimeout = 2 * time.Minute
-	stopTimeout  = 20 * time.Second
+	stopTimeout  = time.Minute
 	pollEvery    = 5 * time.Millisecond
 )
 
@@ -135,7 +135,7 @@ func (s *Process) Await(ctx context.Context, pattern *regexp.Regexp) ([]string, 
 	return match, nil
 }
 
-// Stop asks the process to end. After 20 seconds it kills it and returns an
+// Stop asks the process to end. After a minute it kills it and returns an
 // error. Stopping again does nothing.
 func (s *Process) Stop() error {
 	_ = s.Signal(syscall.SIGTERM) // an error: it has ended already

@@ -53,6 +53,12 @@ func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) 
 	if n == nil || n.Kind == 0 {
 		return // reported already
 	}
+	if doc.unexpanded[n] { // reported, too; other keys are checked against the placeholders in it
+		if k := into.Kind(); k == reflect.String || k == reflect.Interface {
+			into.Set(reflect.ValueOf(n.Value).Convert(into.Type()))
+		}
+		return
+	}
 	if IsNull(n) {
 		doc.decodeNull(n, into, path)
 		return

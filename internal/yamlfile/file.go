@@ -21,11 +21,12 @@ import (
 // so that one run shows all of it.
 type File struct {
 	report
-	Path    string      // absolute
-	Info    fs.FileInfo // from just before it was read; nil: it could not be read
-	Root    *yaml.Node  // the tree, without what was reported; nil: it could not be read
-	env     func(string) (string, bool)
-	written map[*yaml.Node]string // scalars that name variables, as the file has them
+	Path       string      // absolute
+	Info       fs.FileInfo // from just before it was read; nil: it could not be read
+	Root       *yaml.Node  // the tree, without what was reported; nil: it could not be read
+	env        func(string) (string, bool)
+	written    map[*yaml.Node]string // scalars that name variables, as the file has them
+	unexpanded map[*yaml.Node]bool   // scalars with a variable that is not set, or is none: empty in the value
 }
 
 // maxFileBytes bounds a file. A large one with two mapped endpoints has about 10 KiB.
@@ -55,7 +56,10 @@ func Parse(name string, data []byte, env func(string) (string, bool)) *File {
 }
 
 func newFile(name string, env func(string) (string, bool)) *File {
-	return &File{report: report{file: name, touched: map[string]bool{}, above: map[string]bool{}}, Path: name, env: env, written: map[*yaml.Node]string{}}
+	return &File{
+		report: report{file: name, touched: map[string]bool{}, above: map[string]bool{}},
+		Path:   name, env: env, written: map[*yaml.Node]string{}, unexpanded: map[*yaml.Node]bool{},
+	}
 }
 
 // Decode reads a text into the variable that into points to, over the defaults that it already
@@ -218,8 +222,8 @@ func (doc *File) expand(n *yaml.Node, path string) {
 		return content
 	})
 	if wrong != "" {
-		doc.refuse(n, path, "%s", wrong)
-		return
+		doc.add(placeOf(n), path, "%s", wrong)
+		doc.unexpanded[n] = true
 	}
 	doc.hide(text, n.Value)
 	doc.written[n], n.Value = n.Value, text

@@ -63,12 +63,12 @@ func (f *Format) Decode(body, declared string, limit int64) (string, error) {
 	}
 	if from != encoding.Nop {
 		if body, err = from.NewDecoder().String(body); err != nil || strings.ContainsRune(body, utf8.RuneError) {
-			return "", refusal("charset", "the reply has bytes that its charset does not know")
+			return "", refusal("charset", "the reply has bytes that its charset does not know; name the true one under reply.charset")
 		}
 	} else if !f.XML {
 		return body, nil
 	} else if !utf8.ValidString(body) {
-		return "", refusal("charset", "the reply is not UTF-8")
+		return "", refusal("charset", "the reply is not UTF-8; name its charset under reply.charset")
 	}
 	if f.XML && int64(len(body)) <= limit {
 		if body, err = f.fromXML(body, limit); err != nil {

@@ -51,7 +51,7 @@ func TestNotUTF8(t *testing.T) {
 	stranger := strings.Replace(testkit.SampleTicket, `"id":"acme"`, `"id":"other"`, 1)
 	for _, records := range []string{invalid, bad + "," + invalid, invalid + "," + bad, stranger + "," + invalid, testkit.SampleTicket + "," + invalid + "]", "7\xff"} {
 		b, err := read(plan, acme, testkit.SampleList(records), End{Pages: 1})
-		if reasonOf(t, err) != "json" || !strings.Contains(err.Error(), "UTF-8") {
+		if reasonOf(t, err) != "json" || !strings.Contains(err.Error(), "UTF-8; name its charset under reply.charset") {
 			t.Errorf("%q: %v", records, err)
 		}
 		if b.Foreign != 0 || len(b.Skipped) != 0 || b.Seen != 0 || len(b.List) != 0 {

@@ -122,7 +122,7 @@ func (r *reader) read(body string) *Error {
 	reply, err := jsontree.Parse(body)
 	switch {
 	case errors.Is(err, jsontree.ErrNotUTF8):
-		return newError("json", "the reply cannot be read: %w", err)
+		return newError("json", "the reply cannot be read: %w; name its charset under reply.charset", err)
 	case err != nil:
 		return newError("json", "%w", err)
 	}

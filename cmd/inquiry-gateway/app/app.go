@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -213,7 +214,7 @@ func Check(cfg config.Config) (err error) {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("a check opens no connection")
 	}
-	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: dial}, registry: prometheus.NewRegistry()}
+	a := &App{opts: Options{Logger: slog.New(slog.DiscardHandler), Dial: dial}, memory: memory{limit: math.MaxInt64}, registry: prometheus.NewRegistry()}
 	a.generation.Store(&generation{})
 	a.panics = newPanics(a.registry)
 	defer func() { err = errors.Join(err, a.closeParts(context.Background())) }()

@@ -69,7 +69,7 @@ func (a *App) build(cfg config.Config) (next *generation, err error) {
 	if err != nil {
 		return next, err
 	}
-	if next.client, err = upstream.New(cfg.Upstream, upstream.Options{
+	if next.client, err = upstream.New(a.memory.fitReplies(cfg.Upstream), upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
 		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, LongestFetch: cfg.RequestTimeout, Before: old.client,
 		KeepFor: map[string]time.Duration{"buyer": cfg.Cache.Buyer.TTL + cfg.Cache.Buyer.StaleIfError, "seller": cfg.Cache.Seller.TTL + cfg.Cache.Seller.StaleIfError},

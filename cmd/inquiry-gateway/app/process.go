@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
@@ -13,7 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
+	"inquiry-gateway/upstream"
 )
 
 const (
@@ -23,6 +27,12 @@ const (
 	// tierShare of that goal is what the in-process tier may take: fills, requests
 	// and the collector's headroom need the other half.
 	tierShare = 0.5
+	// replyShare of it is what upstream.max_total_response_bytes may be: in memory replies take twice that.
+	replyShare = 0.125
+	// replyCost is that factor.
+	replyCost = 2
+	// An idle connection takes that many bytes.
+	plainConnection, secureConnection = 20 << 10, 37 << 10
 )
 
 // memory is the process's memory limit.
@@ -59,6 +69,37 @@ func (m memory) fit(c cache.Config) cache.Config {
 		c.MaxBytes, c.MaxEntryBytes = most, min(c.MaxEntryBytes, most)
 	}
 	return c
+}
+
+// fitReplies keeps the replies in progress within their share, but for two of the largest lists that the configuration allows.
+func (m memory) fitReplies(c upstream.Config) upstream.Config {
+	if m.limit == math.MaxInt64 {
+		return c
+	}
+	if most := max(int64(float64(m.limit)*replyShare), 2*c.MaxResponseBytes); c.MaxTotalResponseBytes > most {
+		m.logger.Warn("upstream.max_total_response_bytes is more than an eighth of the memory limit; the eighth is used, or twice max_response_bytes if that is more",
+			"max_total_response_bytes", c.MaxTotalResponseBytes, "memory_limit_bytes", m.limit, "used_bytes", most)
+		c.MaxTotalResponseBytes = most
+	}
+	return c
+}
+
+// CheckMemory adds up what the configuration lets cache, replies and connections take. It is an error if that is more than
+// the heap's share of a memory limit in bytes.
+func CheckMemory(cfg config.Config, limit int64) error {
+	const mib = 1 << 20
+	each := plainConnection
+	if cfg.TLS != (setting.Pair{}) {
+		each = secureConnection
+	}
+	// Not in whole numbers, which may overflow.
+	lists, replies := float64(cfg.Cache.MaxBytes)/mib, replyCost*float64(cfg.Upstream.MaxTotalResponseBytes)/mib
+	connections, heap := float64(cfg.MaxConnections)*float64(each)/mib, float64(limit)*heapShare/mib
+	if sum := lists + replies + connections; sum > heap {
+		return fmt.Errorf("may need %.0f MiB: cache.max_bytes %.0f, twice upstream.max_total_response_bytes %.0f, max_connections %.0f; of a memory limit of %.0f MiB it has %.0f; lower them or raise the limit",
+			sum, lists, replies, connections, float64(limit)/mib, heap)
+	}
+	return nil
 }
 
 // otherFiles are left for the ops listener, the legacy system, Redis, and files that

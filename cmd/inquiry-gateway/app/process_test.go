@@ -12,6 +12,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"inquiry-gateway/cache"
+	"inquiry-gateway/upstream"
 )
 
 // A process that may open few files takes fewer connections, and says so.
@@ -63,6 +64,17 @@ func TestTheTierFitsTheMemoryLimit(t *testing.T) {
 		got := m.fit(cache.DefaultConfig())
 		if err := got.Validate(); err != nil || got.MaxBytes != want || strings.Contains(log.String(), "cache.max_bytes") != (want < 256<<20) {
 			t.Errorf("of %d bytes: %d for lists, %v, log: %s", limit, got.MaxBytes, err, &log)
+		}
+	}
+}
+
+// Replies in progress may have an eighth of the memory limit, and room for one list in any case.
+func TestRepliesFitTheMemoryLimit(t *testing.T) {
+	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 2 << 30: 256 << 20, 1 << 30: 128 << 20, 64 << 20: 32 << 20} {
+		var log bytes.Buffer
+		m := memory{limit: limit, logger: slog.New(slog.NewTextHandler(&log, nil))}
+		if got := m.fitReplies(upstream.DefaultConfig()).MaxTotalResponseBytes; got != want || strings.Contains(log.String(), "max_total_response_bytes") != (want < 256<<20) {
+			t.Errorf("of %d bytes: %d for replies, log: %s", limit, got, &log)
 		}
 	}
 }

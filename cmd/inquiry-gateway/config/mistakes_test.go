@@ -38,6 +38,8 @@ func TestMistakesInTheExample(t *testing.T) {
 		{"# introspection: {url: https://..., client_id: gw, client_secret_file: s", "introspection: {url: https://id.internal/x", "keys_file:: auth.keys_file: keys can come from one place only"},
 		{"keys_file: keys.yaml", "redis: {}", "redis:: auth.redis: keys cannot be in a Redis that is not there"},
 		{"  seller:\n    path", "  sellers:\n    path", `sellers:: upstream.sellers: unknown key; did you mean "seller"?`},
+		{"    paging: {style: none} ", "    method: POST\n    body: '{\"token\": \"${NOT_SET}\", \"page\": {page}}'\n    id: uuid\n    paging: {style: page, until_empty: true} ",
+			"body:: upstream.buyer.body: the environment variable NOT_SET is not set"},
 		{"{customer: \"{account}\"", "{customer: \"{acount}\"", "query:: upstream.buyer.query.customer: unknown placeholder {acount}"},
 	} {
 		key, message, _ := strings.Cut(tt.want, ":: ")

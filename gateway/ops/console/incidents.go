@@ -69,6 +69,7 @@ var bounds = map[string]string{
 	"throttled":             "The legacy system has told us to wait, and is asked again by itself. If that stays so: ask its owners who uses up our quota, and for a higher one; a longer ttl in {file} asks less.",
 	"bulkhead_full":         "As many requests as `upstream.max_concurrent` are under way, so the legacy system is slow: see its latency [below](#charts), and ask it: {check}.",
 	"account_bulkhead_full": "As many requests as `upstream.max_concurrent_per_account` are under way for one account. Is its program asking for many lists at once?",
+	"replies_full":          "The replies in progress have all bytes of `upstream.max_total_response_bytes`: are there unusually long lists, or is the legacy system slow? With memory to spare raise it in {file}.",
 	"ceiling":               "`upstream.max_requests_per_second` is reached: see what is fetched [below](#charts). Raise it in {file} only with the owners of the legacy system.",
 }
 
