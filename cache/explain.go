@@ -90,7 +90,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 		answered = e.AnsweredAt
 	}
 	if r := l.backoff.lookup(q.source, answered); r != nil {
-		if x.Failing = true; r.until.After(now) {
+		if x.Failing = r.count > 0; r.until.After(now) {
 			x.RetryAt = r.until.UTC()
 		}
 	}

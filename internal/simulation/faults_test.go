@@ -35,7 +35,7 @@ func faults() []event {
 		{"redis dies", "auth", (*draw).redisDies},
 		{"redis forgets", "fleet auth", (*draw).redisForgets},
 		{"redis stalls", "shared fleet redis", (*draw).redisStalls},
-		{"redis is slow or refuses", "shared fleet redis", (*draw).redisIsBad},
+		{"redis is slow or refuses", "shared fleet redis far", (*draw).redisIsBad},
 		{"redis is far away", "fleet", func(d *draw) func() { return d.redisIsFar(0.3) }},
 		{"redis is too far away", "shared fleet redis far", func(d *draw) func() { return d.redisIsFar(one(d, 0.6, 1.2)) }},
 		{"entries are corrupted", "fleet", (*draw).corruptEntries},

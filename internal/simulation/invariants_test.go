@@ -526,7 +526,7 @@ func (c *checks) mostRequests(now time.Time) int {
 	if well := c.wellSince("redis"); well.Before(now) && lately(well) {
 		alone = max(alone, nodeCount-1)
 	}
-	// A Redis that is far answers on connections that are open, and on new ones too late.
+	// A Redis that is far or slow answers on connections that are open, and on new ones too late.
 	if lately(c.wellSince("far")) {
 		alone = max(alone, nodeCount-1)
 	}
