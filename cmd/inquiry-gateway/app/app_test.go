@@ -294,8 +294,8 @@ func TestReloadsLeaveNothingBehind(t *testing.T) {
 // next one shares is not.
 func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		closed := 0
-		keys := &keyring{close: func() { closed++ }}
+		var closed atomic.Int64
+		keys := &keyring{close: func() { closed.Add(1) }}
 		first, second := &generation{keyring: keys}, &generation{keyring: keys}
 		var r reloader
 		r.closeLater(t.Context(), first, second)
@@ -304,8 +304,8 @@ func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 		for want := range 2 {
 			time.Sleep(writeSlack - time.Second)
 			synctest.Wait()
-			if closed != want {
-				t.Errorf("closed %d times", closed)
+			if n := closed.Load(); n != int64(want) {
+				t.Errorf("closed %d times", n)
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
