@@ -521,6 +521,9 @@ func (c *checks) mostRequests(now time.Time) int {
 			alone++
 		}
 	}
+	if lately(c.wellSince("redis")) { // in the second in which it is lost, comes back or becomes slow
+		most += c.env.ceiling / 5
+	}
 	// While Redis is unavailable for all, all keep to their parts. When it is back, a node that has not
 	// sent anything meanwhile does not, and the others do until they try again.
 	if well := c.wellSince("redis"); well.Before(now) && lately(well) {
