@@ -32,8 +32,8 @@ var (
 	// ErrUnknownKey is what a Store answers when it has no grant for a
 	// credential. The Authenticator turns it into a Denial.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrMalformedResponse marks an answer of a store that cannot be understood. It lets nobody in
-	// and says nothing about the key.
+	// ErrMalformedResponse is returned if the response of a store cannot be parsed. The caller is refused, and
+	// nothing is known about the key.
 	ErrMalformedResponse = errors.New("the key store's answer makes no sense")
 )
 

@@ -241,9 +241,9 @@ func TestAPurgeIsRepeated(t *testing.T) {
 	}
 }
 
-// Whatever a node knows when it is asked for a purge, and whatever becomes of Redis then: the node
-// itself serves nothing of before from that moment on. Where Redis has taken the purge no node does;
-// else the purge fails, and it reaches all when it is repeated.
+// A node serves no older list after it was asked for a purge, whether or not it knows other purges and
+// whether or not Redis fails. If Redis has taken the purge, no other node does either. Otherwise the purge fails,
+// and it reaches all nodes when it is repeated.
 func TestWhatAPurgeReaches(t *testing.T) {
 	nothing := func(*purging) {}
 	cut := func(p *purging) { p.cables.each((*redistest.Proxy).Cut) }

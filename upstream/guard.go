@@ -15,18 +15,17 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// guard is what the gateway knows of one list of the legacy system, whatever configuration
-// reads it: it outlives a reload that leaves base_url as it is. In each part a failure is
-// evidence about its account first. Its parts are safe for concurrent use.
+// guard is the state of one kind of list that survives a reload, unless base_url changes. Its parts are
+// safe for concurrent use.
 type guard struct {
-	breaker   *currentBreaker // outlives a change of base_url, too, as its gauge does
+	breaker   *currentBreaker // survives a change of base_url, too, as its gauge does
 	budget    budget
 	incidents *incidents
 	foreign   minuteLog // records of other accounts, in the log
 	invalid   minuteLog // records that break a rule of the mapping, in the log
 }
 
-// newGuard knows nothing yet.
+// newGuard returns the state before the first request.
 func newGuard(kind string, b *currentBreaker, log *slog.Logger) *guard {
 	return &guard{breaker: b, budget: budget{tokens: budgetBurst}, incidents: &incidents{kind: kind, log: log, open: map[Failure]*incident{}}}
 }

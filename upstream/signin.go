@@ -93,7 +93,7 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 			c.renewOn = a.RenewOn
 		}
 		c.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
-		c.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), opts.Now)
+		c.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), c.renewIf, opts.Now)
 	}
 	return c, nil
 }
@@ -345,11 +345,11 @@ func single(v jsontree.Value) string {
 	return v.Plain()
 }
 
-// openSession signs in by type session, with one request. Its errors hold neither the address,
-// which may have a secret in its query, nor what was sent.
-func (a AuthConfig) openSession(client *http.Client, base string, now func() time.Time) func(context.Context) (token, error) {
+// openSession signs in by type session, with one request. A fault that meets rejects is no failure of the system.
+// Its errors hold neither the address, which may have a secret in its query, nor what was sent.
+func (a AuthConfig) openSession(client *http.Client, base string, rejects mapping.Conditions, now func() time.Time) func(context.Context) (token, error) {
 	plan := a.Login.spec().Compile(base, "auth.login", &setting.Problems{}) // Validate has told them
-	rejects := mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{})
+	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
 	return func(ctx context.Context) (token, error) {
 		asked, err := plan.Fill(address.Values{loginUser: {a.user()}, loginPassword: {oneLine(a.PasswordFile)}})
 		if err != nil {
@@ -372,7 +372,7 @@ func (a AuthConfig) openSession(client *http.Client, base string, now func() tim
 			}
 			return token{}, err
 		}
-		text, err := a.tokenIn(resp, body)
+		text, err := a.tokenIn(resp, body, expect)
 		if err != nil {
 			return token{}, err
 		}
@@ -385,9 +385,9 @@ func (a AuthConfig) openSession(client *http.Client, base string, now func() tim
 	}
 }
 
-// tokenIn gives the token of the reply to a login. A redirect is a good reply where the token
-// is in its header: it is where a form leads to.
-func (a AuthConfig) tokenIn(resp *http.Response, body string) (text string, err error) {
+// tokenIn returns the token of the reply to a login, which must meet expect. A redirect is a valid reply if the token
+// is in its header: a form leads there.
+func (a AuthConfig) tokenIn(resp *http.Response, body string, expect mapping.Conditions) (text string, err error) {
 	most := 299
 	if a.Token.JSON == "" {
 		most = 399
@@ -395,7 +395,6 @@ func (a AuthConfig) tokenIn(resp *http.Response, body string) (text string, err 
 	if resp.StatusCode < 200 || resp.StatusCode > most {
 		return "", fmt.Errorf("the login answers status %d", resp.StatusCode)
 	}
-	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
 	reply, err := jsontree.Parse(body)
 	if len(expect) > 0 && err != nil {
 		return "", errors.New("the reply to the login is not JSON, and auth.login.expect says what it has to hold")
