@@ -87,6 +87,20 @@ func sameText(a, b []byte) bool {
 	})
 }
 
+// firstDifference is where the first line begins that is another one, but for what varies.
+func firstDifference(got, want []byte) (at int) {
+	for len(got) > 0 {
+		line, rest, _ := bytes.Cut(got, []byte("\n"))
+		other, otherRest, _ := bytes.Cut(want, []byte("\n"))
+		if !sameText(line, other) {
+			break
+		}
+		at += len(got) - len(rest)
+		got, want = rest, otherRest
+	}
+	return at
+}
+
 // counters are all series of a stand that count. The cache adds up its bytes and entries some time
 // later.
 func (s *stand) counters(tb testing.TB) string {
@@ -120,7 +134,8 @@ func (p pair) hold(c conversation, peer net.Addr, slow bool) string {
 	p.front.clock.Add(3 * time.Second)
 	p.plain.clock.Add(3 * time.Second)
 	if got, want := p.front.hold(c, peer, slow), p.plain.hold(c, peer, slow); !sameText(got, want) {
-		return fmt.Sprintf("answered\n%.3000q\nwant\n%.3000q\nafter\n%#v", got, want, c)
+		at := firstDifference(got, want)
+		return fmt.Sprintf("answered, from byte %d of %d\n%.3000q\nwant, of %d bytes\n%.3000q\nafter\n%#v", at, len(got), got[at:], len(want), want[min(at, len(want)):], c)
 	}
 	if got, want := p.front.logs.Take(), p.plain.logs.Take(); !sameText([]byte(got), []byte(want)) {
 		return fmt.Sprintf("logged\n%s\nwant\n%s\nafter\n%#v", got, want, c)

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"errors"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"inquiry-gateway/cache"
@@ -22,8 +24,8 @@ func parseFilter(rawQuery string, ignoreUnknown bool) (cache.Key, error) {
 	if err != nil {
 		return k, malformedParameter(rawQuery, err)
 	}
-	for name, values := range query {
-		field := &k.Status
+	for _, name := range slices.Sorted(maps.Keys(query)) { // of two wrong parameters the same one is always named
+		values, field := query[name], &k.Status
 		switch {
 		case name == "inquiry_type":
 			field = &k.InquiryType

@@ -32,6 +32,11 @@ func TestParseFilter(t *testing.T) {
 			t.Errorf("%q: %v, want %s", query, err, want)
 		}
 	}
+	for range 50 {
+		if _, err := parseFilter("b=1&a=1&c=1&status=", false); err == nil || !strings.Contains(err.Error(), "parameter a is") {
+			t.Fatalf("of several wrong parameters not the first by name: %v", err)
+		}
+	}
 	for query, good := range map[string]bool{"page=2&status=a": true, "page=1&page=2&status=a": true, "page=%zz&status=a": false, "a;b&status=a": false, "status=a&status=b": false} {
 		if k, err := parseFilter(query, true); (err == nil) != good || good && k.Status != "a" {
 			t.Errorf("unknown names ignored: %q: %+v, %v", query, k, err)
