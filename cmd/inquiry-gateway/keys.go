@@ -276,7 +276,7 @@ func keyID(c *cli.Command) (string, error) {
 // orphanedKeyError says what to do about a key that may be in the store although nobody was shown it.
 func orphanedKeyError(id string, err error) error {
 	if errors.Is(err, auth.ErrOutcomeUnknown) {
-		return fmt.Errorf("%w: if keys list shows a key %s, which was shown to nobody, revoke it", err, id)
+		return fmt.Errorf("%w; if keys list shows a key %s, which was shown to nobody, revoke it first, and give another --id", err, id)
 	}
 	return err
 }
