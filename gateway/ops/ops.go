@@ -78,6 +78,7 @@ func New(opts Options) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.Handle("/{$}", opts.Console)
+	mux.Handle("/console", opts.Console)
 	mux.Handle("/console/", opts.Console)
 	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) { write(w, "application/yaml", opts.Config()) })
 	mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })

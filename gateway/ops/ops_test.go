@@ -50,7 +50,7 @@ func TestRoutes(t *testing.T) {
 	h := newListener("", "", Options{})
 	for path, text := range map[string]string{
 		"/livez": "ok", "/readyz": `"status":"ready"`, "/metrics": "sample_total 0", "/debug/pprof/": "goroutine", "/debug/pprof/heap?debug=1": "heap profile",
-		"/": "the console", "/console/x": "the console", "/ops/config": "listen: x",
+		"/": "the console", "/console": "the console", "/console/x": "the console", "/ops/config": "listen: x",
 	} {
 		if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
 			t.Errorf("%s: %d %.200s", path, w.Code, w.Body)

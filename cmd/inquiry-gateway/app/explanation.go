@@ -82,9 +82,9 @@ func accessOf(keyID string, who auth.Principal, denied error) *ops.Access {
 // that sets it.
 func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	if p, ok := cfg.RateLimit.Plans[plan]; ok && plan != "" {
-		return &ops.RateLimitState{From: "rate_limit.plans." + plan, PerSecond: p.PerSecond, Burst: p.Burst}
+		return &ops.RateLimitState{From: "rate_limit.plans." + plan, PerSecond: p.PerSecond, Burst: p.EffectiveBurst()}
 	}
-	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
+	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.EffectiveBurst()}
 }
 
 // predictions are what is said of the outcomes of a look-up that has a list.

@@ -10,7 +10,6 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"fmt"
 	"html"
 	"io"
 	"io/fs"
@@ -172,14 +171,17 @@ func (c *Console) state() state {
 	s := state{Now: now.Unix(), Accounts: c.opts.TopAccounts.top(shownTop, now)}
 	w := window{facts: facts}
 	if n := len(c.ticks); n > 0 {
-		w.now, w.before = c.ticks[n-1].sums, c.ticks[0].sums
-		s.At, s.Sums = c.ticks[n-1].at.Unix(), w.now
+		newest := c.ticks[n-1]
+		s.At, s.Sums = newest.at.Unix(), newest.sums
+		if now.Sub(newest.at) <= windowSize { // else it says nothing about the last minute
+			w.now, w.before = newest.sums, c.ticks[0].sums
+		}
 	}
 	s.Lines = lines(w, now)
 	if c.failed != nil {
 		s.Lines = append([]line{{
 			ID: "metrics", Bad: true, Name: "The metrics cannot be read", Text: "The figures here are old.", Hits: "Nobody.",
-			Cause: fmt.Sprintf("Last: %v.", c.failed), Do: "Read `/metrics` of this node, and its log.",
+			Cause: "Last: " + shown(c.failed.Error()), Do: "Read `/metrics` of this node, and its log.",
 		}}, s.Lines...)
 	}
 	return s
