@@ -142,30 +142,39 @@ func TestLookUp(t *testing.T) {
 // A caller that left, which HTTP/2 tells, is neither an error of the gateway's nor of the
 // legacy's. Its connection is dropped.
 func TestCallerThatLeft(t *testing.T) {
-	s := newStand(t, setting{options: func(o *Options) {
-		o.Lists = scripted{Lists: o.Lists, get: func(ctx context.Context, _ cache.Key) (cache.Result, error) {
-			<-ctx.Done()
-			return cache.Result{}, ctx.Err()
-		}}
-	}})
-	ask := func() (dropped bool) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		r := httptest.NewRequest(http.MethodGet, buyersList, nil).WithContext(ctx)
-		r.ProtoMajor = 2
-		r.Header.Set("Authorization", "Bearer key-of-acme")
-		w := httptest.NewRecorder()
-		defer func() { dropped = recover() == http.ErrAbortHandler && w.Body.Len() == 0 }()
-		s.gateway.ServeHTTP(w, r)
-		return false
-	}
-	if !ask() {
-		t.Error("the connection stays")
-	}
-	counted := s.counted(t, "http_requests_total", "499buyer_inquiries")
-	if all := s.lines(t); len(all) != 1 || all[0].Status != 499 || all[0].Level != "INFO" || counted != 1 {
-		t.Errorf("recorded %+v, counted %v", all, counted)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t, setting{options: func(o *Options) {
+			o.LogRefusals = 3
+			o.Lists = scripted{Lists: o.Lists, get: func(ctx context.Context, _ cache.Key) (cache.Result, error) {
+				<-ctx.Done()
+				return cache.Result{}, ctx.Err()
+			}}
+		}})
+		ask := func(path string) (dropped bool) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			r := httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx)
+			r.ProtoMajor = 2
+			r.Header.Set("Authorization", "Bearer key-of-acme")
+			w := httptest.NewRecorder()
+			defer func() { dropped = recover() == http.ErrAbortHandler && w.Body.Len() == 0 }()
+			s.gateway.ServeHTTP(w, r)
+			return false
+		}
+		if !ask(buyersList) {
+			t.Error("the connection stays")
+		}
+		counted := s.counted(t, "http_requests_total", "499buyer_inquiries")
+		if all := s.lines(t); len(all) != 1 || all[0].Status != 499 || all[0].Level != "INFO" || counted != 1 {
+			t.Errorf("recorded %+v, counted %v", all, counted)
+		}
+		for range 20 { // without a key, so that anybody chooses how many there are
+			ask("/nowhere")
+		}
+		if all := s.lines(t); len(all) != 3 {
+			t.Errorf("%d records of clients without a key", len(all))
+		}
+	})
 }
 
 // The id and the address of a request are those that trusted proxies tell, as far as they are

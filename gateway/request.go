@@ -271,8 +271,8 @@ func (x *exchange) end() {
 	switch {
 	case x.status >= http.StatusInternalServerError:
 		x.suppressed = false
-	case !x.admitted && x.problem != "": // clients without a key choose how many there are
-		x.LogRefusal(x.problem)
+	case !x.admitted && (x.problem != "" || x.status == statusClientClosedRequest): // clients without a key choose how many there are
+		x.LogRefusal(cmp.Or(x.problem, "caller_left"))
 	}
 	x.endpoint.series.observe(x)
 	g.setSpanAttributes(x)

@@ -181,6 +181,10 @@ func TestChanges(t *testing.T) {
 		}, false, false, false},
 		{"lost", func() { f.must(f.client.Del(t.Context(), f.layout.changes()).Err()) }, true, true, true}, // Redis has lost its memory: known keys go on
 		{"lost, and new changes", func() { f.announce("key", hexOf("k1")) }, false, false, false},
+		{"after a failover, by a clock that is behind", func() {
+			f.must(f.client.Del(t.Context(), f.layout.changes()).Err(), f.client.XAdd(t.Context(), &redis.XAddArgs{Stream: f.layout.changes(), ID: "5-1", Values: []string{"key", hexOf("k1")}}).Err())
+		}, false, false, false},
+		{"after that", func() { f.announce("key", hexOf("k2")) }, true, false, true},
 	} {
 		for _, id := range []string{"k1", "k2", "k3"} {
 			f.finds(step.what, id, false)
@@ -449,7 +453,7 @@ func TestEvictionPolicyIsTold(t *testing.T) {
 		var log testkit.Log
 		s := New(open(t, server.Addr), "iq", auth.Hasher{}, time.Minute, auth.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s.Close()
-		s.warn(t.Context())
+		s.begin(t.Context())
 		if got := strings.Contains(log.String(), policy) && strings.Contains(log.String(), "noeviction"); got != told {
 			t.Errorf("%s: the log says %s", policy, log.String())
 		}
