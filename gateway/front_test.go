@@ -232,7 +232,7 @@ func TestPanics(t *testing.T) {
 				}
 				synctest.Wait()
 				for name, want := range map[string]float64{
-					"panics_total handler": 1, "http_requests_total 500buyer_inquiries": 1, "http_requests_in_flight ": 0,
+					"panics_total handler": 1, "http_requests_total 500buyer_inquiriesinternal_error": 1, "http_requests_in_flight ": 0,
 				} {
 					name, labels, _ := strings.Cut(name, " ")
 					if got := s.counted(t, name, labels); got != want {
@@ -457,8 +457,8 @@ func TestUnauthenticatedStreams(t *testing.T) {
 			t.Errorf("%v are in flight later", n)
 		}
 		// One is of ask. The gateway has reset all streams: no caller has left.
-		for code, want := range map[string]int{"200": maxUnauthenticatedStreams + 1, "429": all - maxUnauthenticatedStreams, "499": 0} {
-			if n := s.counted(t, "http_requests_total", code+"openapi"); int(n) != want {
+		for code, want := range map[string]int{"200openapi": maxUnauthenticatedStreams + 1, "429openapirate_limited": all - maxUnauthenticatedStreams, "499openapi": 0} {
+			if n := s.counted(t, "http_requests_total", code); int(n) != want {
 				t.Errorf("%v requests are counted as %s, want %d", n, code, want)
 			}
 		}

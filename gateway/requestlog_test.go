@@ -167,7 +167,7 @@ func TestRecordsOfRefusalsAreBounded(t *testing.T) {
 				t.Errorf("%+v: %d lines", c, got)
 			}
 		}
-		if n := s.counted(t, "http_errors_total", "docsnot_found"); n != 2 {
+		if n := s.counted(t, "http_requests_total", "404docsnot_found"); n != 2 {
 			t.Errorf("%v errors of the documents are counted", n)
 		}
 		if n := s.counted(t, "log_suppressed_total", ""); n != 97+2+1+47+47 {

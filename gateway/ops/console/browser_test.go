@@ -68,8 +68,7 @@ func serve(t *testing.T) *served {
 		if s.trouble {
 			s.set("redis_breaker_state", 2)
 			s.set("redis_operations_total timeout", 31)
-			s.set("http_requests_total 502", 400)
-			s.set("http_errors_total upstream_invalid_response", 400)
+			s.set("http_requests_total 502 upstream_invalid_response", 400)
 		}
 		s.clock.Add(tickEvery)
 		s.tick()

@@ -90,21 +90,13 @@ var conditions = []condition{
 
 // checkAnswers counts by error code; a 502 may be a legacy system that fails or one that cannot be understood.
 func checkAnswers(w window) (map[string]float64, bool) {
-	all, failed := 0.0, 0.0
-	for code, n := range w.increase("http_requests_total") {
-		if all += n; strings.HasPrefix(code, "5") && code != "501" { // which says that the account cannot be asked for
+	all, failed, counts := 0.0, 0.0, map[string]float64{}
+	for key, n := range w.increase("http_requests_total") {
+		status, code, _ := strings.Cut(key, " ")
+		if all += n; strings.HasPrefix(status, "5") && status != "501" { // which says that the account cannot be asked for
 			failed += n
+			counts[code] += n
 		}
-	}
-	if failed == 0 {
-		return nil, false
-	}
-	counts := w.increase("http_errors_total")
-	maps.DeleteFunc(counts, func(code string, _ float64) bool {
-		return !strings.HasPrefix(code, "upstream_") && code != "auth_unavailable" && code != "internal_error"
-	})
-	if len(counts) == 0 { // none of the known codes
-		counts["5xx"] = failed
 	}
 	return counts, failed >= failedShare*all
 }
