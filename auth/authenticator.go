@@ -195,7 +195,8 @@ func (a *Authenticator) lookUpLimited(ctx context.Context, c Credential, known b
 	return grant, err
 }
 
-// toDenial makes errors of a store such that callers are told.
+// toDenial turns the error of a look-up into one that AuthenticateFrom may return: a Denial for an unknown key,
+// ErrUnavailable for anything else. A TooManyInvalidKeys is passed on.
 func toDenial(err error) error {
 	switch {
 	case err == nil, errors.Is(err, ErrTooManyInvalidKeys):
@@ -265,7 +266,7 @@ const (
 
 // newResults makes the counters of the outcomes of AuthenticateFrom.
 func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
-	return telemetry.By(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications, by result: ok, or why the request was refused.", "result"),
+	return telemetry.Resolve(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications, by result: ok, or why the request was refused.", "result"),
 		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
 		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonUnusable, ReasonExpired, ReasonRevoked)
 }

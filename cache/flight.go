@@ -95,7 +95,7 @@ func (l *Lists) join(ctx context.Context, q *query, e *Entry, refresh bool) (f *
 		f.newest.Store(e)
 	}
 	if f.ctx = context.WithoutCancel(ctx); f.background {
-		f.ctx, f.span = l.tracer.Force(f.ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
+		f.ctx, f.span = l.tracer.StartAlways(f.ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
 	} else {
 		f.ctx, f.span = l.tracer.Start(f.ctx, "cache.flight")
 	}

@@ -28,7 +28,7 @@ func TestErrorTable(t *testing.T) {
 	}
 	var failure error
 	errPanic := errors.New("secret panic")
-	s := newStand(t, setting{options: func(o *Options) {
+	s := newTestGateway(t, setting{options: func(o *Options) {
 		o.Lists = scripted{Lists: o.Lists, get: func(context.Context, cache.Key) (cache.Result, error) {
 			if failure == errPanic {
 				panic(failure)
@@ -102,7 +102,7 @@ func TestErrorTable(t *testing.T) {
 // front and of the engine.
 func TestListOfAnotherAccountIsNeverSent(t *testing.T) {
 	var foreign cache.Result
-	s := newStand(t, setting{options: func(o *Options) { o.Lists = scripted{Lists: o.Lists, found: &foreign} }})
+	s := newTestGateway(t, setting{options: func(o *Options) { o.Lists = scripted{Lists: o.Lists, found: &foreign} }})
 	var err error
 	if foreign, err = s.lists.Get(t.Context(), cache.Key{Kind: "buyer", Account: "globex"}); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestListOfAnotherAccountIsNeverSent(t *testing.T) {
 func TestLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked cache.Key
-		s := newStand(t, setting{options: func(o *Options) {
+		s := newTestGateway(t, setting{options: func(o *Options) {
 			o.RequestTimeout = time.Minute
 			o.Lists = scripted{Lists: o.Lists, get: func(ctx context.Context, k cache.Key) (cache.Result, error) {
 				asked = k
@@ -143,7 +143,7 @@ func TestLookUp(t *testing.T) {
 // legacy's. Its connection is dropped.
 func TestCallerThatLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, setting{options: func(o *Options) {
+		s := newTestGateway(t, setting{options: func(o *Options) {
 			o.LogRefusals = 3
 			o.Lists = scripted{Lists: o.Lists, get: func(ctx context.Context, _ cache.Key) (cache.Result, error) {
 				<-ctx.Done()
@@ -181,7 +181,7 @@ func TestCallerThatLeft(t *testing.T) {
 // such; what a untrusted wrote before them is not read.
 func TestRequestIDAndClientAddress(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
-	s := newStand(t, setting{options: func(o *Options) { o.TrustedProxies = proxies }})
+	s := newTestGateway(t, setting{options: func(o *Options) { o.TrustedProxies = proxies }})
 	const untrusted, proxy = "From: 198.51.100.1:1", "From: 192.0.2.1:1"
 	for _, tc := range []struct {
 		from, forwarded string
@@ -263,7 +263,7 @@ func (l codedLists) Coded(_ *cache.Entry, c cache.Coding) *cache.Variant {
 // What callers prefer is in internal/conformance.
 func TestCodingsThatAListLacks(t *testing.T) {
 	lists := &codedLists{}
-	s := newStand(t, setting{options: func(o *Options) { lists.Lists, o.Lists = o.Lists, lists }})
+	s := newTestGateway(t, setting{options: func(o *Options) { lists.Lists, o.Lists = o.Lists, lists }})
 	for _, tc := range []struct {
 		accept string
 		has    []cache.Coding

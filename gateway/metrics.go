@@ -58,12 +58,12 @@ func (m *metrics) metricsFor(name string) *endpointSeries {
 	return s
 }
 
-// observe counts one exchange that has ended.
-func (s *endpointSeries) observe(x *exchange) {
-	if x.status == http.StatusOK {
+// observe counts one request that has ended.
+func (s *endpointSeries) observe(req *request) {
+	if req.status == http.StatusOK {
 		s.ok.Inc()
 	} else {
-		s.metrics.requests.WithLabelValues(s.label, strconv.Itoa(x.status), x.problem).Inc()
+		s.metrics.requests.WithLabelValues(s.label, strconv.Itoa(req.status), req.problem).Inc()
 	}
-	s.duration[x.list.Outcome].Observe(x.duration.Seconds())
+	s.duration[req.list.Outcome].Observe(req.duration.Seconds())
 }

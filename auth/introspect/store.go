@@ -85,7 +85,7 @@ func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 }
 
 // SetConfig is for a reload: another client secret, certificate authority, timeout or ttl of the same server (see
-// Config.Same). Known tokens stay cached. The breaker begins closed.
+// Config.KeepsGrants). Known tokens stay cached. The breaker begins closed.
 func (s *Store) SetConfig(cfg Config, ttl time.Duration) {
 	next := s.newEndpoint(cfg)
 	s.mu.Lock()

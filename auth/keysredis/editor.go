@@ -32,23 +32,23 @@ const (
 
 var errConflict = errors.New("other programs change the same keys all the time: try again")
 
-// replace writes a record if it is as it was read. Being repeated is no conflict.
+// replaceScript writes a record if it is as it was read. Being repeated is no conflict.
 //
 //	KEYS: the record
 //	ARGV: old, new
-var replace = redis.NewScript(`
+var replaceScript = redis.NewScript(`
 local v = redis.call('GET', KEYS[1]) or ''
 if v == ARGV[2] then return 1 end
 if v ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1`)
 
-// reserve enters a new key in the index if its id and its digest are free. The id of a key whose record is missing
+// reserveScript enters a new key in the index if its id and its digest are free. The id of a key whose record is missing
 // is free, too. Being repeated is no conflict.
 //
 //	KEYS: the index
 //	ARGV: field of the id, digest, id, the digest whose record is missing, or ''
-var reserve = redis.NewScript(`
+var reserveScript = redis.NewScript(`
 local digest, id = redis.call('HGET', KEYS[1], ARGV[1]) or '', redis.call('HGET', KEYS[1], ARGV[2]) or ''
 if digest == ARGV[2] and id == ARGV[3] then return 1 end
 if digest ~= ARGV[4] or id ~= '' then return 0 end
@@ -155,12 +155,12 @@ func (w *writer) write(ctx context.Context, about auth.Selector, before state, a
 // reserve enters a new key in the index.
 func (e *editor) reserve(ctx context.Context, k auth.KeyRecord, missing string) error {
 	index := []string{e.layout.index()}
-	free, err := reserve.Run(ctx, e.client, index, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
+	free, err := reserveScript.Run(ctx, e.client, index, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
 	if err == nil && free && missing != "" {
 		// If it was finished meanwhile, or nobody knows, the id is given back: a key that is in no index could not be revoked.
 		if n, existsErr := e.client.Exists(ctx, e.layout.keyOf(missing)).Result(); n > 0 || existsErr != nil {
 			free = false
-			err = errors.Join(existsErr, reserve.Run(ctx, e.client, index, fieldID+k.ID, missing, k.ID, k.Digest.Hex()).Err())
+			err = errors.Join(existsErr, reserveScript.Run(ctx, e.client, index, fieldID+k.ID, missing, k.ID, k.Digest.Hex()).Err())
 		}
 	}
 	if err == nil && !free {
@@ -215,7 +215,7 @@ func (w *writer) do(step func() error) {
 // put replaces a record and tells the nodes.
 func (w *writer) put(ctx context.Context, name, text, what, id string) {
 	w.do(func() error {
-		ok, err := replace.Run(ctx, w.client, []string{name}, w.texts[name], text).Bool()
+		ok, err := replaceScript.Run(ctx, w.client, []string{name}, w.texts[name], text).Bool()
 		if err == nil && !ok {
 			err = errConflict
 		}

@@ -163,14 +163,14 @@ func (l *Limiter) Allow(accountID, plan string) Decision {
 // decidesLocally tells whether the fleet's level is out of reach.
 func (l *Limiter) decidesLocally() bool { return l.opts.Redis == nil || l.downUntil.Load() != 0 }
 
-// charge adds tokens to the level of a bucket, beyond its capacity too, and returns the level. One number is
+// chargeScript adds tokens to the level of a bucket, beyond its capacity too, and returns the level. One number is
 // stored: the moment at which the bucket is full again, by the clock of Redis. All in microseconds. '%.0f': Lua
 // itself writes 14 digits, and a time in microseconds has 16. The most that a level may be limits the harm of a clock of Redis
 // that is set back.
 //
 //	KEYS: the bucket
 //	ARGV: tokens, the most that the level may be
-var charge = redis.NewScript(`
+var chargeScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local level = math.max((tonumber(redis.call('GET', KEYS[1]) or '') or now) - now, 0)
@@ -226,7 +226,7 @@ func (l *Limiter) charge(name bucketName, tokens, most time.Duration) (level tim
 	defer cancel()
 	key := fmt.Sprintf("%s:rate:%g:%d:%s", l.opts.Prefix, name.perSecond, name.burst, name.account)
 	micros := func(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1000) }
-	n, err := charge.Run(ctx, l.opts.Redis, []string{key}, micros(tokens), micros(most)).Int64()
+	n, err := chargeScript.Run(ctx, l.opts.Redis, []string{key}, micros(tokens), micros(most)).Int64()
 	return time.Duration(n) * time.Microsecond, err
 }
 

@@ -18,7 +18,7 @@ const (
 type ExplainRequest struct {
 	KeyID       string
 	Account     string
-	Kind        string // buyer or seller; with KeyID empty for the key's own
+	Kind        string // buyer or seller; may be empty with a KeyID: the kind of the key
 	Status      string // the filter; empty: none
 	InquiryType string // the filter; empty: none
 }
@@ -85,7 +85,7 @@ func parseExplain(query string) (ExplainRequest, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return want, mistake("the query cannot be read: %v", err)
+		return want, badRequest("the query cannot be read: %v", err)
 	}
 	for name, given := range values {
 		field, known := fields[name]
@@ -94,11 +94,11 @@ func parseExplain(query string) (ExplainRequest, error) {
 			if len(name) > maxShownName {
 				name = name[:maxShownName] + "..."
 			}
-			return want, mistake("parameter %q is not known; send key_id, or account and kind, and status, inquiry_type", name)
+			return want, badRequest("parameter %q is not known; send key_id, or account and kind, and status, inquiry_type", name)
 		case len(given) > 1:
-			return want, mistake("parameter %s was sent twice", name)
+			return want, badRequest("parameter %s was sent twice", name)
 		case given[0] == "" || len(given[0]) > maxExplainValue:
-			return want, mistake("parameter %s wants 1 to %d bytes", name, maxExplainValue)
+			return want, badRequest("parameter %s wants 1 to %d bytes", name, maxExplainValue)
 		}
 		*field = given[0]
 	}
@@ -110,15 +110,15 @@ func parseExplain(query string) (ExplainRequest, error) {
 func (want ExplainRequest) check() error {
 	switch {
 	case want.KeyID == "" && (want.Account == "" || want.Kind == ""):
-		return mistake("send either key_id, or account and kind")
+		return badRequest("send either key_id, or account and kind")
 	case want.KeyID != "" && want.Account != "":
-		return mistake("send either key_id or account: a key has its own account")
+		return badRequest("send either key_id or account: a key has its own account")
 	case want.Kind != "" && checkKind(want.Kind) != nil:
 		return checkKind(want.Kind)
 	}
 	for name, value := range map[string]string{"status": want.Status, "inquiry_type": want.InquiryType} {
 		if value != "" && !filters.Valid(value) {
-			return mistake("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
+			return badRequest("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
 		}
 	}
 	return nil

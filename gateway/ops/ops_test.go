@@ -21,7 +21,7 @@ func newListener(operator, read string, opts Options) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "sample_total", Help: "A sample."}))
 	opts.Gatherer, opts.Logger = registry, slog.New(slog.DiscardHandler)
-	opts.Console = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(w, "text/html", "the console") })
+	opts.Console = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/html", "the console") })
 	opts.Tokens = NewTokens(opts.Logger, registry)
 	opts.Tokens.Set(operator, read)
 	opts.Config = func() string { return "listen: x" }

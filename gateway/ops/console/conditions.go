@@ -238,11 +238,11 @@ func names(facts Facts, seen map[string]float64) *strings.Replacer {
 
 // quoted writes a name as one word of a shell: accounts are called as their owners like.
 func quoted(name string) string {
-	plain := func(r rune) bool {
+	needsQuotes := func(r rune) bool {
 		return !(r == '_' || r == '-' || r == '.' || r == '/' || r == '@' || r == ':' || unicode.IsLetter(r) || unicode.IsDigit(r))
 	}
 	switch {
-	case !strings.ContainsFunc(name, plain):
+	case !strings.ContainsFunc(name, needsQuotes):
 		return name
 	case strings.Contains(name, "`"): // it would end the command on the page
 		return "ID"

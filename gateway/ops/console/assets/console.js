@@ -100,7 +100,7 @@
       el("p", { class: "when" }, l.since === 0 ? "Now or in the last minute." : "Since " + day(l.since, now) + " UTC" + (now > l.since ? ", for " + seconds(now - l.since) : "") + (now - l.last > 8 ? "; the last failure was at " + day(l.last, now) : "") + "."), what);
   }
 
-  function now(s) {
+  function showLines(s) {
     const open = s.lines, bad = open.filter((l) => l.bad);
     const headline = open.length === 0 ? (s.t === 0 ? "No figures yet" : "Nothing fails") : open[0].name + (open.length > 1 ? ", and " + (open.length - 1) + " more" : "");
     byId("headline").textContent = headline;
@@ -235,7 +235,7 @@
     try {
       const s = await get("console/state");
       fresh = s.t;
-      now(s);
+      showLines(s);
       panels(s);
       if (s.t > 0 && s.now - s.t > (3 * every) / 1000) throw new Error("the gateway cannot read its counters; the charts are old, incidents are shown as they are now");
       point(s);
