@@ -125,7 +125,7 @@ func (req *request) writePage() {
 	if req.closes() {
 		h["Connection"] = req.gateway.headers.close
 	}
-	theme.Secure(h, v1.DocsPolicy)
+	theme.Secure(h)
 	req.headSent = true
 	req.page.ServeHTTP(w, req.http)
 	w.WriteHeaderNow()

@@ -54,13 +54,6 @@ func badRequest(format string, args ...any) error {
 	return refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-func checkKind(kind string) error {
-	if kind != "buyer" && kind != "seller" {
-		return badRequest("kind must be buyer or seller")
-	}
-	return nil
-}
-
 // readJSON parses a body of at most limit bytes as one JSON value. hint says what to send instead of one that cannot
 // be parsed. Its errors are refusals.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {

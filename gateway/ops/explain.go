@@ -1,17 +1,18 @@
 package ops
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/upstream"
 )
 
-const (
-	maxExplainValue = 128 // bytes of each parameter of a question
-	maxShownName    = 32  // bytes of an unknown parameter's name in an answer
-)
+// maxExplainValue is the maximum size of each parameter of a question, in bytes.
+const maxExplainValue = 128
 
 // ExplainRequest asks what a request for one list would get now. It names
 // either a key, whose account and kind are then used, or an account and a kind.
@@ -87,14 +88,12 @@ func parseExplain(query string) (ExplainRequest, error) {
 	if err != nil {
 		return want, badRequest("the query cannot be read: %v", err)
 	}
-	for name, given := range values {
+	for _, name := range slices.Sorted(maps.Keys(values)) { // of two mistakes the same one is always named
+		given := values[name]
 		field, known := fields[name]
 		switch {
 		case !known:
-			if len(name) > maxShownName {
-				name = name[:maxShownName] + "..."
-			}
-			return want, badRequest("parameter %q is not known; send key_id, or account and kind, and status, inquiry_type", name)
+			return want, badRequest("parameter %.32q is not known; send key_id, or account and kind, and status, inquiry_type", name)
 		case len(given) > 1:
 			return want, badRequest("parameter %s was sent twice", name)
 		case given[0] == "" || len(given[0]) > maxExplainValue:
@@ -113,11 +112,11 @@ func (want ExplainRequest) check() error {
 		return badRequest("send either key_id, or account and kind")
 	case want.KeyID != "" && want.Account != "":
 		return badRequest("send either key_id or account: a key has its own account")
-	case want.Kind != "" && checkKind(want.Kind) != nil:
-		return checkKind(want.Kind)
+	case want.Kind != "" && !auth.ValidKind(want.Kind):
+		return badRequest("kind must be buyer or seller")
 	}
-	for name, value := range map[string]string{"status": want.Status, "inquiry_type": want.InquiryType} {
-		if value != "" && !filters.Valid(value) {
+	for _, filter := range [][2]string{{"inquiry_type", want.InquiryType}, {"status", want.Status}} {
+		if name, value := filter[0], filter[1]; value != "" && !filters.Valid(value) {
 			return badRequest("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
 		}
 	}

@@ -152,9 +152,6 @@ type window struct {
 	facts       Facts
 }
 
-// increase is by how much each series of a family has grown. Those that have not are left out.
-func (w window) increase(family string) map[string]float64 { return w.now.increase(w.before, family) }
-
 // Facts are the names and errors that the lines say beside the counts, and what is known of
 // the legacy system.
 type Facts struct {

@@ -38,10 +38,6 @@ const shownTop = 10
 //go:embed assets pages
 var files embed.FS
 
-// policy lets the page load its own files, ask its own host, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-
 // Options are what a Console shows. All but Now is needed. The functions must be safe
 // for concurrent use.
 type Options struct {
@@ -125,7 +121,7 @@ func New(opts Options) (*Console, error) {
 
 // ServeHTTP answers one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	theme.Secure(w.Header(), policy)
+	theme.Secure(w.Header())
 	w.Header().Set("Cache-Control", "no-store") // assets have another one
 	c.mux.ServeHTTP(w, r)
 }

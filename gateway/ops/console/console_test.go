@@ -19,6 +19,7 @@ import (
 	"inquiry-gateway/docs"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
+	"inquiry-gateway/internal/theme"
 	"inquiry-gateway/upstream"
 )
 
@@ -304,7 +305,7 @@ func TestPages(t *testing.T) {
 		w := ask(f, path)
 		body, header := w.Body.String(), w.Header()
 		if w.Code != http.StatusOK || !strings.Contains(body, says) || strings.Contains(body, "{{") ||
-			header.Get("Content-Security-Policy") != policy || header.Get("Cache-Control") != "no-store" {
+			header.Get("Content-Security-Policy") != theme.Policy || header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %v %.300s", path, w.Code, header, body)
 		}
 		for _, asset := range regexp.MustCompile(`(?:src|href)="(?:\.\./)?(console/assets/[^"]+)"`).FindAllStringSubmatch(body, -1) {

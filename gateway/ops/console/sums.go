@@ -74,12 +74,12 @@ func collect(from prometheus.Gatherer) (sums, error) {
 	return all, err
 }
 
-// increase is by how much each series of a family has grown since before. Those that have not are left out.
-func (s sums) increase(before sums, family string) map[string]float64 {
+// increase is by how much each series of a family has grown. Those that have not are left out.
+func (w window) increase(family string) map[string]float64 {
 	more := map[string]float64{}
-	for key, now := range s[family] {
+	for key, now := range w.now[family] {
 		n := now.Value
-		if old, ok := before[family][key]; ok && old.Value <= n {
+		if old, ok := w.before[family][key]; ok && old.Value <= n {
 			n -= old.Value
 		}
 		if n > 0 {
