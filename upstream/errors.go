@@ -221,6 +221,12 @@ func asError(err error) *Error {
 	return &Error{Reason: reasonBug, Err: err}
 }
 
+// isFault reports whether an error is that of a SOAP fault, whatever its status.
+func isFault(err error) bool {
+	fault, ok := errors.AsType[*decode.Error](err)
+	return ok && fault.Reason == "fault"
+}
+
 // classify names what went wrong with a request made with ctx. A context that
 // was canceled means that nobody wants the reply any more: the caller left, or
 // another page of the same list failed first.

@@ -90,8 +90,8 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 				return begin().replay(stored.bodies)
 			}
 			p, err := f.whole(ctx, begin)
-			if err != nil && p.end.Pages == 0 && slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusGone}, p.first.status) {
-				if replies[i].Missing = s.Missing == "empty" || s.Missing == "skip"; replies[i].Missing {
+			if err != nil && p.end.Pages == 0 && isMissing(p.first.status) {
+				if replies[i].Missing = s.Format.MayBeMissing; replies[i].Missing {
 					return nil
 				}
 				// The list came with the same credential: this is about a record, and not about the account.
@@ -104,6 +104,11 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 		})
 	}
 	return replies, group.Wait()
+}
+
+// isMissing reports whether a status may say that a record has nothing of what was asked for.
+func isMissing(status int) bool {
+	return status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusGone
 }
 
 // replay maps stored replies, which were checked to be whole when they came.

@@ -18,7 +18,6 @@ import (
 	"time"
 	"unsafe"
 
-	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/mapping"
 )
 
@@ -152,9 +151,9 @@ func readError(resp *http.Response, format *mapping.Format, wrong error) (string
 		return raw, wrong
 	}
 	body, err := format.Decode(raw, params["charset"], 1<<20)
-	if fault, ok := errors.AsType[*decode.Error](err); ok && fault.Reason == "fault" {
+	if isFault(err) {
 		e := *asError(wrong)
-		e.Err = fmt.Errorf("%w: %w", e.Err, fault)
+		e.Err = fmt.Errorf("%w: %w", e.Err, err)
 		return body, &e
 	}
 	return "", wrong

@@ -60,7 +60,7 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		if attempt == 1 && rejected.number == 0 {
 			s.guard.budget.deposit()
 		}
-		if why, certain := s.network.creds.rejection(r, err, used); why != nil {
+		if why, certain := s.network.creds.rejection(r, err, used, format); why != nil {
 			switch {
 			case rejected.number == 0 && s.network.creds.renewable(used):
 				rejected = used
@@ -182,7 +182,7 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 		return reply{status: r.status, header: raw.Header, empty: true}, nil
 	}
 	body, err := readBody(raw, format, f.allowed, s.opts.Now())
-	if format.EmptyIf.Any(body) {
+	if fault := isFault(err); (err == nil || fault) && format.EmptyIf.Any(body, fault) {
 		return reply{status: r.status, header: raw.Header, empty: true}, nil
 	}
 	if err != nil {

@@ -207,15 +207,17 @@ func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 
 // rejection says why the legacy system does not take a credential, by a reply or the error in its place; nil: it does.
 // If it is not certain, the reply is only of a kind that comes when a session has ended, and the token has worked before.
-func (c *credentials) rejection(r reply, err error, used token) (why *Error, certain bool) {
+func (c *credentials) rejection(r reply, err error, used token, format *mapping.Format) (why *Error, certain bool) {
 	switch {
+	case err != nil && format.MayBeMissing && isMissing(r.status): // which is about a record
+		return nil, false
 	case err != nil && asError(err).Reason == reasonDenied:
 		return asError(err), true
 	case c.request == nil:
 		return nil, false
 	case slices.Contains(c.renewOn, r.status):
 		return failure(reasonDenied, "status %d", r.status), true
-	case (err != nil || r.status == http.StatusOK) && c.renewIf.Any(r.body): // a SOAP fault comes with an error, and a body
+	case (isFault(err) || err == nil && r.status == http.StatusOK) && c.renewIf.Any(r.body, err != nil):
 		return failure(reasonDenied, "the reply meets auth.renew_if"), true
 	case err != nil && c.hasWorked(used) && mayBeEnd(r, asError(err)):
 		return asError(err), false
@@ -228,9 +230,8 @@ var sessionWord = regexp.MustCompile(`(?i)session|log-?_? ?in\b|sign-?_? ?in\b|n
 
 // mayBeEnd reports whether a failed reply is of a kind that comes when a session has ended.
 func mayBeEnd(r reply, e *Error) bool {
-	fault, ok := errors.AsType[*decode.Error](e.Err)
 	switch {
-	case e.Reason == "media_type", ok && fault.Reason == "fault", r.status == 419, r.status == 440:
+	case e.Reason == "media_type", isFault(e), r.status == 419, r.status == 440:
 		return true
 	}
 	return r.status == http.StatusInternalServerError && sessionWord.MatchString(r.body)
@@ -367,7 +368,7 @@ func (a AuthConfig) openSession(client *http.Client, base string, rejects mappin
 		}
 		resp, body, err := signIn(client, r)
 		if err != nil {
-			if fault, _ := (&decode.Format{XML: true}).Decode(body, "", maxLoginBytes); rejects.Any(fault) {
+			if fault, wrong := (&decode.Format{XML: true}).Decode(body, "", maxLoginBytes); isFault(wrong) && rejects.Any(fault, true) {
 				return token{}, fmt.Errorf("the login answers status %d with a fault that meets auth.renew_if", resp.StatusCode)
 			}
 			return token{}, err

@@ -52,12 +52,10 @@ func tooLarge(limit int64) error {
 
 // Decode gives a reply as JSON of at most limit bytes. declared is the charset that its
 // header names; empty: none. JSON in UTF-8 is given back as it is: whether it is valid
-// is seen when it is read. An error is an [*Error]. With reason fault the JSON is there, too.
+// is seen when it is read. A byte order mark before it is left out. An error is an [*Error]. With reason fault the JSON is there, too.
 func (f *Format) Decode(body, declared string, limit int64) (string, error) {
-	if !f.XML && f.Charset == nil && declared == "" {
-		return body, nil
-	}
 	from, err := f.charset(body, declared)
+	body = strings.TrimPrefix(body, "\ufeff") // .NET writes it; RFC 8259 lets us ignore it
 	if err != nil {
 		return "", refusal("charset", "the reply declares a charset that is not known; name the true one under reply.charset")
 	}

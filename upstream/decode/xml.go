@@ -70,7 +70,7 @@ type member struct {
 
 // fromXML reads a document in UTF-8.
 func (f *Format) fromXML(body string, limit int64) (string, error) {
-	w := &treeWriter{dec: xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "\ufeff"))), out: make([]byte, 0, len(body))}
+	w := &treeWriter{dec: xml.NewDecoder(strings.NewReader(body)), out: make([]byte, 0, len(body))}
 	w.dec.CharsetReader = func(_ string, from io.Reader) (io.Reader, error) { return from, nil } // it is UTF-8 by now
 	w.open = append(w.open, element{outline: f.Outline})                                         // the document
 	for {

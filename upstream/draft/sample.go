@@ -47,7 +47,7 @@ func parse(texts [][]byte) (*samples, error) {
 			if err != nil {
 				return nil, fmt.Errorf("sample %d cannot be read: %w", i+1, err)
 			}
-			tree, err := jsontree.Parse(strings.TrimPrefix(text, "\ufeff"))
+			tree, err := jsontree.Parse(text)
 			if err != nil {
 				return nil, fmt.Errorf("sample %d is not JSON: %w", i+1, err)
 			}

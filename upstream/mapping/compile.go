@@ -308,6 +308,7 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 		s.AddIf(f.ID != "", field+".id", "ids is set, too; remove the one or the other")
 		s.AddIf(f.Batch > 0, field+".ids", "has no meaning with batch, whose requests name many records by one value each; use id, or remove batch")
 	}
+	r.Format.MayBeMissing = f.Missing == "empty" || f.Missing == "skip"
 	names := slices.Sorted(maps.Keys(paths))
 	known := append([]string{address.Account}, names...)
 	reply := s.request(&r.Replies, strings.TrimSuffix(name, "s"), field, f.RequestConfig, f.RepliesConfig, known, known)

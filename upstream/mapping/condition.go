@@ -94,13 +94,15 @@ func CompileConditions(field string, list []Condition, problems *setting.Problem
 	return reply.conditions(field, list, "")
 }
 
-// Any tells whether a body meets one of the conditions. One that is no JSON meets none.
-func (all Conditions) Any(body string) bool {
+// Any reports whether a reply meets one of the conditions. A body that is not JSON meets none. In a fault only values count:
+// that nothing is at a path means nothing there.
+func (all Conditions) Any(body string, fault bool) bool {
 	if len(all) == 0 {
 		return false
 	}
 	v, err := jsontree.Parse(body)
-	return err == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(&element{Value: v}) })
+	e := &element{Value: v}
+	return err == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(e) && !(fault && !c.at.find(e).Present()) })
 }
 
 // Unmet gives the key of a condition that a reply does not meet; empty: it meets all.

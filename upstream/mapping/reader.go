@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsontree"
@@ -108,7 +107,7 @@ type Page struct {
 // an [*Error]; then the list is not to be used.
 func (r *reader) readPage(body string) (Page, error) {
 	before, doubles := r.Seen, r.Doubles
-	if failed := r.read(strings.TrimPrefix(body, "\ufeff")); failed != nil { // .NET writes a mark that RFC 8259 lets us ignore
+	if failed := r.read(body); failed != nil {
 		return Page{}, failed
 	}
 	return Page{r.Seen - before, r.Doubles - doubles, r.reply, r.container.Raw()}, nil

@@ -13,7 +13,7 @@ type SecondRequest struct {
 	Replies
 	Name        string // of its stage
 	Concurrency int    // requests at a time
-	Missing     string // what a record is of which the request is answered with 403, 404 or 410: empty or skip; else the list fails
+	Missing     string // what a 403, 404 or 410 for one record means: empty: the record has none of what was asked for; skip: it is left out; otherwise the list fails
 
 	id         identity      // of a record
 	version    compiledPaths // of what came for a record; nil: it has none
