@@ -58,12 +58,6 @@ func (c *circuit) fails() bool {
 	return c.State() != gobreaker.StateClosed || c.Counts().ConsecutiveFailures > 0
 }
 
-// currentBreaker is the breaker of a kind, and its incidents, for the gauges.
-type currentBreaker struct {
-	atomic.Pointer[breaker]
-	incidents atomic.Pointer[incidents]
-}
-
 // breakerWindow is the period over which outcomes are counted. gobreaker counts an outcome in the bucket where its
 // fetch began, and drops it with the bucket. So the window is at least twice the longest fetch, or lists
 // that hang would never open a circuit.

@@ -15,10 +15,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -111,10 +111,10 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	cfg       Config
 	network   *network
-	places    *places                    // of both lists
-	replies   replyStore                 // of both lists, whatever configuration has read them
-	breakers  map[string]*currentBreaker // of every kind that there was; they outlive any reload, as their gauges do
-	endpoints map[string]*endpoint       // by kind
+	places    *places                 // of both lists
+	replies   replyStore              // of both lists, whatever configuration has read them
+	current   *atomic.Pointer[Client] // the last client, for the gauges, which outlive any reload
+	endpoints map[string]*endpoint    // by kind
 }
 
 // network is what both endpoints share, and what a reload keeps that leaves address,
@@ -136,6 +136,7 @@ type endpoint struct {
 	replies     replyStore
 	keepFor     time.Duration
 	guard       *guard
+	breaker     *breaker
 	metrics     *metrics
 	tracer      *telemetry.Tracer
 }
@@ -147,11 +148,10 @@ func New(cfg Config, opts Options) (*Client, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before := cmp.Or(opts.Before, &Client{places: &places{}, replies: newReplyStore()})
+	before := cmp.Or(opts.Before, &Client{places: &places{}, replies: newReplyStore(), current: &atomic.Pointer[Client]{}})
 	opts.Before = nil // or each reload would keep the clients of all before
 	// The places go on even for another system: the requests in flight do.
-	c := &Client{cfg: cfg, network: before.network, places: before.places, replies: before.replies, breakers: map[string]*currentBreaker{}, endpoints: map[string]*endpoint{}}
-	maps.Copy(c.breakers, before.breakers)
+	c := &Client{cfg: cfg, network: before.network, places: before.places, replies: before.replies, current: before.current, endpoints: map[string]*endpoint{}}
 	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
 		var err error
 		if c.network, err = connect(cfg, opts); err != nil {
@@ -172,27 +172,20 @@ func New(cfg Config, opts Options) (*Client, error) {
 			s.metrics.transitions[to.String()].Inc()
 			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String())
 		}
-		if c.breakers[kind] == nil {
-			c.breakers[kind] = &currentBreaker{}
-		}
-		if old := before.endpoints[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
-			s.guard = old.guard
-		} else {
-			s.guard = newGuard(kind, c.breakers[kind], opts.Logger)
-			s.guard.breaker.Store(nil)
-		}
 		window := breakerWindow(cmp.Or(opts.LongestFetch, cfg.Timeout))
-		if b := s.guard.breaker.Load(); b == nil || b.cfg != cfg.Breaker || b.window != window {
-			s.guard.breaker.Store(newBreaker(cfg.Breaker, window, changed))
+		if old := before.endpoints[kind]; old == nil || old.cfg.BaseURL != cfg.BaseURL {
+			s.guard = newGuard(kind, opts.Logger)
+		} else if s.guard = old.guard; old.breaker.cfg == cfg.Breaker && old.breaker.window == window {
+			s.breaker = old.breaker
 		}
-		s.guard.breaker.incidents.Store(s.guard.incidents)
-		gauges(opts, kind, c.places, s.guard.breaker)
+		if s.breaker == nil {
+			s.breaker = newBreaker(cfg.Breaker, window, changed)
+		}
 		c.endpoints[kind] = s
 	}
-	for kind, b := range c.breakers {
-		if c.endpoints[kind] == nil {
-			b.Store(newBreaker(cfg.Breaker, BreakerWindow, func(_, _ gobreaker.State) {}))
-		}
+	c.current.Store(c)
+	for kind := range c.endpoints {
+		gauges(opts, kind, c.places, c.current)
 	}
 	return c, nil
 }
@@ -235,7 +228,7 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 // it is that of the breaker.
 func (c *Client) BreakerState(kind, account string) string {
 	if s, ok := c.endpoints[kind]; ok {
-		return s.guard.breaker.Load().stateFor(account).String()
+		return s.breaker.stateFor(account).String()
 	}
 	return ""
 }
@@ -371,18 +364,26 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 }
 
-// gauges show what is now, of a part that outlives every reload.
-func gauges(opts Options, kind string, p *places, breaker *currentBreaker) {
+// gauges show what is now, of the last client. A list that it does not have is well.
+func gauges(opts Options, kind string, p *places, current *atomic.Pointer[Client]) {
 	all := telemetry.Series(opts.Registerer, subsystem)
 	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, sign-ins excepted, of upstream.max_concurrent; a list has one from its admission to its first response.",
 		func() float64 { return float64(p.inFlight.Load()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open. A few failing lists do not open it.",
-		func() float64 { return float64(breaker.Load().stateFor("")) })
+		func() float64 {
+			if s := current.Load().endpoints[kind]; s != nil {
+				return float64(s.breaker.stateFor(""))
+			}
+			return 0
+		})
 	const help = "Accounts whose lists were fetched since the legacy system began to fail (asked), and those of them whose last fetch it failed (failing). 0 without a failure for two minutes."
 	for i, state := range []string{"asked", "failing"} {
 		all.With(prometheus.Labels{"kind": kind, "state": state}).GaugeFunc("accounts", help, func() float64 {
-			asked, failing := breaker.incidents.Load().accounts(opts.Now())
-			return float64([]int{asked, failing}[i])
+			if s := current.Load().endpoints[kind]; s != nil {
+				asked, failing := s.guard.incidents.accounts(opts.Now())
+				return float64([]int{asked, failing}[i])
+			}
+			return 0
 		})
 	}
 }

@@ -50,7 +50,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	ctx, step := s.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
-		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.Load().stateFor(want.Account).String()),
+		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.breaker.stateFor(want.Account).String()),
 			attribute.Int("upstream.in_flight", int(s.places.inFlight.Load())), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
@@ -74,7 +74,7 @@ func (f *fetch) admit() (leave func(error), err error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := f.endpoint.guard.breaker.Load().allow(f.want.Account, f.want.Failing)
+	done, err := f.endpoint.breaker.allow(f.want.Account, f.want.Failing)
 	if err != nil {
 		release()
 		return nil, err

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// guard is the state of one kind of list that survives a reload, unless base_url changes. Its parts are
+// guard is the state of one kind of list, beside its breaker, that survives a reload unless base_url changes. Its parts are
 // safe for concurrent use.
 type guard struct {
-	breaker   *currentBreaker // survives a change of base_url, too, as its gauge does
 	budget    budget
 	incidents *incidents
 	foreign   minuteLog // records of other accounts, in the log
@@ -26,8 +25,8 @@ type guard struct {
 }
 
 // newGuard returns the state before the first request.
-func newGuard(kind string, b *currentBreaker, log *slog.Logger) *guard {
-	return &guard{breaker: b, budget: budget{tokens: budgetBurst}, incidents: &incidents{kind: kind, log: log, open: map[Failure]*incident{}}}
+func newGuard(kind string, log *slog.Logger) *guard {
+	return &guard{budget: budget{tokens: budgetBurst}, incidents: &incidents{kind: kind, log: log, open: map[Failure]*incident{}}}
 }
 
 // places bound the requests in flight at the legacy system, of all accounts and of each. A buyer and a

@@ -94,7 +94,7 @@ func TestIncidents(t *testing.T) {
 
 // In an outage of more accounts than are counted, each further failure costs what the first ones did.
 func TestIncidentOfManyAccounts(t *testing.T) {
-	s, at := newGuard("buyer", nil, slog.New(slog.DiscardHandler)).incidents, time.Now()
+	s, at := newGuard("buyer", slog.New(slog.DiscardHandler)).incidents, time.Now()
 	failed := failure(reason5xx, "status 500")
 	for i := range maxAccounts + 10 {
 		s.recordFailure(Request{Account: fmt.Sprint(i)}, failed, at.Add(time.Duration(i)))
