@@ -164,14 +164,10 @@ func (p *Plan) usedPrefixes() (used []string) {
 	return used
 }
 
-// RemovedTexts counts the texts that something is removed from, by the reason. One
-// text may have several.
+// RemovedTexts are the texts that something is removed from.
 type RemovedTexts struct {
-	Texts   int   `json:"texts"`
-	ID      int   `json:"id"`
-	Pattern int   `json:"pattern"`
-	UUID    int   `json:"uuid"`
-	Cuts    []Cut `json:"cuts"` // the first ones
+	Texts int   `json:"texts"` // their number
+	Cuts  []Cut `json:"cuts"`  // the first ones
 }
 
 // Cut is a part of a text before and after the removal.
@@ -206,14 +202,7 @@ func (x *Explainer) removeIDs() {
 		if n == 0 {
 			return
 		}
-		r.Texts++
-		uuid, pattern, word := x.ids.MatchedBy(before)
-		for count, found := range map[*int]bool{&r.ID: word, &r.Pattern: pattern, &r.UUID: uuid} {
-			if found {
-				*count++
-			}
-		}
-		if len(r.Cuts) == maxCuts {
+		if r.Texts++; len(r.Cuts) == maxCuts {
 			return
 		}
 		from := 0

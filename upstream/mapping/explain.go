@@ -21,7 +21,7 @@ type Explanation struct {
 	Bytes      int               `json:"bytes"`              // of these
 	Excluded   int               `json:"excluded,omitempty"` // records that where does not show
 	Records    []ExplainedRecord `json:"records"`
-	Violations []Violation       `json:"violations"`
+	Violations []RawViolation    `json:"violations"`
 	Owner      OwnerCheck        `json:"owner"`
 	Removed    RemovedTexts      `json:"removed"`
 	Suspects   []Suspect         `json:"suspects"` // what looks like an internal id in the texts and stays
@@ -40,6 +40,12 @@ type Doubt struct {
 	Text string `json:"text"`
 	// Whole: it is about all records together, so that a part of a list may be said to have it wrongly.
 	Whole bool `json:"whole"`
+}
+
+// RawViolation is a violation with the value that breaks the rule.
+type RawViolation struct {
+	Violation
+	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
 }
 
 // ExplainedRecord shows one record field by field.
@@ -126,7 +132,7 @@ func (p *Plan) Explainer(want Query, show int) *Explainer {
 	x := &Explainer{
 		Builder: p.NewBuilder(Query{Account: want.Account}), showRecords: show,
 		Explanation: Explanation{
-			Records: []ExplainedRecord{}, Violations: []Violation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
+			Records: []ExplainedRecord{}, Violations: []RawViolation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Beside: []string{}, Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
 			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}, Others: []string{}},
 		},
@@ -201,7 +207,7 @@ const maxOthers = 3
 func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 	x.Items++
 	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, reasonNoID) {
-		x.Violations = append(x.Violations, bad)
+		x.Violations = append(x.Violations, RawViolation{Violation: bad})
 		return
 	}
 	x.records, x.mostResponses = append(x.records, e.Value), max(x.mostResponses, len(e.responses))
@@ -234,7 +240,7 @@ func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 		return
 	}
 	if bad.Problem == reasonNoDetail {
-		x.Violations = append(x.Violations, bad)
+		x.Violations = append(x.Violations, RawViolation{Violation: bad})
 	}
 	fields, shown := x.explainFields(e), bad.Problem == reasonNoDetail
 	if x.Items <= x.showRecords {
@@ -243,11 +249,11 @@ func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 	for _, one := range fields {
 		if one.Problem != "" {
 			shown = true
-			x.Violations = append(x.Violations, Violation{bad.Record, one.Field, one.Problem})
+			x.Violations = append(x.Violations, RawViolation{Violation{bad.Record, one.Field, one.Problem}, one.Raw})
 		}
 	}
 	if outcome == outcomeInvalid && !shown {
-		x.Violations = append(x.Violations, bad)
+		x.Violations = append(x.Violations, RawViolation{Violation: bad})
 	}
 	if outcome == outcomeServed {
 		x.recordNumbers = append(x.recordNumbers, bad.Record)
@@ -440,7 +446,7 @@ func (x *Explainer) completeStages() {
 	for x.stageIndex < len(x.plan.stages) {
 		s := x.plan.stages[x.stageIndex]
 		if x.Failed != nil && len(x.waiting) > 0 {
-			x.Violations = append(x.Violations, Violation{x.waiting[0].number, s.name, x.Failed.Error()})
+			x.Violations = append(x.Violations, RawViolation{Violation: Violation{x.waiting[0].number, s.name, x.Failed.Error()}})
 			if s.single { // and no record can be shown
 				return
 			}

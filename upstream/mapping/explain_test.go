@@ -99,7 +99,7 @@ func explained(x *Explainer) (all []string) {
 		say("doubt %s", d.Text)
 	}
 	r := x.Explanation.Removed
-	say("removed %d: id %d, pattern %d, UUID %d", r.Texts, r.ID, r.Pattern, r.UUID)
+	say("removed %d", r.Texts)
 	for _, c := range r.Cuts {
 		say("cut %d %s: %s -> %s", c.Record, c.Field, c.Before, c.After)
 	}

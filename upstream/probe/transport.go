@@ -79,7 +79,8 @@ func Replay(replies []Reply) (*Transport, error) {
 // replies are saved ones no secret is read.
 func (t *Transport) Client(cfg upstream.Config, userAgent string) (*upstream.Client, error) {
 	if !t.live {
-		cfg.Auth, cfg.TLS = upstream.AuthConfig{}, upstream.DefaultConfig().TLS
+		cfg = cfg.WithoutSecrets()
+		cfg.TLS = upstream.DefaultConfig().TLS
 	}
 	return upstream.New(cfg, upstream.Options{UserAgent: userAgent, Transport: func(network http.RoundTripper) http.RoundTripper {
 		t.network = network
