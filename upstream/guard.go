@@ -67,11 +67,11 @@ func (p *places) tryAcquire(k accountKey) (release func(), err error) {
 	switch {
 	case !own.TryAcquire(1):
 		leave()
-		return nil, notAsked(reasonAccountFull, time.Second, "all upstream.max_concurrent_per_account requests of the account are in flight")
+		return nil, noPlace(reasonAccountFull)
 	case !all.TryAcquire(1):
 		own.Release(1)
 		leave()
-		return nil, notAsked(reasonFull, time.Second, "all upstream.max_concurrent requests are in flight")
+		return nil, noPlace(reasonFull)
 	}
 	return p.taken(all, own, leave), nil
 }
@@ -79,14 +79,22 @@ func (p *places) tryAcquire(k accountKey) (release func(), err error) {
 // acquire waits for a place within the deadline of ctx. Without an error release must be called.
 func (p *places) acquire(ctx context.Context, k accountKey) (release func(), err error) {
 	all, own, leave := p.join(k)
-	if err = own.Acquire(ctx, 1); err == nil {
-		if err = all.Acquire(ctx, 1); err == nil {
+	reason := reasonAccountFull
+	if own.Acquire(ctx, 1) == nil {
+		if all.Acquire(ctx, 1) == nil {
 			return p.taken(all, own, leave), nil
 		}
 		own.Release(1)
+		reason = reasonFull
 	}
 	leave()
-	return nil, classify(ctx, err)
+	return nil, classify(ctx, noPlace(reason))
+}
+
+// noPlace is the error of a request without a place: the gateway's own bound, and no failure of the legacy system.
+func noPlace(reason string) *Error {
+	key := map[string]string{reasonFull: "max_concurrent", reasonAccountFull: "max_concurrent_per_account"}[reason]
+	return notAsked(reason, time.Second, "all upstream.%s requests are in flight", key)
 }
 
 // join gives the places of all and of an account, until leave is called.

@@ -47,7 +47,7 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		}
 		used, err := s.network.creds.header(ctx, rejected, s.cfg.Timeout)
 		if err == nil {
-			err = s.waitForCeiling(ctx, f.want.Account, priority)
+			err = s.waitForCeiling(ctx, f.want.Kind+":"+f.want.Account, priority)
 		}
 		if err != nil {
 			release()
