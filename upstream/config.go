@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsontree"
@@ -146,7 +144,8 @@ func (c Config) Validate() error {
 	p := &setting.Problems{}
 	c.checkLimits(p)
 	c.checkBaseURL(p)
-	c.checkHeaders(p)
+	address.CheckHeaders("headers", c.Headers, p)
+	c.checkOwnHeaders("headers.", c.Headers, p)
 	c.Auth.check(c.BaseURL, p)
 	c.checkOwnHeaders("auth.login.headers.", c.Auth.Login.Headers, p)
 	c.TLS.Config("tls", p)
@@ -195,34 +194,12 @@ func (c Config) checkBaseURL(p *setting.Problems) {
 	}
 }
 
-// checkHeaders checks the headers of every request. A header with a placeholder would be
-// sent as it stands, so it is refused.
-func (c Config) checkHeaders(p *setting.Problems) {
-	placeholders := strings.NewReplacer("{"+address.Account+"}", "", "{"+address.Status+"}", "", "{"+address.Type+"}", "")
-	for name, value := range c.Headers {
-		field := "headers." + name
-		switch {
-		case !validHeader(name, value):
-			p.Add(field, "not a valid HTTP header")
-		case placeholders.Replace(value) != value:
-			p.Add(field, "placeholders have a meaning in path, query and body only; a header is the same for every request")
-		}
-	}
-	c.checkOwnHeaders("headers.", c.Headers, p)
-}
-
 // checkOwnHeaders finds headers that have a meaning of their own.
 func (c Config) checkOwnHeaders(at string, headers map[string]string, p *setting.Problems) {
 	for name := range headers {
 		p.AddIf(reserved(name), at+name, "the gateway sets this header itself; remove it (for credentials use auth)")
 		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.headerName()), at+name, "auth sets this header; remove it here")
 	}
-}
-
-// validHeader tells whether name and value can be sent (RFC 9110, 5.1 and
-// 5.5). net/http would refuse the others, but only with the first request.
-func validHeader(name, value string) bool {
-	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
 
 // reserved names the headers whose meaning this package depends on.
@@ -390,7 +367,7 @@ func (a AuthConfig) check(base string, p *setting.Problems) {
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(secret), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
-	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
+	p.AddIf(a.Name != "" && !address.ValidHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
 	switch a.Type {
 	case authBasic:
 		p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
@@ -429,7 +406,7 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 		}
 	}
 	name, text := a.sends()
-	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !validHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
+	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !address.ValidHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
 		"wants one header with {token} in its text, such as {X-Token: \"{token}\"}")
 	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)

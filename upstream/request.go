@@ -153,7 +153,7 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 		// about to use, as it does for a GET.
 		out.Header["Idempotency-Key"] = []string{}
 	}
-	if f.want.RequestID != "" && validHeader("X-Request-Id", f.want.RequestID) {
+	if f.want.RequestID != "" && address.ValidHeader("X-Request-Id", f.want.RequestID) {
 		out.SetHeader("X-Request-Id", f.want.RequestID)
 	}
 	if out.Header.Get("Accept") == "" && s.http.Header.Get("Accept") == mapping.AcceptJSON {

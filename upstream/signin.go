@@ -199,7 +199,7 @@ func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Du
 func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 	defer c.opts.Panics.Catch(func(p any) { err = bug(p) })
 	fresh, err = c.request(ctx)
-	if err == nil && !validHeader(fresh.name, fresh.value) {
+	if err == nil && !address.ValidHeader(fresh.name, fresh.value) {
 		return token{}, errors.New("the token cannot be sent in a header")
 	}
 	return fresh, err

@@ -138,11 +138,8 @@ func (s Spec) Compile(base, field string, problems *setting.Problems) Template {
 		c.made.query = append(c.made.query, param{escapeQuery(name), c.text(s.Query[name], text{key: key, name: fmt.Sprintf("parameter %q", name), in: inParam})})
 	}
 	c.made.head = Head{cmp.Or(s.Method, http.MethodGet), map[string]string{}}
+	CheckHeaders(field+".headers", s.Headers, problems)
 	for name, value := range s.Headers {
-		key := field + ".headers." + name
-		c.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
-		c.AddIf(placeholders.MatchString(value), key,
-			"placeholders have a meaning in path, query and body only; a header is the same for every request")
 		c.made.head.Headers[http.CanonicalHeaderKey(name)] = value
 	}
 	if s.Body == nil {
@@ -154,6 +151,21 @@ func (s Spec) Compile(base, field string, problems *setting.Problems) Template {
 	}
 	c.lost()
 	return c.made
+}
+
+// CheckHeaders adds what is wrong with the headers of requests to problems, under the field's name.
+func CheckHeaders(field string, headers map[string]string, problems *setting.Problems) {
+	for name, value := range headers {
+		key := field + "." + name
+		problems.AddIf(!ValidHeader(name, value), key, "not a valid HTTP header")
+		problems.AddIf(placeholders.MatchString(value), key, "placeholders have a meaning in path, query and body only; a header is the same for every request")
+	}
+}
+
+// ValidHeader reports whether a header can be sent (RFC 9110, 5.1 and 5.5). net/http would refuse another one, but
+// only with the first request.
+func ValidHeader(name, value string) bool {
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
 
 // specCompiler compiles the texts of one request.
