@@ -312,7 +312,10 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 	names := slices.Sorted(maps.Keys(paths))
 	known := append([]string{address.Account}, names...)
 	reply := s.request(&r.Replies, strings.TrimSuffix(name, "s"), field, f.RequestConfig, f.RepliesConfig, known, known)
-	r.request.Join(address.IDs, s.join(&r.request, field+".join", f))
+	if f.Batch > 0 {
+		_, err := r.request.Join(address.IDs, f.Join, ",")
+		s.AddIf(err != nil, field+".join", "%v", err)
+	}
 	for _, name := range names {
 		key, path := field+".id", paths[name]
 		if len(f.IDs) > 0 {
@@ -349,23 +352,4 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 // stage is that of a second request, whose answers become a member of a record.
 func (r *SecondRequest) stage(member string, one bool) stage {
 	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: reasonNoID + r.Name + " with"}, second: r}
-}
-
-// join is what stands between the ids of a batch.
-func (c *compiler) join(t *address.Template, field string, f FetchConfig) string {
-	c.checkJoin(t, address.IDs, field, f.Join)
-	switch within := t.Within(address.IDs); {
-	case f.Batch == 0:
-	case f.Join == address.Repeat:
-		for _, text := range t.OneValue(address.IDs) {
-			c.Add(field, cannotRepeat, text, address.IDs)
-		}
-		c.AddIf(t.InPath(address.IDs), field, "a path cannot be repeated; give a separator")
-	case f.Join != "":
-	case len(within) > 0:
-		c.Add(field, `missing: %s is more than {ids}, and several ids make one text of it; say what stands between them, such as join: ",", or leave batch out: one request for each record, named by {id}`, within[0])
-	case t.InLists(address.IDs):
-		return address.Repeat
-	}
-	return cmp.Or(f.Join, ",")
 }
