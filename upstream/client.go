@@ -28,7 +28,6 @@ import (
 
 	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -144,7 +143,8 @@ type endpoint struct {
 // New compiles the mapping. It reports everything that is wrong with the
 // configuration, as Validate does. It does not touch the network.
 func New(cfg Config, opts Options) (*Client, error) {
-	if err := cfg.Validate(); err != nil {
+	plans, err := cfg.compile()
+	if err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()
@@ -153,7 +153,6 @@ func New(cfg Config, opts Options) (*Client, error) {
 	// The places go on even for another system: the requests in flight do.
 	c := &Client{cfg: cfg, network: before.network, places: before.places, replies: before.replies, current: before.current, endpoints: map[string]*endpoint{}}
 	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
-		var err error
 		if c.network, err = connect(cfg, opts); err != nil {
 			return nil, err
 		}
@@ -161,10 +160,9 @@ func New(cfg Config, opts Options) (*Client, error) {
 	c.places.resize(cfg.MaxConcurrent, cfg.perAccount())
 	c.places.bytes.resize(cfg.MaxTotalResponseBytes, cfg.MaxConcurrent)
 	client := newHTTP(c.network, cfg, opts)
-	for kind, ec := range cfg.endpoints() {
-		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
+	for kind, plan := range plans {
 		s := &endpoint{
-			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, http: client, places: c.places, replies: c.replies, keepFor: opts.KeepFor[kind],
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg), network: c.network, http: client, places: c.places, replies: c.replies, keepFor: opts.KeepFor[kind],
 			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
 			tracer:  telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
@@ -214,8 +212,8 @@ const mappingVersion = 4
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a
 // change.
-func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
-	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, ec})
+func fingerprint(kind string, cfg Config) string {
+	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, *cfg.Endpoint(kind)})
 	if err != nil { // strings, numbers and maps of strings only
 		panic(err)
 	}

@@ -91,16 +91,8 @@ func (c Config) Kinds() (kinds []string) {
 	return kinds
 }
 
-// endpoints are the configurations of these lists, by kind.
-func (c Config) endpoints() map[string]mapping.EndpointConfig {
-	all := map[string]mapping.EndpointConfig{}
-	for _, kind := range c.Kinds() {
-		all[kind] = *c.Endpoint(kind)
-	}
-	return all
-}
-
-// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken.
+// BreakerWindow is the shortest period over which outcomes are counted: with a request_timeout of more than 5 s it is twice that.
+// An outage is when no list has come for this long.
 const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
@@ -141,7 +133,13 @@ func DefaultConfig() Config {
 
 // Validate reports every mistake as [setting.Problems], with keys as they are within the section.
 func (c Config) Validate() error {
-	p := &setting.Problems{}
+	_, err := c.compile()
+	return err
+}
+
+// compile checks the configuration, and compiles the mapping of each list.
+func (c Config) compile() (plans map[string]*mapping.Plan, err error) {
+	p, plans := &setting.Problems{}, map[string]*mapping.Plan{}
 	c.checkLimits(p)
 	c.checkBaseURL(p)
 	address.CheckHeaders("headers", c.Headers, p)
@@ -154,8 +152,9 @@ func (c Config) Validate() error {
 		"base_url is plain http, as is what auth names, so the files would not be used; change base_url or empty them")
 	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
 	sendsSecret := false
-	for kind, ec := range c.endpoints() {
-		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
+	for _, kind := range c.Kinds() {
+		ec := *c.Endpoint(kind)
+		plans[kind] = mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
 		text, _ := json.Marshal(ec)
 		if strings.Contains(string(text), "{"+address.Secret+"}") {
 			sendsSecret = true
@@ -166,7 +165,7 @@ func (c Config) Validate() error {
 		c.checkOwnHeaders(kind+".details.fetch.headers.", ec.Details.Fetch.Headers, p)
 	}
 	p.AddIf(c.Auth.Type == authSecret && !sendsSecret, "auth.secret_file", "no request has {secret} in its query or body")
-	return p.Err()
+	return plans, p.Err()
 }
 
 // checkLimits checks what bounds of how hard the legacy may be asked contradict each other.

@@ -78,7 +78,7 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized},
 		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
-	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
+	client := signInClient{&http.Client{CheckRedirect: noRedirect, Transport: network}, cfg.common(opts, "application/json"), opts.Ceiling}
 	switch _, secret := a.secret(); a.Type {
 	case authBasic:
 		c.token = token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}
@@ -96,27 +96,6 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		c.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), c.renewIf, opts.Now)
 	}
 	return c, nil
-}
-
-// signInTransport waits for the ceiling, and adds headers where a request has none of these names.
-type signInTransport struct {
-	network http.RoundTripper
-	headers http.Header
-	ceiling *ceiling.Limiter
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.ceiling.Wait(r.Context(), "", ceiling.Continuation); err != nil {
-		return nil, notAsked(reasonCeiling, time.Second, "%w", err)
-	}
-	r = r.Clone(r.Context())
-	for name, values := range t.headers {
-		if r.Header[name] == nil {
-			r.Header[name] = values
-		}
-	}
-	return t.network.RoundTrip(r)
 }
 
 // header gives the credential, made after the rejected one. It waits for a sign-in if need be, which has timeout,
@@ -287,7 +266,7 @@ const tokenLeeway = 10 * time.Second
 
 // requestToken signs in by type oauth2_client_credentials (RFC 6749, 4.4). Whether the endpoint
 // wants the secret in a header or in the body it does not say: both are tried until one has worked. It does not run twice at a time.
-func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func(context.Context) (token, error) {
+func (a AuthConfig) requestToken(client signInClient, now func() time.Time) func(context.Context) (token, error) {
 	inBody, known := false, false
 	ask := func(ctx context.Context) (resp *http.Response, body string, err error) {
 		form, id, secret := url.Values{"grant_type": {"client_credentials"}}, a.ClientID, oneLine(a.ClientSecretFile)
@@ -306,7 +285,7 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 		if !inBody {
 			r.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(secret))
 		}
-		return signIn(client, r)
+		return client.send(r)
 	}
 	return func(ctx context.Context) (token, error) {
 		resp, body, err := ask(ctx)
@@ -348,7 +327,7 @@ func single(v jsontree.Value) string {
 
 // openSession signs in by type session, with one request. A fault that meets rejects is no failure of the system.
 // Its errors hold neither the address, which may have a secret in its query, nor what was sent.
-func (a AuthConfig) openSession(client *http.Client, base string, rejects mapping.Conditions, now func() time.Time) func(context.Context) (token, error) {
+func (a AuthConfig) openSession(client signInClient, base string, rejects mapping.Conditions, now func() time.Time) func(context.Context) (token, error) {
 	plan := a.Login.spec().Compile(base, "auth.login", &setting.Problems{}) // Validate has told them
 	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
 	return func(ctx context.Context) (token, error) {
@@ -366,7 +345,7 @@ func (a AuthConfig) openSession(client *http.Client, base string, rejects mappin
 		if a.Login.Basic {
 			r.SetBasicAuth(a.user(), oneLine(a.PasswordFile))
 		}
-		resp, body, err := signIn(client, r)
+		resp, body, err := client.send(r)
 		if err != nil {
 			if fault, wrong := (&decode.Format{XML: true}).Decode(body, "", maxLoginBytes); isFault(wrong) && rejects.Any(fault, true) {
 				return token{}, fmt.Errorf("the login answers status %d with a fault that meets auth.renew_if", resp.StatusCode)
@@ -424,10 +403,25 @@ func (a AuthConfig) tokenIn(resp *http.Response, body string, expect mapping.Con
 // maxLoginBytes bounds the reply to a sign-in.
 const maxLoginBytes = 1 << 20
 
-// signIn sends a sign-in. Its errors hold nothing of what was sent or came. A connection that fails and a status of 500 or more
+// signInClient sends sign-ins, which count for the ceiling.
+type signInClient struct {
+	http    *http.Client
+	headers http.Header // that all requests have
+	ceiling *ceiling.Limiter
+}
+
+// send sends a sign-in. Its errors hold nothing of what was sent or came. A connection that fails and a status of 500 or more
 // are the system's failures.
-func signIn(client *http.Client, r *http.Request) (resp *http.Response, body string, err error) {
-	if resp, err = client.Do(r); err != nil {
+func (c signInClient) send(r *http.Request) (resp *http.Response, body string, err error) {
+	if err := c.ceiling.Wait(r.Context(), "", ceiling.Continuation); err != nil {
+		return nil, "", classify(r.Context(), notAsked(reasonCeiling, time.Second, "%w", err))
+	}
+	for name, values := range c.headers {
+		if r.Header[name] == nil {
+			r.Header[name] = values
+		}
+	}
+	if resp, err = c.http.Do(r); err != nil {
 		return nil, "", classify(r.Context(), err)
 	}
 	defer resp.Body.Close()
