@@ -53,11 +53,6 @@ type Request struct {
 	Changes string
 }
 
-// mapped is what the mapping is told of it.
-func (r Request) mapped() mapping.Query {
-	return mapping.Query{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
-}
-
 // List is a whole list. Its texts share memory with the reply that they came in.
 type List struct {
 	Inquiries  []Inquiry // never nil; in the order of the legacy
@@ -243,23 +238,29 @@ func (c *Client) Incidents(kind string) []Incident {
 // Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
 func (c *Client) Askable(kind, account string) *Error {
 	if s, ok := c.endpoints[kind]; ok {
-		ask, _ := s.plan.Request(mapping.Query{Account: account})
-		return s.askable(ask, account)
+		want := s.query(Request{Account: account})
+		ask, _ := s.plan.Request(want)
+		return s.askable(ask, want)
 	}
 	return nil
 }
 
+// query is what the mapping is told of a request.
+func (s *endpoint) query(r Request) mapping.Query {
+	return mapping.Query{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType, Secret: s.cfg.Auth.requestSecret()}
+}
+
 // askable is [Client.Askable] of the account that ask is for. Further requests may name it, too.
-func (s *endpoint) askable(ask mapping.PagedRequest, account string) *Error {
-	if _, err := pageRequest(ask, s.paging(s.plan.Paging).pageValues(0, 0)); err != nil {
+func (s *endpoint) askable(ask mapping.PagedRequest, want mapping.Query) *Error {
+	if _, err := pageRequest(ask, paging{s.plan.Paging}.pageValues(0, 0)); err != nil {
 		return asError(err)
 	}
 	for _, second := range []*mapping.SecondRequest{s.plan.Details, s.plan.Responses} {
 		if second == nil {
 			continue
 		}
-		ask, _ = second.Request(account, mapping.Batch{IDs: []string{"0"}})
-		if _, err := pageRequest(ask, s.paging(second.Paging).pageValues(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
+		ask, _ = second.Request(want, mapping.Batch{IDs: []string{"0"}})
+		if _, err := pageRequest(ask, paging{second.Paging}.pageValues(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
 			return asError(err)
 		}
 	}

@@ -87,8 +87,8 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
-	ask, impossible := s.plan.Request(want.mapped())
-	f, x := s.newFetch(want), s.plan.Explainer(want.mapped(), show)
+	ask, impossible := s.plan.Request(s.query(want))
+	f, x := s.newFetch(want), s.plan.Explainer(s.query(want), show)
 	x.Allow = f.allow
 	p := f.newPages(&s.plan.Replies, ask, x)
 	first, err := pageRequest(ask, p.paging.pageValues(0, 0))
@@ -124,8 +124,8 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 
 // further makes the second requests for the batches, and notes the first of them.
 func (e *explanation) further(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
-	ask, _ := s.Request(e.fetch.want.Account, batches[0])
-	if first, err := ask.Page(e.fetch.endpoint.paging(s.Paging).pageValues(0, 0)); err == nil {
+	ask, _ := s.Request(e.fetch.endpoint.query(e.fetch.want), batches[0])
+	if first, err := ask.Page(paging{s.Paging}.pageValues(0, 0)); err == nil {
 		e.Further = append(e.Further, Further{s.Name, len(batches), first.Method, first.URL, first.Body})
 	}
 	return e.fetch.batches(ctx, s, batches)
@@ -185,11 +185,11 @@ func (e *explanation) askWords(ctx context.Context) {
 	for _, name := range []string{"status", "inquiry_type"} {
 		all := 0
 		for _, word := range words[name] {
-			filtered := mapping.Query{Account: want.Account, Status: word}
+			filtered := Request{Account: want.Account, Status: word}
 			if name != "status" {
 				filtered.Status, filtered.InquiryType = "", word
 			}
-			ask, _ := s.plan.Request(filtered)
+			ask, _ := s.plan.Request(s.query(filtered))
 			e.fetch.restart()
 			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Query{Account: want.Account}))
 			if err := list.read(ctx); err != nil {

@@ -43,7 +43,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 		return List{}, failure(reasonBug, "the configuration has no list of the kind %q", want.Kind)
 	}
 	start := s.opts.Now()
-	ask, impossible := s.plan.Request(want.mapped())
+	ask, impossible := s.plan.Request(s.query(want))
 	if impossible {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: s.fingerprint}, nil
 	}
@@ -55,7 +55,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	}
 	f := s.newFetch(want)
 	defer func() { f.allowed.release() }()
-	if unaskable := s.askable(ask, want.Account); unaskable != nil { // for good, whatever else is wrong now
+	if unaskable := s.askable(ask, s.query(want)); unaskable != nil { // for good, whatever else is wrong now
 		err = unaskable
 	} else if leave, refused := f.admit(); refused != nil {
 		err = refused
@@ -97,7 +97,7 @@ func (f *fetch) list(ctx context.Context, ask mapping.PagedRequest) (list List, 
 	var m *mapping.Builder
 	all, err := f.whole(ctx, func() *pages {
 		f.restart()
-		m = s.plan.NewBuilder(f.want.mapped())
+		m = s.plan.NewBuilder(s.query(f.want))
 		m.Allow = f.allow
 		return f.newPages(&s.plan.Replies, ask, m)
 	})

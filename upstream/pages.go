@@ -48,7 +48,7 @@ type mapper interface {
 }
 
 func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, into mapper) *pages {
-	return &pages{fetch: f, replies: replies, paging: f.endpoint.paging(replies.Paging), ask: ask, mapper: into, items: map[string]bool{}}
+	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, mapper: into, items: map[string]bool{}}
 }
 
 // attach makes the requests for what the list itself does not tell of its records, if
@@ -80,7 +80,7 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 		group.Go(func() (err error) {
 			defer f.endpoint.opts.Panics.Catch(func(p any) { err = bug(p) })
 			begin := func() *pages {
-				ask, a := s.Request(f.want.Account, batch)
+				ask, a := s.Request(f.endpoint.query(f.want), batch)
 				a.Allow, replies[i] = f.allow, a
 				return f.newPages(&s.Replies, ask, a)
 			}
@@ -395,14 +395,7 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 }
 
 // paging finds out where a list goes on.
-type paging struct {
-	mapping.PagingConfig
-	secret string // that requests have; empty: none
-}
-
-func (s *endpoint) paging(c mapping.PagingConfig) paging {
-	return paging{c, s.cfg.Auth.requestSecret()}
-}
+type paging struct{ mapping.PagingConfig }
 
 // pageValues are those of a page by its index and the records before it.
 func (p paging) pageValues(page, records int) address.Values {
@@ -419,9 +412,6 @@ func (p paging) pageValues(page, records int) address.Values {
 // cursorValues gives the values of the page at a cursor, which is there as text and as JSON.
 func (p paging) cursorValues(cursor, asJSON string) address.Values {
 	values := address.Values{}
-	if p.secret != "" {
-		values[address.Secret] = []string{p.secret}
-	}
 	if cursor != "" {
 		values.SetCursor(cursor, asJSON)
 	}

@@ -125,7 +125,7 @@ func TestExplainSecondRequests(t *testing.T) {
 		}
 		s, ids := x.Next()
 		if replies != "" {
-			_, a := s.Request("acme", ids[0])
+			_, a := s.Request(acme, ids[0])
 			if _, err := a.Take(replies); err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,7 @@ import (
 func (p *Plan) Request(want Query) (ask PagedRequest, impossible bool) {
 	status, noStatus := p.byStatus.values(want.Status)
 	inquiryType, noType := p.byType.values(want.InquiryType)
-	values := address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}
+	values := address.Values{address.Account: {want.Account}, address.Secret: {want.Secret}, address.Status: status, address.Type: inquiryType}
 	return PagedRequest{request: &p.request, values: values}, noStatus || noType
 }
 

@@ -50,6 +50,7 @@ type Query struct {
 	Account     string // whose list; put into the request and compared with each record's owner
 	Status      string // public value; empty: all
 	InquiryType string // public value; empty: all
+	Secret      string // what {secret} stands for in requests
 }
 
 // Error says why a reply cannot be accepted. Its text is for logs: it holds

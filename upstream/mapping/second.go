@@ -86,8 +86,8 @@ type Batch struct {
 
 // Request gives the request for what belongs to the records of a batch, and what takes the
 // replies to it.
-func (s *SecondRequest) Request(account string, batch Batch) (PagedRequest, *Attachment) {
-	values := address.Values{address.Account: {account}}
+func (s *SecondRequest) Request(want Query, batch Batch) (PagedRequest, *Attachment) {
+	values := address.Values{address.Account: {want.Account}, address.Secret: {want.Secret}}
 	if s.batch > 0 {
 		values[address.IDs] = batch.IDs
 	} else {
