@@ -347,7 +347,7 @@ func (a AuthConfig) openSession(client signInClient, base string, rejects mappin
 		}
 		resp, body, err := client.send(r)
 		if err != nil {
-			if fault, wrong := (&decode.Format{XML: true}).Decode(body, "", maxLoginBytes); isFault(wrong) && rejects.Any(fault, true) {
+			if fault, wrong := (&decode.Format{XML: true}).Decode(body, "", decode.AtMost(maxLoginBytes)); isFault(wrong) && rejects.Any(fault, true) {
 				return token{}, fmt.Errorf("the login answers status %d with a fault that meets auth.renew_if", resp.StatusCode)
 			}
 			return token{}, err

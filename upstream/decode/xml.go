@@ -69,7 +69,7 @@ type member struct {
 }
 
 // fromXML reads a document in UTF-8.
-func (f *Format) fromXML(body string, limit int64) (string, error) {
+func (f *Format) fromXML(body string, grown func(size int64) error) (string, error) {
 	w := &treeWriter{dec: xml.NewDecoder(strings.NewReader(body)), out: make([]byte, 0, len(body))}
 	w.dec.CharsetReader = func(_ string, from io.Reader) (io.Reader, error) { return from, nil } // it is UTF-8 by now
 	w.open = append(w.open, element{outline: f.Outline})                                         // the document
@@ -88,8 +88,8 @@ func (f *Format) fromXML(body string, limit int64) (string, error) {
 			}
 			return string(w.out), err
 		}
-		if err == nil && int64(len(w.out)) > limit {
-			err = tooLarge(limit)
+		if err == nil {
+			err = grown(int64(len(w.out)))
 		}
 		if err != nil {
 			return "", err

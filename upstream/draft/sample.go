@@ -43,7 +43,7 @@ func parse(texts [][]byte) (*samples, error) {
 	for range 2 {
 		s.trees = nil
 		for i, body := range bodies {
-			text, err := format.Decode(body, "", maxSampleBytes)
+			text, err := format.Decode(body, "", decode.AtMost(maxSampleBytes))
 			if err != nil {
 				return nil, fmt.Errorf("sample %d cannot be read: %w", i+1, err)
 			}

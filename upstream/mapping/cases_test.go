@@ -19,6 +19,7 @@ import (
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
 	"inquiry-gateway/internal/yamlfile"
+	"inquiry-gateway/upstream/decode"
 )
 
 // eachLine visits the lines of a file's cases that say what comes of what:
@@ -255,7 +256,7 @@ func (c listCase) reply(t *testing.T, given string) string {
 	if !c.plan.Format.XML {
 		return body
 	}
-	body, err := c.plan.Format.Decode(body, "", 1<<20)
+	body, err := c.plan.Format.Decode(body, "", decode.AtMost(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
