@@ -48,8 +48,8 @@ type Request struct {
 	RequestID   string // goes to the legacy as X-Request-Id when not empty
 	Failing     bool   // the last fetch of the list failed
 	Background  bool   // nobody waits for the list: it gives way where requests are bounded
-	// Changes is another text after each purge or hint of the list that the caller knows of. What
-	// came for records that have a version since is used again while it is the same; empty: not.
+	// Changes differs after each purge or hint of the list. Replies that are kept for records with a version are reused
+	// only by fetches with the same Changes; empty: none are kept or reused.
 	Changes string
 }
 
@@ -335,7 +335,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 	requests := map[meaning]prometheus.Counter{{result: ResultOK}: nil}
 	for _, m := range reasons {
-		requests[meaning{m.failure, m.result, saysNothing}] = nil
+		requests[meaning{m.failure, m.result, noVerdict}] = nil
 	}
 	fetches := all.Counters("requests_total", "Fetches from the legacy system, by result and failure: system, sign_in (credentials rejected), "+
 		"mapping (the response does not fit), foreign (records of another account), account (its id cannot be sent), refused (by the gateway), "+

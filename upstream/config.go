@@ -42,8 +42,8 @@ type Config struct {
 	// certificate. It counts for the token endpoint of auth, too, so ca_file must
 	// hold its authority besides where that is another one.
 	TLS setting.TLS `yaml:"tls"`
-	// Attempts is how often a request is sent in all that was refused or answered with 502, 503, or a 429 that tells when to come
-	// back. One request in ten may be repeated at all. 1, for a legacy system that bears no repeat: none.
+	// Attempts is how many times a request is sent at most. It is repeated after a refused connection, a 502, a 503, or a 429 with
+	// Retry-After. Over time at most a tenth of all requests are repeats. 1: never repeat.
 	Attempts int `yaml:"attempts" min:"1"`
 	// Breaker is when to stop asking a legacy system that does not answer.
 	Breaker BreakerConfig `yaml:"breaker"`

@@ -61,11 +61,11 @@ const (
 // verdict is what a call says of the legacy system.
 type verdict int
 
-// The verdicts. saysNothing is for a call that was not made, or that nobody waited for.
+// The verdicts. noVerdict is for a call that was not made, or that nobody waited for.
 const (
-	saysNothing verdict = iota
-	saysWell
-	saysFault // evidence for the breaker
+	noVerdict verdict = iota
+	isWell
+	isFailing // evidence for the breaker
 )
 
 // meaning is what a reason stands for.
@@ -78,20 +78,20 @@ type meaning struct {
 // reasons has each reason once. It is the only judge of failures. No reply with status 200 is
 // evidence for the breaker: one account's bad record must not shut out all the others.
 var reasons = meaningsOf(map[meaning]string{
-	{FailureSystem, ResultFailed, saysFault}:         "connect tls truncated read status_5xx",
-	{FailureSystem, ResultTimeout, saysFault}:        "timeout",
-	{FailureSystem, ResultUnavailable, saysFault}:    "overloaded",                           // a 503 that tells us to wait
-	{FailureSystem, ResultFailed, saysWell}:          "fault",                                // of SOAP, which says itself that the call failed
-	{FailureSystem, ResultInvalid, saysWell}:         "media_type encoding charset json xml", // what no mapping could read
-	{FailureSignIn, ResultFailed, saysWell}:          "denied",                               // a 401 or 403, a page that asks for a password, a session that has ended
-	{FailureSignIn, ResultFailed, saysNothing}:       "auth",                                 // there is no sign-in, so that the list was not asked for
-	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx expect items record paging changed too_many too_large",
-	{FailureForeign, ResultInvalid, saysWell}:        "owner",
-	{FailureAccount, ResultFailed, saysNothing}:      "account",
-	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full replies_full ceiling",
-	{FailureRefused, ResultUnavailable, saysFault}:   "throttled", // a 429
-	{FailureCanceled, ResultCanceled, saysNothing}:   "canceled",
-	{FailureBug, ResultFailed, saysNothing}:          "internal",
+	{FailureSystem, ResultFailed, isFailing}:       "connect tls truncated read status_5xx",
+	{FailureSystem, ResultTimeout, isFailing}:      "timeout",
+	{FailureSystem, ResultUnavailable, isFailing}:  "overloaded",                           // a 503 that tells us to wait
+	{FailureSystem, ResultFailed, isWell}:          "fault",                                // of SOAP, which says itself that the call failed
+	{FailureSystem, ResultInvalid, isWell}:         "media_type encoding charset json xml", // what no mapping could read
+	{FailureSignIn, ResultFailed, isWell}:          "denied",                               // a 401 or 403, a page that asks for a password, a session that has ended
+	{FailureSignIn, ResultFailed, noVerdict}:       "auth",                                 // there is no sign-in, so that the list was not asked for
+	{FailureMapping, ResultInvalid, isWell}:        "status_2xx status_3xx status_4xx expect items record paging changed too_many too_large",
+	{FailureForeign, ResultInvalid, isWell}:        "owner",
+	{FailureAccount, ResultFailed, noVerdict}:      "account",
+	{FailureRefused, ResultUnavailable, noVerdict}: "breaker_open bulkhead_full account_bulkhead_full replies_full ceiling",
+	{FailureRefused, ResultUnavailable, isFailing}: "throttled", // a 429
+	{FailureCanceled, ResultCanceled, noVerdict}:   "canceled",
+	{FailureBug, ResultFailed, noVerdict}:          "internal",
 })
 
 func meaningsOf(words map[meaning]string) map[string]meaning {
@@ -169,7 +169,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // that says nothing about the list.
 func (e *Error) Refused() bool {
 	m := e.meaning()
-	return m.says == saysNothing && (m.failure == FailureRefused || m.failure == FailureCanceled)
+	return m.says == noVerdict && (m.failure == FailureRefused || m.failure == FailureCanceled)
 }
 
 // RetryAfter is what a 429 or a 503 told us to wait, a minute at most; 0: nothing.
@@ -183,7 +183,7 @@ func (e *Error) RetryAfter() time.Duration {
 // verdictOf is what the error of a call, or nil, says of the legacy system.
 func verdictOf(err error) verdict {
 	if err == nil {
-		return saysWell
+		return isWell
 	}
 	return asError(err).meaning().says
 }

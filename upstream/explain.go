@@ -151,8 +151,8 @@ func (e *explanation) readSaved(saved []byte) error {
 	case err != nil:
 	case p.paging.Style == mapping.PageNone:
 		err = p.checkEnd()
-	case n == 0 && p.length > 0:
-		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", p.length)
+	case n == 0 && p.firstTotal > 0:
+		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", p.firstTotal)
 	case !p.paging.TellsLength() || !p.paging.Numbers():
 		_, err = p.nextPage(p.first, n, 1, e.First)
 	}

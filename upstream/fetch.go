@@ -88,8 +88,8 @@ func (f *fetch) admit() (leave func(error), err error) {
 	}, nil
 }
 
-// list reads and maps all replies that make up the list. No part of it is older than its
-// AnsweredAt, when the first reply was there. The internal ids are removed at the end, when all
+// list reads and maps all replies that make up the list. AnsweredAt is when its first page was there. All other replies came
+// later, except those that were kept for records whose version has not changed. The internal ids are removed at the end, when all
 // of them are known.
 func (f *fetch) list(ctx context.Context, ask mapping.PagedRequest) (list List, err error) {
 	s := f.endpoint
@@ -153,7 +153,7 @@ func (f *fetch) count(err error, start time.Time) error {
 		return nil
 	}
 	failed := asError(err)
-	s.metrics.requests[meaning{failed.Failure(), failed.Result(), saysNothing}].Inc()
+	s.metrics.requests[meaning{failed.Failure(), failed.Result(), noVerdict}].Inc()
 	if refused, ok := s.metrics.refused[failed.Reason]; ok {
 		refused.Inc()
 	}

@@ -23,32 +23,32 @@ import (
 // pages reads the replies to one request, page after page or all pages at once: those for a list,
 // or for the details or responses of some of its records.
 type pages struct {
-	fetch    *fetch
-	replies  *mapping.Replies // how they are read
-	paging   paging
-	ask      mapping.PagedRequest
-	mapper   mapper
-	bodies   []string // of all replies
-	end      mapping.End
-	length   int             // of the whole list, as the first page tells it
-	latest   int             // the same, as the last page read tells it
-	sizes    []int           // records of each page
-	items    map[string]bool // of the pages before, as they came
-	asked    address.Request // for the first page
-	first    reply           // to it
-	last     reply           // that was mapped
-	answered time.Time       // when that was there
+	fetch      *fetch
+	replies    *mapping.Replies // how they are read
+	paging     paging
+	ask        mapping.PagedRequest
+	sink       sink
+	bodies     []string // of all replies
+	end        mapping.End
+	firstTotal int             // length of the whole list, as the first page tells it
+	lastTotal  int             // the same, as the last page read tells it
+	sizes      []int           // records of each page
+	items      map[string]bool // of the pages before, as they came
+	asked      address.Request // for the first page
+	first      reply           // to it
+	last       reply           // that was mapped
+	answered   time.Time       // when that was there
 }
 
-// mapper maps the replies of a list; they come in order.
-type mapper interface {
+// sink takes the replies of a list, in order.
+type sink interface {
 	Take(body string) (mapping.Page, error)
 	// CheckEnd refuses a list that goes on after its last reply.
 	CheckEnd(mapping.End) error
 }
 
-func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, into mapper) *pages {
-	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, mapper: into, items: map[string]bool{}}
+func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, into sink) *pages {
+	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, sink: into, items: map[string]bool{}}
 }
 
 // attach makes the requests for what the list itself does not tell of its records, if
@@ -117,7 +117,7 @@ func (p *pages) replay(bodies []string) error {
 		if err := p.fetch.allowed.take(int64(len(body))); err != nil {
 			return err
 		}
-		if _, err := p.mapper.Take(body); err != nil {
+		if _, err := p.sink.Take(body); err != nil {
 			return err
 		}
 	}
@@ -149,20 +149,20 @@ func (p *pages) read(ctx context.Context) (err error) {
 	return p.checkEnd()
 }
 
-// checkEnd refuses what has been read unless it is the whole. Records that were inserted meanwhile have
-// pushed others to a later page, where these came again, with the same content: the list without the doubles is whole.
-// Where a record may be lost instead, it is not.
+// checkEnd refuses a list unless all of it was read. A record that is inserted meanwhile pushes others to a later page, where
+// they come a second time; without these duplicates the list is whole. If a record may have been missed, the reason
+// is [mapping.ReasonChanged], and the list is read once more.
 func (p *pages) checkEnd() error {
-	different := p.end.Records - p.end.Doubles
+	different := p.end.Records - p.end.Duplicates
 	counts := p.paging.countsRecords()
 	switch {
-	case counts && different < p.length && (p.end.Doubles > 0 || p.latest != p.length):
-		return failure(mapping.ReasonChanged, "the list changed while it was read: %d records were announced, %d came, %d of them twice", p.length, different, p.end.Doubles)
-	case counts && different < p.length:
-		return pagingError("%d records were announced, %d came", p.length, different)
-	case counts && different > p.latest:
-		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.latest, different)
-	case !counts && p.end.Doubles > 0 && p.shrank():
+	case counts && different < p.firstTotal && (p.end.Duplicates > 0 || p.lastTotal != p.firstTotal):
+		return failure(mapping.ReasonChanged, "the list changed while it was read: %d records were announced, %d came, %d of them twice", p.firstTotal, different, p.end.Duplicates)
+	case counts && different < p.firstTotal:
+		return pagingError("%d records were announced, %d came", p.firstTotal, different)
+	case counts && different > p.lastTotal:
+		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.lastTotal, different)
+	case !counts && p.end.Duplicates > 0 && p.shrank():
 		return failure(mapping.ReasonChanged, "the list changed while it was read: records came twice, and a page before the last has fewer than the first")
 	}
 	if p.replies.TellsLast() && p.end.Pages > 0 {
@@ -175,7 +175,7 @@ func (p *pages) checkEnd() error {
 		return err
 	}
 	p.end.Next = next
-	return p.mapper.CheckEnd(p.end)
+	return p.sink.CheckEnd(p.end)
 }
 
 // shrank reports whether a page before the last one with records has fewer than the first.
@@ -209,7 +209,7 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	}
 	_, step := p.fetch.endpoint.tracer.Start(ctx, "upstream.map")
 	defer step.End()
-	page, err := p.mapper.Take(r.body)
+	page, err := p.sink.Take(r.body)
 	if err != nil && r.denied != nil {
 		err = r.denied
 	}
@@ -220,7 +220,7 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	r.json, r.none = page.Reply, items == ""
 	p.last, p.end.Header = *r, r.header
 	p.end.Records += records
-	p.end.Doubles += page.Doubles
+	p.end.Duplicates += page.Duplicates
 	p.end.Pages++
 	p.sizes = append(p.sizes, records)
 	switch {
@@ -234,13 +234,13 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	if p.paging.TellsLength() {
 		length, err := p.paging.lengthIn(*r)
 		if p.end.Pages == 1 {
-			p.length, p.latest = length, length
+			p.firstTotal, p.lastTotal = length, length
 		}
-		if err == nil && (length < p.latest || length != p.latest && !p.replies.HasID()) {
+		if err == nil && (length < p.lastTotal || length != p.lastTotal && !p.replies.HasID()) {
 			// Records may have moved from one page to another unseen.
 			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the one before", p.end.Pages)
 		}
-		p.latest = length
+		p.lastTotal = length
 		return records, err
 	}
 	return records, nil
@@ -249,9 +249,9 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 // grown reads the pages that a list has more by now than its first page told.
 func (p *pages) grown(ctx context.Context) error {
 	for {
-		more := p.end.Pages < p.latest
+		more := p.end.Pages < p.lastTotal
 		if p.paging.countsRecords() {
-			more = p.end.Records-p.end.Doubles < p.length && (p.end.Doubles > 0 || p.latest > p.length)
+			more = p.end.Records-p.end.Duplicates < p.firstTotal && (p.end.Duplicates > 0 || p.lastTotal > p.firstTotal)
 		}
 		if !more || p.end.Pages > p.replies.MaxRecords {
 			return nil
@@ -302,7 +302,7 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 // itself has named may be lost.
 func (p *pages) endsWith(r reply, page int) error {
 	guessed := p.paging.Numbers() || p.replies.OwnCursor()
-	if guessed && !p.replies.TellsLast() || p.paging.countsRecords() && p.end.Records == p.length {
+	if guessed && !p.replies.TellsLast() || p.paging.countsRecords() && p.end.Records == p.firstTotal {
 		return nil
 	}
 	return pagingError("page %d, which the page before names, has the status %d, one of reply.empty_statuses: is it lost? Where the last page names one, too, "+
@@ -350,14 +350,14 @@ func (p *pages) isLast(r reply) (bool, error) {
 // and takes them in order. size is how many records the first page has, and with it each page: a
 // legacy may send fewer than were asked for.
 func (p *pages) allAtOnce(ctx context.Context, size int) error {
-	total, counts := p.length, p.paging.countsRecords() // pages
+	total, counts := p.firstTotal, p.paging.countsRecords() // pages
 	switch {
-	case counts && p.length > p.replies.MaxRecords:
-		return failure("too_many", "the list has %d records, more than %d", p.length, p.replies.MaxRecords)
-	case counts && p.length > 0 && size == 0:
-		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", p.length)
-	case counts && p.length > 0:
-		total = (p.length + size - 1) / size
+	case counts && p.firstTotal > p.replies.MaxRecords:
+		return failure("too_many", "the list has %d records, more than %d", p.firstTotal, p.replies.MaxRecords)
+	case counts && p.firstTotal > 0 && size == 0:
+		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", p.firstTotal)
+	case counts && p.firstTotal > 0:
+		total = (p.firstTotal + size - 1) / size
 	case total > 1 && size == 0:
 		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", total)
 	}
@@ -547,7 +547,7 @@ func linkNext(headers []string) (target string, err error) {
 		for rest = strings.TrimLeft(rest, " \t,"); rest != ""; rest = strings.TrimLeft(rest, " \t,") {
 			link := linkValue.FindStringSubmatch(rest)
 			if link == nil {
-				if saysNext(rest) {
+				if mentionsNext(rest) {
 					err = pagingError("the header Link names a next page in a form that cannot be read; RFC 8288 wants <URL>; rel=\"next\"")
 				}
 				break
@@ -561,7 +561,7 @@ func linkNext(headers []string) (target string, err error) {
 					switch {
 					case strings.EqualFold(rel, "next"):
 						return link[1], nil
-					case saysNext(rel):
+					case mentionsNext(rel):
 						err = pagingError("the header Link has a link with a relation like next, and none with next")
 					}
 				}
@@ -571,8 +571,8 @@ func linkNext(headers []string) (target string, err error) {
 	return "", err
 }
 
-// saysNext reports whether a text has the word next in it, in any case.
-func saysNext(text string) bool { return strings.Contains(strings.ToLower(text), "next") }
+// mentionsNext reports whether a text has the word next in it, in any case.
+func mentionsNext(text string) bool { return strings.Contains(strings.ToLower(text), "next") }
 
 // pagingError is for a list that cannot be read whole.
 func pagingError(format string, args ...any) *Error { return failure("paging", format, args...) }

@@ -34,9 +34,8 @@ type reply struct {
 }
 
 // request makes one request and reads the whole reply. It is sent again, up to upstream.attempts in
-// all, if that may help, and once more with a new credential if the legacy system rejects its own. resty's
-// retries would do the same only with the reply read within one of their conditions, and with 48 lines more.
-// The error is an *Error.
+// all, if that may help, and once more with a new credential if the legacy system rejects its own. The
+// error is an *Error.
 func (f *fetch) request(ctx context.Context, asked address.Request, format *mapping.Format) (reply, error) {
 	s, rejected := f.endpoint, token{}
 	begin := s.opts.Now()
@@ -60,16 +59,16 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		if attempt == 1 && rejected.number == 0 {
 			s.guard.budget.deposit()
 		}
-		if why, certain := s.network.creds.rejection(r, err, used, format); why != nil {
+		if why, definite := s.network.creds.whyRejected(r, err, used, format); why != nil {
 			switch {
-			case rejected.number == 0 && s.network.creds.renewable(used):
+			case rejected.number == 0 && s.network.creds.mayRenew(used):
 				rejected = used
 				continue
-			case certain && err == nil && !used.made.Before(begin): // renew_if, right after a sign-in: the list may be as it says
-				r.denied = s.network.creds.denied(used, why)
+			case definite && err == nil && !used.made.Before(begin): // renew_if, right after a sign-in: the list may be as it says
+				r.denied = s.network.creds.rejectedError(used, why)
 				return r, nil
-			case certain:
-				return r, s.network.creds.denied(used, why)
+			case definite:
+				return r, s.network.creds.rejectedError(used, why)
 			}
 		}
 		if err == nil {
@@ -118,9 +117,9 @@ func (f *fetch) repeats(ctx context.Context, r reply, e *Error, attempt int, wai
 	return reason
 }
 
-// place is the one that the list was admitted with for its first request, and waits for one for each other.
-// A first request may be rejected by the ceiling, too, while the others wait as long as the list has time: to give up
-// in between would waste what the legacy system has done.
+// place returns the place that the list was admitted with for its first request, and waits for a free one for each later request.
+// The ceiling may refuse the first request at once; later ones wait until the list's deadline, because giving up then would
+// waste what has been fetched.
 func (f *fetch) place(ctx context.Context) (release func(), priority ceiling.Priority, err error) {
 	if f.admitted == nil {
 		release, err = f.endpoint.places.acquire(ctx, f.accountKey())

@@ -184,9 +184,9 @@ func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 	return fresh, err
 }
 
-// rejection says why the legacy system does not take a credential, by a reply or the error in its place; nil: it does.
-// If it is not certain, the reply is only of a kind that comes when a session has ended, and the token has worked before.
-func (c *credentials) rejection(r reply, err error, used token, format *mapping.Format) (why *Error, certain bool) {
+// whyRejected says why the legacy system does not take a credential, by a reply or the error in its place; nil: it does.
+// If it is not definite, the reply is only of a kind that comes when a session has ended, and the token has worked before.
+func (c *credentials) whyRejected(r reply, err error, used token, format *mapping.Format) (why *Error, definite bool) {
 	switch {
 	case err != nil && format.MayBeMissing && isMissing(r.status): // which is about a record
 		return nil, false
@@ -216,8 +216,8 @@ func mayBeEnd(r reply, e *Error) bool {
 	return r.status == http.StatusInternalServerError && sessionWord.MatchString(r.body)
 }
 
-// renewable reports whether a request whose token was rejected may be sent again with a later one. Else the rejection is the answer.
-func (c *credentials) renewable(rejected token) bool {
+// mayRenew reports whether a request whose token was rejected may be sent again with a later one. Else the rejection is the answer.
+func (c *credentials) mayRenew(rejected token) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -244,8 +244,8 @@ func (c *credentials) hasWorked(used token) bool {
 	return c.accepted >= used.number
 }
 
-// denied is the error of a request whose credential was rejected for good.
-func (c *credentials) denied(used token, why *Error) *Error {
+// rejectedError is the error of a request whose credential was rejected for good.
+func (c *credentials) rejectedError(used token, why *Error) *Error {
 	switch {
 	case c.request == nil:
 		if c.name == "auth.type "+authNone {

@@ -101,10 +101,10 @@ func writeBody(out io.Writer, body string) {
 
 // writeReply prints how a reply begins that was refused: it often says why.
 func writeReply(out io.Writer, p *probe.Probe) {
-	if p.Refused == "" {
+	if p.RefusedReply == "" {
 		return
 	}
-	text := strings.Join(strings.Fields(p.Refused), " ")
+	text := strings.Join(strings.Fields(p.RefusedReply), " ")
 	fmt.Fprintf(out, "  reply     %s\n", printable(truncate(text, maxShownReply)))
 }
 

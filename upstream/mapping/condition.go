@@ -26,15 +26,15 @@ type condition struct {
 
 // conditions compiles what an element must have. A condition that is wrong
 // is left out, after its mistake was noted.
-func (s scope) conditions(field string, list []Condition, hides string) (all Conditions) {
+func (s scope) conditions(field string, list []Condition, harm string) (all Conditions) {
 	for i, cfg := range list {
-		all = append(all, s.condition(index(field, i), cfg, hides)...)
+		all = append(all, s.condition(index(field, i), cfg, harm)...)
 	}
 	return all
 }
 
 // condition compiles one; none where its section is not there.
-func (s scope) condition(at string, cfg Condition, hides string) Conditions {
+func (s scope) condition(at string, cfg Condition, harm string) Conditions {
 	one := condition{key: at, path: cfg.Path, negated: len(cfg.Not) > 0, ofDetail: s.inDetail(cfg.Path)}
 	for _, value := range slices.Concat(cfg.Is, cfg.Not) {
 		if one.null = one.null || value.Null; !value.Null {
@@ -47,10 +47,10 @@ func (s scope) condition(at string, cfg Condition, hides string) Conditions {
 		return nil
 	}
 	if one.at = s.locate(path); one.null && !one.negated {
-		hides = "" // that nothing is there is what it wants
+		harm = "" // that nothing is there is what it wants
 	}
 	if s.in != inReply {
-		s.notePaths(at, hides, false, cfg.Path)
+		s.notePaths(at, harm, false, cfg.Path)
 	}
 	return Conditions{one}
 }

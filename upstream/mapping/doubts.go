@@ -14,7 +14,7 @@ import (
 // roundNumbers are the lengths at which systems cut lists.
 var roundNumbers = []int{10, 20, 25, 50, 100, 200, 250, 500, 1000}
 
-// doubts says what a list that would be served hides.
+// doubts says what a list that would be served harm.
 func (x *Explainer) doubts() {
 	seen := map[string]bool{}
 	add := func(path string, whole bool, format string, args ...any) {
@@ -29,13 +29,13 @@ func (x *Explainer) doubts() {
 		}
 	}
 	if x.withFetched > 0 && x.mostResponses == 0 {
-		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.withFetched, hidesResponses)
+		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.withFetched, harmResponses)
 	}
 	if x.Items > 0 && x.Excluded == x.Items {
 		add("where", true, "where shows none of %d records", x.Items)
 	}
 	for _, path := range x.Paths {
-		for i := 0; i < len(x.records) && path.In == "records" && path.hides == hidesIDs; i++ {
+		for i := 0; i < len(x.records) && path.In == "records" && path.harm == harmIDs; i++ {
 			x.at(path.Path).eachID(x.records[i], func(id string) {
 				if n := utf8.RuneCountInString(redact.TrimZeros(strings.TrimSpace(id))); n == 1 || n == 2 {
 					add(path.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)

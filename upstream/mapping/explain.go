@@ -88,10 +88,10 @@ type PathFound struct {
 	Of    int    `json:"of"`    // how many of these could have it
 	Found int    `json:"found"` // how many had it, null included
 	Null  int    `json:"null"`
-	// Doubt says why the list is doubtful, if it is: the path is one that hides
+	// Doubt says why the list is doubtful, if it is: the path is one that harm
 	// its mistake, and nothing was there, nor at another path of the same key.
 	Doubt string `json:"doubt,omitempty"`
-	hides string
+	harm  string
 }
 
 // String is such as "internal_ids[0]: uuid found in 0 of 165 records".
@@ -138,8 +138,8 @@ func (p *Plan) Explainer(want Query, show int) *Explainer {
 		},
 	}
 	for _, u := range p.usedPaths {
-		if !u.only {
-			x.Paths = append(x.Paths, PathFound{Key: u.key, Path: u.path, In: u.in, hides: u.hides})
+		if !u.mayBeAbsent {
+			x.Paths = append(x.Paths, PathFound{Key: u.key, Path: u.path, In: u.in, harm: u.harm})
 		}
 	}
 	x.explainer = x
@@ -175,7 +175,7 @@ func (x *Explainer) noteBeside(reply jsontree.Value) {
 		text := v.String()
 		switch {
 		case read || name == "":
-		case saysNext(name):
+		case isNextMark(name):
 			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks", false})
 		case v.Kind() == jsontree.Object || v.Kind() == jsontree.Array || strings.ContainsAny(strings.TrimSpace(text), " \n") || len(x.Beside) == maxBesideShown:
 			return
@@ -362,7 +362,7 @@ func (x *Explainer) countPaths(in string, v jsontree.Value) {
 			}
 			kind = jsontree.Missing
 			v.At(p.Path).Scalars("", func(string) { kind = jsontree.Text })
-		} else if p.hides == hidesIDs && kind == jsontree.Object {
+		} else if p.harm == harmIDs && kind == jsontree.Object {
 			kind = jsontree.Missing // unless there is an id in it
 			x.at(p.Path).eachID(v, func(id string) {
 				if strings.TrimSpace(id) != "" {
@@ -421,7 +421,7 @@ func (x *Explainer) Finish() {
 		p := &x.Paths[i]
 		found := slices.ContainsFunc(x.Paths, func(other PathFound) bool { return other.Key == p.Key && other.Found > 0 })
 		if p.Of > 0 && !found {
-			p.Doubt = p.hides
+			p.Doubt = p.harm
 		}
 	}
 	x.unused()

@@ -50,7 +50,7 @@ func TestSignsOfPagesAreShown(t *testing.T) {
 			leaf = strings.Split(sign[i+2:], `"`)[0]
 		}
 		doubted := slices.ContainsFunc(x.Doubts, func(d Doubt) bool { return strings.Contains(d.Text, "name the next page") })
-		if doubted != saysNext(leaf) {
+		if doubted != isNextMark(leaf) {
 			t.Errorf("%s: doubts %v", sign, x.Doubts)
 		}
 	}

@@ -148,7 +148,7 @@ func (p *Plan) FilterValues() map[string][]string {
 // describe is what becomes of all values that a configuration names. selectable: the gateway may
 // select from the list without the filter.
 func (f *filter) describe(selectable bool) filters.Filter {
-	of := func(value string) filters.Asked {
+	of := func(value string) filters.Source {
 		send, impossible := f.values(value)
 		switch {
 		case impossible:
@@ -158,7 +158,7 @@ func (f *filter) describe(selectable bool) filters.Filter {
 		}
 		return filters.Upstream
 	}
-	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
+	all := filters.Filter{Values: make(map[string]filters.Source), Other: of("\x00")} // which is no value of any
 	for legacy, public := range f.field.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}

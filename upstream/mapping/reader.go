@@ -61,8 +61,8 @@ type element struct {
 // record, are collected before it is delivered, even if it is dropped then. It is not
 // safe for concurrent use.
 type reader struct {
-	Seen    int // elements that were read, whatever became of them
-	Doubles int // of these, elements that came on a page before
+	Seen       int // elements that were read, whatever became of them
+	Duplicates int // of these, elements that came on a page before
 
 	// Allow is asked before look-ups give more bytes than came, as an entry may be named often;
 	// false ends the list. Nil: there is no bound.
@@ -95,9 +95,9 @@ func (r *reader) begin(replies *Replies, deliver func(*element) *Error) {
 
 // Page is what a reply had.
 type Page struct {
-	Records int            // or responses, or details
-	Doubles int            // of these, records that came on a page before
-	Reply   jsontree.Value // all of it
+	Records    int            // or responses, or details
+	Duplicates int            // of these, records that came on a page before
+	Reply      jsontree.Value // all of it
 	// Items is the array or object that has these, as it came; empty: nothing is there, which
 	// items_optional allows.
 	Items string
@@ -106,11 +106,11 @@ type Page struct {
 // readPage reads one reply. The strings of what is made of it share memory with body. An error is
 // an [*Error]; then the list is not to be used.
 func (r *reader) readPage(body string) (Page, error) {
-	before, doubles := r.Seen, r.Doubles
+	before, doubles := r.Seen, r.Duplicates
 	if failed := r.read(body); failed != nil {
 		return Page{}, failed
 	}
-	return Page{r.Seen - before, r.Doubles - doubles, r.reply, r.container.Raw()}, nil
+	return Page{r.Seen - before, r.Duplicates - doubles, r.reply, r.container.Raw()}, nil
 }
 
 // read reads one reply.

@@ -9,12 +9,12 @@ import (
 // stage is something that all records of a list wait for before they are evaluated: the other rows
 // of each, details, or responses. What comes for a record becomes a member of it.
 type stage struct {
-	name   string         // one of the three
-	member string         // its name
-	single bool           // one thing comes for each record, and must; else an array does
-	id     identity       // of a record: what comes is found by it
-	noID   Violation      // of a record without one
-	second *SecondRequest // the requests for it; nil: it comes with the list
+	name       string         // one of the three
+	memberName string         // of that member
+	single     bool           // one thing comes for each record, and must; else an array does
+	id         identity       // of a record: what comes is found by it
+	noID       Violation      // of a record without one
+	second     *SecondRequest // the requests for it; nil: it comes with the list
 }
 
 // The stages.
@@ -53,7 +53,7 @@ func (b *Builder) enterStage(e *element, nth int) *Error {
 	case outcome != outcomeServed:
 	case id == "" && !(single && s.second != nil && s.second.idOptional):
 		outcome, bad = outcomeInvalid, s.noID
-	case record.Member(s.member).Kind() != jsontree.Missing:
+	case record.Member(s.memberName).Kind() != jsontree.Missing:
 		outcome, bad = outcomeInvalid, Violation{Field: "record", Problem: reasonOwnMember}
 	default:
 		outcome = outcomeWaiting
@@ -200,9 +200,9 @@ func (b *Builder) completeStage() error {
 		switch {
 		case one.id == "":
 		case !s.single:
-			one.record.Attach(s.member, jsontree.ListOf(values...))
+			one.record.Attach(s.memberName, jsontree.ListOf(values...))
 		case len(values) == 1:
-			one.record.Attach(s.member, values[0])
+			one.record.Attach(s.memberName, values[0])
 		case len(values) > 1:
 			return newError("record", "two details of one record came")
 		default:

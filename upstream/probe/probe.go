@@ -20,14 +20,14 @@ import (
 
 // Probe is a list and what the gateway would make of it. Credentials in it are replaced by [address.Hidden].
 type Probe struct {
-	Kind      string   `json:"kind"`
-	Account   string   `json:"account"`
-	Request   *Request `json:"request,omitempty"`    // the first; nil for a saved reply
-	Status    int      `json:"status,omitempty"`     // of the first reply, or of the one that was refused; 0: none came
-	MediaType string   `json:"media_type,omitempty"` // of the same
-	Refused   string   `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
-	Problem   string   `json:"problem,omitempty"`    // why the list as a whole cannot be used
-	Found     string   `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
+	Kind         string   `json:"kind"`
+	Account      string   `json:"account"`
+	Request      *Request `json:"request,omitempty"`    // the first; nil for a saved reply
+	Status       int      `json:"status,omitempty"`     // of the first reply, or of the one that was refused; 0: none came
+	MediaType    string   `json:"media_type,omitempty"` // of the same
+	RefusedReply string   `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
+	Problem      string   `json:"problem,omitempty"`    // why the list as a whole cannot be used
+	Found        string   `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
 	upstream.Explained
 	Verdict string `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
 	Reason  string `json:"reason,omitempty"`
@@ -157,7 +157,7 @@ func (p *Probe) exchanged(all []*exchange) {
 		last = all[i]
 	}
 	if p.Status, p.MediaType = last.status, last.mediaType; p.Problem != "" {
-		p.Refused = last.text()
+		p.RefusedReply = last.text()
 	}
 }
 

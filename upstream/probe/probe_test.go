@@ -102,7 +102,7 @@ auth: {type: session, username: me, password_file: f, token: {json: token}, logi
 	})
 	cfg.Auth.PasswordFile = setting.NewFile("secret", "s3cret")
 	p := run(t, cfg, Options{})
-	if p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {
+	if p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.RefusedReply != "closed for today" || p.Took <= 0 {
 		t.Errorf("%+v", p)
 	}
 	h := p.Request.Headers
@@ -140,8 +140,8 @@ func TestCredentialsInBodies(t *testing.T) {
 	if p.Status != 403 || r.Body != want || !strings.HasSuffix(r.URL, "?service_key=(hidden)") || r.Headers["Idempotency-Key"] != "" {
 		t.Errorf("%+v %+v", p, r)
 	}
-	if p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
-		t.Error(p.Refused)
+	if p.RefusedReply != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
+		t.Error(p.RefusedReply)
 	}
 }
 
