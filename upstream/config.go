@@ -97,7 +97,7 @@ const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is how many fetches must have failed within 10 s; while lists come, an account that goes on failing counts once. Lower it for few callers.
+	// MinRequests is how many fetches must have failed within 10 s, or within twice request_timeout if that is longer; while lists come, an account that goes on failing counts once. Lower it for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
 	// FailureRatio is the share of fetches that must have failed, too, to open the breaker while lists come.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`

@@ -15,8 +15,8 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// Explained is a list and what it looks like through the mapping.
-type Explained struct {
+// ListReport is a list and what it looks like through the mapping.
+type ListReport struct {
 	First     address.Request `json:"-"`                 // the one that the list begins with
 	Further   []Further       `json:"further,omitempty"` // the first request of each sort for what the list does not tell of its records
 	Unasked   bool            `json:"unasked"`           // no record can have the filter values: a fetch would not ask
@@ -24,7 +24,7 @@ type Explained struct {
 	Problem   error           `json:"-"`                 // why the list as a whole cannot be used; an *Error
 	WouldFail error           `json:"-"`                 // what a fetch would have failed with; an *Error, nil: it would not
 	Served    []Inquiry       `json:"-"`                 // what a caller would get where the list is not refused; nil with a Problem
-	mapping.Explanation
+	mapping.Report
 }
 
 // Further is a request for details or responses.
@@ -41,7 +41,7 @@ type Further struct {
 // asks for it asks for the page after the last one, and, with words, for the list of each word of the
 // filters, to see whether a list ends where it seems to. The error is for a kind or account that makes
 // no request; everything that is wrong with the replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int, words bool) (*Explained, error) {
+func (c *Client) Explain(ctx context.Context, want Request, show int, words bool) (*ListReport, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
 		return nil, err
@@ -59,27 +59,27 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, words bool
 			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
 		}
 	}
-	return &e.Explained, nil
+	return &e.ListReport, nil
 }
 
 // ExplainReply is Explain of a saved reply, the first of a list. Nothing is asked for, so that
 // there are no details or responses of second requests.
-func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained, error) {
+func (c *Client) ExplainReply(want Request, show int, saved []byte) (*ListReport, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { e.fetch.allowed.release() }()
 	e.finish(e.readSaved(saved))
-	return &e.Explained, nil
+	return &e.ListReport, nil
 }
 
-// explanation is an Explained that is being made.
+// explanation is an ListReport that is being made.
 type explanation struct {
 	fetch     *fetch
 	pages     *pages
 	explainer *mapping.Explainer
-	Explained
+	ListReport
 }
 
 func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
@@ -92,7 +92,7 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	x.Allow = f.allow
 	p := f.newPages(&s.plan.Replies, ask, x)
 	first, err := pageRequest(ask, p.paging.pageValues(0, 0))
-	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
+	return &explanation{f, p, x, ListReport{First: first, Unasked: impossible}}, err
 }
 
 // caught makes a panic in requests their error.
@@ -231,7 +231,7 @@ func (e *explanation) finish(err error) {
 		e.Problem = asError(err)
 	}
 	e.explainer.Finish()
-	e.Explanation = e.explainer.Explanation
+	e.Report = e.explainer.Report
 	if e.WouldFail = e.Problem; e.explainer.FirstError != nil { // which comes first
 		e.WouldFail = asError(e.explainer.FirstError)
 	}

@@ -242,7 +242,7 @@ func (c *talk) tree() string {
 }
 
 // show writes down what a list looks like.
-func (c *talk) show(p *Explained, err error) {
+func (c *talk) show(p *ListReport, err error) {
 	c.Helper()
 	if err != nil {
 		c.Fatal(err)

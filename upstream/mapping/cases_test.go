@@ -310,7 +310,7 @@ func (c listCase) explain(t *testing.T, at string, list []Inquiry, refused error
 	switch reason := reasonOf(t, refused); {
 	case reason == "record" || reason == "owner":
 		if err != nil || wrong == 0 {
-			t.Errorf("%s: explained as %+v %v", at, x.Explanation, err)
+			t.Errorf("%s: explained as %+v %v", at, x.Report, err)
 		}
 	case c.want.Status+c.want.InquiryType != "": // without the filters
 	case reasonOf(t, err) != reason || refused == nil && !reflect.DeepEqual(x.List, list):

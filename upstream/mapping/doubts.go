@@ -196,7 +196,7 @@ const (
 
 // removeIDs is RemoveIDs with an account of it.
 func (x *Explainer) removeIDs() {
-	r := &x.Explanation.Removed
+	r := &x.Report.Removed
 	x.eachText(func(record int, t *textField, before string) {
 		after, n := x.ids.Clean(before)
 		if n == 0 {

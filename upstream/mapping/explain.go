@@ -12,10 +12,10 @@ import (
 	"inquiry-gateway/upstream/jsontree"
 )
 
-// Explanation is what a list looks like through the mapping, for a person who
+// Report is what a list looks like through the mapping, for a person who
 // writes or mends a configuration. Unlike everything else here it holds content
 // and internal ids: it is for the operator's screen, not for logs or callers.
-type Explanation struct {
+type Report struct {
 	Items      int               `json:"items"`              // records in all replies that were read
 	Replies    int               `json:"replies"`            // pages that were read, without those of responses
 	Bytes      int               `json:"bytes"`              // of these
@@ -114,7 +114,7 @@ func (p PathFound) Share() string {
 // its List after Finish. It is not safe for concurrent use.
 type Explainer struct {
 	*Builder
-	Explanation
+	Report
 
 	// Failed is why what was to be attached next cannot be had; nil: it can.
 	Failed error
@@ -131,7 +131,7 @@ type Explainer struct {
 func (p *Plan) Explainer(want Query, show int) *Explainer {
 	x := &Explainer{
 		Builder: p.NewBuilder(Query{Account: want.Account}), showRecords: show,
-		Explanation: Explanation{
+		Report: Report{
 			Records: []ExplainedRecord{}, Violations: []RawViolation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Beside: []string{}, Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
 			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}, Others: []string{}},
@@ -171,16 +171,17 @@ func (x *Explainer) noteBeside(reply jsontree.Value) {
 		x.Doubts = append(x.Doubts, Doubt{"errors", "the reply has errors beside its data, as GraphQL tells of a part that failed: let expect refuse it, {path: errors, is: null}", false})
 	}
 	x.eachBeside(reply, func(path, name string, v jsontree.Value) {
-		read := x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) })
-		text := v.String()
-		switch {
-		case read || name == "":
-		case isNextMark(name):
-			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks", false})
-		case v.Kind() == jsontree.Object || v.Kind() == jsontree.Array || strings.ContainsAny(strings.TrimSpace(text), " \n") || len(x.Beside) == maxBesideShown:
+		if name == "" || x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) }) {
 			return
 		}
-		if !read && name != "" && len(x.Beside) < maxBesideShown {
+		nested := v.Kind() == jsontree.Object || v.Kind() == jsontree.Array
+		switch {
+		case isNextMark(name):
+			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks", false})
+		case nested || strings.ContainsAny(strings.TrimSpace(v.String()), " \n"):
+			return
+		}
+		if len(x.Beside) < maxBesideShown {
 			x.Beside = append(x.Beside, path+" = "+shorten(v.Raw()))
 		}
 	})

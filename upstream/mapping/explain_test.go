@@ -98,7 +98,7 @@ func explained(x *Explainer) (all []string) {
 	for _, d := range x.Doubts {
 		say("doubt %s", d.Text)
 	}
-	r := x.Explanation.Removed
+	r := x.Report.Removed
 	say("removed %d", r.Texts)
 	for _, c := range r.Cuts {
 		say("cut %d %s: %s -> %s", c.Record, c.Field, c.Before, c.After)

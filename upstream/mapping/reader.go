@@ -27,18 +27,13 @@ type items struct {
 // keyPath stands among internal ids for the name under which an item is found.
 const keyPath = "@key"
 
-// nonIDPrefix begins the names of members whose values are no ids: the attributes of an element of
-// XML, such as its type. A path may name one of them all the same.
-func (c compiledPath) nonIDPrefix() string {
-	if c.xml {
-		return decode.Attribute
-	}
-	return ""
-}
-
-// eachID visits the ids in a value.
+// eachID visits the ids in a value. Attributes of an element of XML, such as its type, are none, unless the path names one.
 func (c *compiledPath) eachID(in jsontree.Value, visit func(string)) {
-	in.Visit(c.Path, func(v jsontree.Value) { v.Scalars(c.nonIDPrefix(), visit) })
+	without := ""
+	if c.xml {
+		without = decode.Attribute
+	}
+	in.Visit(c.Path, func(v jsontree.Value) { v.Scalars(without, visit) })
 }
 
 // indexes are the tables of a reply, by their keys.

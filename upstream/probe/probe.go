@@ -28,7 +28,7 @@ type Probe struct {
 	RefusedReply string   `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
 	Problem      string   `json:"problem,omitempty"`    // why the list as a whole cannot be used
 	Found        string   `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
-	upstream.Explained
+	upstream.ListReport
 	Verdict string `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
 	Reason  string `json:"reason,omitempty"`
 	LeftOut int    `json:"left_out"`       // records that break a rule and are dropped, as the configuration says
@@ -70,7 +70,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		return nil, err
 	}
 	defer client.Close()
-	var seen *upstream.Explained
+	var seen *upstream.ListReport
 	if o.Sample != nil {
 		seen, err = client.ExplainReply(want, o.Records, o.Sample)
 	} else {
@@ -79,7 +79,7 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{Kind: want.Kind, Account: want.Account, Explained: *seen, Verdict: Good}
+	p := &Probe{Kind: want.Kind, Account: want.Account, ListReport: *seen, Verdict: Good}
 	if seen.Problem != nil {
 		p.Problem = seen.Problem.Error()
 		if refused, ok := errors.AsType[*mapping.Error](seen.Problem); ok {
