@@ -38,8 +38,6 @@ type Report struct {
 type Doubt struct {
 	Path string `json:"path"` // of the mapping, or the key that it is about
 	Text string `json:"text"`
-	// Whole: it is about all records together, so that a part of a list may be said to have it wrongly.
-	Whole bool `json:"whole"`
 }
 
 // RawViolation is a violation with the value that breaks the rule.
@@ -168,7 +166,7 @@ func (x *Explainer) noteBeside(reply jsontree.Value) {
 		return
 	}
 	if errs := reply.Member("errors"); errs.Kind() == jsontree.Array && errs.Len() > 0 && !slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, "errors") }) {
-		x.Doubts = append(x.Doubts, Doubt{"errors", "the reply has errors beside its data, as GraphQL tells of a part that failed: let expect refuse it, {path: errors, is: null}", false})
+		x.Doubts = append(x.Doubts, Doubt{"errors", "the reply has errors beside its data, as GraphQL tells of a part that failed: let expect refuse it, {path: errors, is: null}"})
 	}
 	x.eachBeside(reply, func(path, name string, v jsontree.Value) {
 		if name == "" || x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) }) {
@@ -177,7 +175,7 @@ func (x *Explainer) noteBeside(reply jsontree.Value) {
 		nested := v.Kind() == jsontree.Object || v.Kind() == jsontree.Array
 		switch {
 		case isNextMark(name):
-			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks", false})
+			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks"})
 		case nested || strings.ContainsAny(strings.TrimSpace(v.String()), " \n"):
 			return
 		}
