@@ -210,7 +210,7 @@ func (w *writer) private(t *table, inLists ...string) {
 		paths []string
 	}{
 		{"not all values have a digit, so that they may be words that texts have, too", words},
-		{"left out of internal_ids, because texts are full of such short numbers, or because it is the account or an address; add it if texts must not quote it", left},
+		{"left out of internal_ids as too short, as the account's own, or as an address; add what texts must not quote", left},
 		{"true or false in the records, and read by no field; if one marks what callers must not see, name it in where", flags},
 	} {
 		if len(about.paths) > 0 {

@@ -91,8 +91,8 @@ type ReplyConfig struct {
 	// EmptyStatuses mean an empty list: of 204, 205, 404 and 410. For details they
 	// mean a missing one.
 	EmptyStatuses []int `yaml:"empty_statuses"`
-	// EmptyIf are conditions on the whole reply, also on a SOAP fault, one of which means an empty list, such as
-	// {path: Envelope.Body.Fault.faultcode, is: "app:NoRecords"}.
+	// EmptyIf are conditions on the whole reply, if its status is 200 or it is a SOAP fault, one of which means an empty list, such as
+	// {path: Envelope.Body.Fault.faultcode, is: "app:NoRecords"}. In a fault null does not count.
 	EmptyIf []Condition `yaml:"empty_if"`
 }
 
