@@ -51,9 +51,8 @@ func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, int
 	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, sink: into, items: map[string]bool{}}
 }
 
-// attach makes the requests for what the list itself does not tell of its records, if
-// there are any: their details, then their responses. If one cannot be had the list cannot:
-// an inquiry without its responses would look unanswered.
+// attach makes the second requests of a list: for the details of its records, then for their responses. If one fails, the list
+// fails: an inquiry without its responses would look unanswered.
 func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
 	for s, batches := m.Next(); s != nil; s, batches = m.Next() {
 		within, step := f.endpoint.tracer.Start(ctx, "upstream."+s.Name)
@@ -71,7 +70,7 @@ func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
 	return nil
 }
 
-// batches gets what belongs to the records of all batches at the same time.
+// batches makes the second requests for all batches concurrently.
 func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	replies := make([]*mapping.Attachment, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
@@ -111,7 +110,7 @@ func isMissing(status int) bool {
 	return status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusGone
 }
 
-// replay maps stored replies, which were checked to be whole when they came.
+// replay maps stored replies, which were complete when they were stored.
 func (p *pages) replay(bodies []string) error {
 	for _, body := range bodies {
 		if err := p.fetch.allowed.take(int64(len(body))); err != nil {
@@ -188,7 +187,7 @@ func (p *pages) shrank() bool {
 	return false
 }
 
-// pageRequest gives the request for a page with such values.
+// pageRequest returns the request for a page with these values.
 func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Request, error) {
 	asked, err := ask.Page(values)
 	if err == nil {
@@ -200,9 +199,8 @@ func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Reque
 	return asked, &Error{Reason: "account", Err: err}
 }
 
-// addPage maps a page and gives the number of its records. Its items must differ from those of each
-// page before: else the legacy has sent one again. What stands around the items says nothing of
-// that, as it may have a time or the id of the request.
+// addPage maps a page and returns the number of its records. Its items must differ from those of every page before, or the legacy
+// system has sent one page twice. Only items are compared: what stands around them may hold a time or a request id.
 func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) {
 	if r.empty {
 		return 0, nil
@@ -246,7 +244,7 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	return records, nil
 }
 
-// grown reads the pages that a list has more by now than its first page told.
+// grown reads the pages that were added to a list since its first page was read.
 func (p *pages) grown(ctx context.Context) error {
 	for {
 		more := p.end.Pages < p.lastTotal
@@ -297,9 +295,8 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 	}
 }
 
-// endsWith says what it means that a page after the first has a status of an empty list. The list
-// ends there if the gateway has computed the page, or all records are there. A page that the legacy
-// itself has named may be lost.
+// endsWith judges a page after the first whose status means an empty list. The list ends there if the gateway computed the page's
+// number, or if all records have come. A page that the legacy system itself named may be lost.
 func (p *pages) endsWith(r reply, page int) error {
 	guessed := p.paging.Numbers() || p.replies.OwnCursor()
 	if guessed && !p.replies.TellsLast() || p.paging.countsRecords() && p.end.Records == p.firstTotal {
@@ -309,8 +306,8 @@ func (p *pages) endsWith(r reply, page int) error {
 		"let paging.last tell the end, or paging.total that all records are there", page, r.status)
 }
 
-// nextPage gives the request for a page by its number. current is the page before, whose reply is r
-// with n records. After the last page the request has no URL.
+// nextPage returns the request for a page by its number. current is the request for the page before, whose reply r has n
+// records. After the last page the returned request has no URL.
 func (p *pages) nextPage(r reply, n, number int, current address.Request) (next address.Request, err error) {
 	last := n == 0
 	if p.replies.TellsLast() {
@@ -334,7 +331,7 @@ func (p *pages) nextPage(r reply, n, number int, current address.Request) (next 
 	return pageRequest(p.ask, p.paging.pageValues(number, p.end.Records))
 }
 
-// isLast reads what says whether another page follows. A reply that has no list, nor says it, is the end.
+// isLast reports whether paging.last says that r is the last page. A reply with neither a list nor that value is the last, too.
 func (p *pages) isLast(r reply) (bool, error) {
 	last, problem := p.replies.IsLast(r.json)
 	switch {
@@ -346,9 +343,8 @@ func (p *pages) isLast(r reply) (bool, error) {
 	return false, pagingError("%s", problem)
 }
 
-// allAtOnce asks for the other pages at the same time, as the first one says how long the list is,
-// and takes them in order. size is how many records the first page has, and with it each page: a
-// legacy may send fewer than were asked for.
+// allAtOnce requests all other pages concurrently, because the first one tells how long the list is, and maps them in
+// order. size is the number of records on the first page, and so on each: a legacy system may send fewer than requested.
 func (p *pages) allAtOnce(ctx context.Context, size int) error {
 	total, counts := p.firstTotal, p.paging.countsRecords() // pages
 	switch {
@@ -421,7 +417,7 @@ func (p paging) cursorValues(cursor, asJSON string) address.Values {
 	return values
 }
 
-// countsRecords tells whether that length counts records, not pages.
+// countsRecords reports whether the declared total counts records, not pages.
 func (p paging) countsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
 // lengthIn reads the length of the list on one of its pages: in records, or in pages if there is no number of records.
@@ -443,8 +439,8 @@ func (p paging) lengthIn(r reply) (int, error) {
 	return n, nil
 }
 
-// next gives the request for the page after r, without a URL after the last. A URL
-// that the legacy names is asked for as the one before was, with the same body.
+// next returns the request for the page after r; without a URL: r is the last. A URL that the legacy system names is requested
+// with the method and body of the page before.
 func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request) (next address.Request, err error) {
 	switch p.Style {
 	case mapping.PageLink:
@@ -574,5 +570,5 @@ func linkNext(headers []string) (target string, err error) {
 // mentionsNext reports whether a text has the word next in it, in any case.
 func mentionsNext(text string) bool { return strings.Contains(strings.ToLower(text), "next") }
 
-// pagingError is for a list that cannot be read whole.
+// pagingError is the error of a list that cannot be read completely.
 func pagingError(format string, args ...any) *Error { return failure("paging", format, args...) }

@@ -21,15 +21,15 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// reply is what came. Of its header nothing is read but what paging needs. With an error it has
-// nothing but the status, 0 where no reply came, and the body of a SOAP fault.
+// reply is a reply of the legacy system. Only paging reads its header. Beside an error only status is set, 0 if no reply
+// came, and the body of a 500 or of a SOAP fault.
 type reply struct {
 	status int
 	header http.Header
 	body   string         // JSON
 	json   jsontree.Value // the same, once it was read
 	none   bool           // nothing is at the path of its items
-	denied *Error         // what it says where it does not fit the mapping: that the credential was rejected
+	denied *Error         // the error if it does not fit the mapping: the credential was rejected
 	empty  bool           // its status, or reply.empty_if, says that there is nothing
 }
 
@@ -95,9 +95,9 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 	}
 }
 
-// repeats says why a request whose attempt has failed is sent again after wait, and takes the repeat from the
-// budget; empty: it is not. A reply that was cut off or too slow is not asked for again: the legacy system has
-// done the work already and would do it again. A Retry-After of more than upstream.timeout is the caller's to wait for.
+// repeats returns why a request that failed is sent again after wait, and withdraws the repeat from the budget; empty: it
+// is not sent again. After a reply that was cut off or too slow it is not: the legacy system has done the work and would do
+// it again. A Retry-After of more than upstream.timeout is left to the caller.
 func (f *fetch) repeats(ctx context.Context, r reply, e *Error, attempt int, wait time.Duration) (reason string) {
 	s := f.endpoint
 	switch {
@@ -140,7 +140,7 @@ func (s *endpoint) waitForCeiling(ctx context.Context, account string, priority 
 	return nil
 }
 
-// send makes one attempt, which has upstream.timeout until its reply is read. Its span goes to the legacy system
+// send makes one attempt. upstream.timeout bounds it until its reply has been read. Its span goes to the legacy system
 // as traceparent.
 func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (r reply, err error) {
 	s := f.endpoint
@@ -204,8 +204,7 @@ func endRequest(step telemetry.Span, r reply, err error) {
 	}
 }
 
-// serverOf describes a request by what is the same for all of them: paths,
-// queries and bodies hold the account and ids.
+// serverOf returns span attributes that are the same for all requests: paths, queries and bodies hold the account and ids.
 func serverOf(asked address.Request) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(asked.Method)}
 	u, err := url.Parse(asked.URL)

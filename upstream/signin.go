@@ -35,18 +35,18 @@ const (
 	maxSignInPause = time.Minute      // an account that is locked stays so no longer by us
 )
 
-// token is what a sign-in gives: the header that identifies the gateway.
+// token is the header that a sign-in yields and that authenticates the gateway.
 type token struct {
 	name, value string
-	end         time.Time // not used from then on; zero: until it is rejected
+	end         time.Time // when it expires; zero: it is used until it is rejected
 	made        time.Time
-	number      int // of the sign-in, from 1 on: two may give the same value; 0: there is none, or it is always the same
+	number      int // of the sign-in, from 1: two sign-ins may yield the same value; 0: no token, or a fixed credential
 }
 
-// credentials give the header that identifies the gateway: always the same one, or a token that
-// a sign-in gives. One token is kept for all requests. When it runs out, one sign-in is made, and
-// everybody waits for it within their own deadline. When it is rejected and older than minTokenAge, only requests that were
-// rejected wait: the others keep using it, as the legacy system may mean one account only. They are safe for concurrent use.
+// credentials hold the header that authenticates the gateway: a fixed one, or a token from a sign-in, which all requests share. When
+// the token expires, one sign-in is made, and all requests wait for it within their own deadlines. When it is rejected and older than
+// minTokenAge, only the rejected requests wait: the others keep using it, because the legacy system may mean one account
+// only. credentials are safe for concurrent use.
 type credentials struct {
 	name    string // for an error: type, user and file
 	opts    Options
@@ -65,8 +65,7 @@ type credentials struct {
 	next     time.Time
 }
 
-// newCredentials makes what the type of the configuration says. Sign-ins use the network
-// themselves, and no other client's.
+// newCredentials makes the credentials of auth.type. Sign-ins use network directly.
 func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*credentials, error) {
 	a := cfg.Auth
 	if err := a.checkFiles(); err != nil {
@@ -98,8 +97,8 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 	return c, nil
 }
 
-// header gives the credential, made after the rejected one. It waits for a sign-in if need be, which has timeout,
-// but no longer than the context allows. The error is an *Error.
+// header returns a credential that is newer than the rejected one. It waits for a sign-in if one is needed, within ctx; timeout
+// bounds the sign-in itself. The error is an *Error.
 func (c *credentials) header(ctx context.Context, rejected token, timeout time.Duration) (token, error) {
 	have, err := c.current(rejected)
 	if err == nil && c.request != nil && have.number == 0 {
@@ -124,8 +123,8 @@ func (c *credentials) header(ctx context.Context, rejected token, timeout time.D
 	return token{}, &Error{Reason: reason, Wait: wait, Err: fmt.Errorf("%s: %w", c.name, err)}
 }
 
-// current gives the token that is there, unless it is the rejected one. Without a token it gives
-// why none is asked for now; no error where one is to be asked for.
+// current returns the token in use, unless it is the rejected one. Otherwise it returns the error of the last sign-in while that
+// is too recent to try again, or no token and no error: a sign-in is due.
 func (c *credentials) current(rejected token) (token, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,8 +140,7 @@ func (c *credentials) current(rejected token) (token, error) {
 	return token{}, nil
 }
 
-// renew gets a new token in the place of a rejected one, or of none, and keeps it. It
-// belongs to nobody's request, and ends after the timeout at the latest.
+// renew signs in and keeps the token. It belongs to no single request, and is bounded by timeout.
 func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Duration) (token, error) {
 	if have, err := c.current(rejected); have.number > 0 || err != nil { // another call has just ended
 		return have, err
@@ -174,7 +172,7 @@ func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Du
 	return token{}, err
 }
 
-// signIn makes one sign-in. A panic in it fails those who wait for it, and not the process.
+// signIn makes one sign-in. A panic in it becomes the error of the requests that wait for it.
 func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 	defer c.opts.Panics.Catch(func(p any) { err = bug(p) })
 	fresh, err = c.request(ctx)
@@ -184,8 +182,8 @@ func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 	return fresh, err
 }
 
-// whyRejected says why the legacy system does not take a credential, by a reply or the error in its place; nil: it does.
-// If it is not definite, the reply is only of a kind that comes when a session has ended, and the token has worked before.
+// whyRejected returns why the legacy system rejected a credential, judging by its reply or err; nil: it did not. If that is not
+// definite, the reply is of a kind that often comes when a session has ended, and the token has worked before.
 func (c *credentials) whyRejected(r reply, err error, used token, format *mapping.Format) (why *Error, definite bool) {
 	switch {
 	case err != nil && format.MayBeMissing && isMissing(r.status): // which is about a record
@@ -204,7 +202,7 @@ func (c *credentials) whyRejected(r reply, err error, used token, format *mappin
 	return nil, false
 }
 
-// sessionWord is in an error page that speaks of a session.
+// sessionWord matches an error page about a session that has ended.
 var sessionWord = regexp.MustCompile(`(?i)session|log-?_? ?in\b|sign-?_? ?in\b|not authenticated|unauthori[sz]ed`)
 
 // mayBeEnd reports whether a failed reply is of a kind that comes when a session has ended.
@@ -216,7 +214,7 @@ func mayBeEnd(r reply, e *Error) bool {
 	return r.status == http.StatusInternalServerError && sessionWord.MatchString(r.body)
 }
 
-// mayRenew reports whether a request whose token was rejected may be sent again with a later one. Else the rejection is the answer.
+// mayRenew reports whether a request whose token was rejected may be sent again with a newer one now.
 func (c *credentials) mayRenew(rejected token) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,21 +228,21 @@ func (c *credentials) mayRenew(rejected token) bool {
 	return true
 }
 
-// recordAccepted records that a reply was given to the credential.
+// recordAccepted records that the legacy system accepted the credential.
 func (c *credentials) recordAccepted(used token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.accepted = max(c.accepted, used.number)
 }
 
-// hasWorked reports whether a reply was given to the credential, or to one of a sign-in after it.
+// hasWorked reports whether the legacy system has accepted the credential, or one of a later sign-in.
 func (c *credentials) hasWorked(used token) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.accepted >= used.number
 }
 
-// rejectedError is the error of a request whose credential was rejected for good.
+// rejectedError returns the error of a request whose credential was rejected, and what to check.
 func (c *credentials) rejectedError(used token, why *Error) *Error {
 	switch {
 	case c.request == nil:
@@ -317,7 +315,7 @@ func (a AuthConfig) requestToken(client signInClient, now func() time.Time) func
 	}
 }
 
-// single is the text of a single value; empty: it is none.
+// single returns the text of a scalar value; empty: it is not a scalar.
 func single(v jsontree.Value) string {
 	if !v.Scalar() {
 		return ""
