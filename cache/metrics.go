@@ -71,7 +71,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		refused:  all.Counters("refused_entries_total", "Stored entries that were refused, and fetched again.", "tier", "reason"),
 		unstored: all.Counters("unstored_total", "Fetched lists that were not stored.", "reason"),
 		derived: all.Counters("derived_total",
-			"Lists without a fetch: selected from another list, or empty because no record can have the filter values.",
+			"Lists that needed no fetch: selected from another list, or empty because of the filter values.",
 			"kind", "result"),
 		evicted: all.Counter("evictions_total", "Lists evicted from the in-process tier."),
 		purges:  all.Counters("purges_total", "Accounts and kinds purged at this node.", "mode"),
@@ -81,7 +81,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	// from being taken for far more. A native histogram costs a hit 100 ns.
 	ages := all.Histograms("age_seconds", "Age of the served lists since the legacy system's response.",
 		[]float64{.1, .5, 1, 2.5, 5, 7.5, 10, 12.5, 15, 20, 25, 30, 35, 45, 60, 75, 90, 120, 180, 300, 600, 1200, 1800, 3600}, "kind")
-	duration := all.Histograms("fill_duration_seconds", "Duration of these fetches, with rendering.",
+	duration := all.Histograms("fill_duration_seconds", "Duration of fetches of lists, with rendering.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "kind")
 	for k, kind := range kindNames {
 		m.ages[k], m.duration[k] = ages.WithLabelValues(kind), duration.WithLabelValues(kind)

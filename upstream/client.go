@@ -358,7 +358,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
 		invalid:   counters("records_invalid_total", "Invalid legacy records.", "field", fields...),
 		removed:   counters("internal_ids_removed_total", "Internal ids removed from texts.", "field", fields...),
-		defaulted: counters("defaulted_total", "Fields missing or null in legacy records, so that the default was used. A jump: the path has changed, or the field is hidden.", "field", fields...),
+		defaulted: counters("defaulted_total", "Fields for which the default was used. A jump: the path has changed, or the field is hidden.", "field", fields...),
 		transitions: counters("breaker_transitions_total", "State changes of the circuit breaker.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
 		kept:    all.Counters("kept_replies_total", "Second requests saved because the record was unchanged.", "kind").WithLabelValues(kind),
@@ -372,7 +372,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 // gauges show what is now, of a part that outlives every reload.
 func gauges(opts Options, kind string, p *places, breaker *currentBreaker) {
 	all := telemetry.Series(opts.Registerer, subsystem)
-	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, without sign-ins. A list has one from its admission on.",
+	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, without sign-ins; at most upstream.max_concurrent.",
 		func() float64 { return float64(p.inFlight.Load()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open.",
 		func() float64 { return float64(breaker.Load().stateFor("")) })

@@ -113,7 +113,7 @@ func New(o Options) *Limiter {
 		fallbacks: series.Gauge("fallback", "1 while Redis is unavailable and the node uses its own part of the ceiling."),
 	}
 	requests := series.Counters("requests_total",
-		"Requests that passed the ceiling or were refused by it: the first of a fetch for a caller (interactive), a further one (continuation), a refresh or re-check (background).",
+		"Requests at the ceiling: the first of a fetch for a caller (interactive), a further one (continuation), a refresh or re-check (background).",
 		"priority", "result")
 	for p, name := range priorityNames {
 		l.requests[p].sent, l.requests[p].refused = requests.WithLabelValues(name, "sent"), requests.WithLabelValues(name, "refused")
