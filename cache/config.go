@@ -67,11 +67,11 @@ type KindConfig struct {
 
 // StatusConfig overrides any of a kind's times. Nil: the kind's.
 type StatusConfig struct {
-	// TTL is that of lists filtered by this status.
+	// TTL is the ttl of lists filtered by this status.
 	TTL *time.Duration `yaml:"ttl" max:"168h"`
-	// StaleWhileRevalidate is that of lists filtered by this status.
+	// StaleWhileRevalidate is the same time for lists filtered by this status.
 	StaleWhileRevalidate *time.Duration `yaml:"stale_while_revalidate" max:"168h"`
-	// StaleIfError is that of lists filtered by this status.
+	// StaleIfError is the same time for lists filtered by this status.
 	StaleIfError *time.Duration `yaml:"stale_if_error" max:"168h"`
 }
 
