@@ -34,8 +34,8 @@ type ItemsConfig struct {
 	// Items is the GJSON path of the array of records; "@this" if the reply is the array. For responses it is a path within
 	// the record, or within the reply to fetch.
 	Items string `yaml:"items" form:"gjson"`
-	// ID is the GJSON path, within a record or response, of a unique value; "@key": their names; none: there is none. Styles
-	// page and offset need it to notice that a list changes while it is read.
+	// ID is the GJSON path, within a record or response, of a unique value; "@key": its key under @values; none: there is
+	// none. Styles page and offset need it to notice that a list changes while it is read.
 	ID string `yaml:"id"`
 	// ItemsOptional accepts a reply, or a record, with nothing or null at items as an empty list, or as the end of one in
 	// pages.
@@ -78,7 +78,7 @@ type OwnerConfig struct {
 	// owners.
 	Path          Paths `yaml:"path" short:"list" form:"gjson"`
 	LookupSection `yaml:",inline"`
-	// Is is the text around the account, such as "vendor/{account}".
+	// Is is the text there, if it is more than the account, such as "vendor/{account}".
 	Is string `yaml:"is"`
 }
 
@@ -285,8 +285,8 @@ type PagingConfig struct {
 	// UntilEmpty requests pages one by one until an empty one.
 	UntilEmpty bool `yaml:"until_empty" with:"style=page,offset"`
 
-	// IgnoreMarks are paths in a reply, or names of response headers, such as meta.next, that look like the mark of a next
-	// page, for which the list would be refused, and mean something else.
+	// IgnoreMarks are paths in a reply, such as meta.next, or names of response headers that do not mean a next page,
+	// although their names say so: the list is not refused for them.
 	IgnoreMarks []string `yaml:"ignore_marks"`
 
 	// RewriteHost requests the next page from base_url's host, whatever host its URL names. It is for a legacy system that
