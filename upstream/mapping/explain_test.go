@@ -50,7 +50,7 @@ func TestSignsOfPagesAreShown(t *testing.T) {
 			leaf = strings.Split(sign[i+2:], `"`)[0]
 		}
 		doubted := slices.ContainsFunc(x.Doubts, func(d Doubt) bool { return strings.Contains(d.Text, "name the next page") })
-		if doubted != saysNext(leaf) {
+		if doubted != isNextMark(leaf) {
 			t.Errorf("%s: doubts %v", sign, x.Doubts)
 		}
 	}
@@ -98,8 +98,8 @@ func explained(x *Explainer) (all []string) {
 	for _, d := range x.Doubts {
 		say("doubt %s", d.Text)
 	}
-	r := x.Explanation.Removed
-	say("removed %d: id %d, pattern %d, UUID %d", r.Texts, r.ID, r.Pattern, r.UUID)
+	r := x.Report.Removed
+	say("removed %d", r.Texts)
 	for _, c := range r.Cuts {
 		say("cut %d %s: %s -> %s", c.Record, c.Field, c.Before, c.After)
 	}
@@ -125,7 +125,7 @@ func TestExplainSecondRequests(t *testing.T) {
 		}
 		s, ids := x.Next()
 		if replies != "" {
-			_, a := s.Request("acme", ids[0])
+			_, a := s.Request(acme, ids[0])
 			if _, err := a.Take(replies); err != nil {
 				t.Fatal(err)
 			}
