@@ -266,9 +266,9 @@ type AuthConfig struct {
 	Send map[string]string `yaml:"send" with:"type=session"`
 	// RenewOn are statuses that say that the session has ended; default 401. For a 200 see renew_if.
 	RenewOn []int `yaml:"renew_on" min:"300" max:"599" with:"type=session"`
-	// RenewIf is for a legacy that says with status 200, or by a SOAP fault, that the session has ended: a
+	// RenewIf is for a legacy that says with status 200, or by a SOAP fault, that the session has ended or the credential is wrong: a
 	// reply that meets one of these conditions. After a new sign-in a reply with status 200 is believed if it fits the mapping.
-	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
+	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=basic,bearer,header,secret,oauth2_client_credentials,session"`
 	// TTL is how long a session is used before the next sign-in. 0s: until the legacy says that it has ended.
 	TTL time.Duration `yaml:"ttl" with:"type=session"`
 }
@@ -390,6 +390,7 @@ func (a AuthConfig) check(base string, p *setting.Problems) {
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(secret), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
+	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
 	switch a.Type {
 	case authBasic:
@@ -431,7 +432,6 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 	name, text := a.sends()
 	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !validHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
 		"wants one header with {token} in its text, such as {X-Token: \"{token}\"}")
-	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 }
 
