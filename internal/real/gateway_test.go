@@ -25,9 +25,6 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-// timeout is how long the gateway may take to see that the system has changed, failed or recovered.
-const timeout = time.Minute
-
 // gateway is the real program in front of a system, and counts what was compared.
 type gateway struct {
 	result
@@ -78,6 +75,9 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 		base = r.URL
 	}
 	config := regexp.MustCompile(`base_url: https?://[^/\s]+`).ReplaceAllString(changed.Replace(string(text)), "base_url: "+base)
+	if s.adapt != nil {
+		config = s.adapt(config)
+	}
 	s.file(g.config, strings.ReplaceAll(config, "_support.443", "_support."+port)) // a cookie that is called by the port
 	s.file(filepath.Join(dir, "keys.yaml"), "accounts: []\nkeys: []\n")
 	g.secret(password)
@@ -223,7 +223,7 @@ func (g *gateway) lists(refused []string) {
 func (g *gateway) unchanged() {
 	g.t.Helper()
 	kept := func() (n int) {
-		for _, m := range regexp.MustCompile(`(?m)^inquiry_gateway_upstream_kept_replies_total\{kind="buyer"\} (\d+)$`).FindAllStringSubmatch(g.metrics(), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^inquiry_gateway_upstream_kept_replies_total\{kind="buyer"\} (\d+)$`).FindAllStringSubmatch(read(g.t, g.ops+"/metrics"), -1) {
 			n, _ = strconv.Atoi(m[1]) // digits
 		}
 		return n
@@ -234,41 +234,22 @@ func (g *gateway) unchanged() {
 	g.t.Logf("%s: %d requests saved for %d records", g.way, kept()-before, want)
 }
 
-// metrics are those of the gateway.
-func (g *gateway) metrics() string {
-	g.t.Helper()
-	res, err := http.Get(g.ops + "/metrics")
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return string(text)
-}
-
 // until asks for a list until the answer is as it must be, and compares that with the truth if it has one.
 func (g *gateway) until(what string, l list, ok func(answer) bool) {
 	g.t.Helper()
+	var a answer
 	began := time.Now()
-	for {
-		a := g.get(l)
-		good := ok(a)
-		if !good && time.Since(began) < timeout {
-			time.Sleep(100 * time.Millisecond) // it is the system's own time that passes
-			continue
-		}
-		g.t.Logf("%s: %s: %d after %s%s", g.way, what, a.status, time.Since(began).Round(10*time.Millisecond), g.cause(a))
-		g.compare(good, "%s: %v is still %d, stale %v", what, l, a.status, a.stale)
-		if !good {
-			g.t.FailNow() // what follows would be about nothing
-		}
-		if a.status == http.StatusOK {
-			g.records(l, a)
-		}
-		return
+	good := within(func() bool {
+		a = g.get(l)
+		return ok(a)
+	})
+	g.t.Logf("%s: %s: %d after %s%s", g.way, what, a.status, time.Since(began).Round(10*time.Millisecond), g.cause(a))
+	g.compare(good, "%s: %v is still %d, stale %v", what, l, a.status, a.stale)
+	if !good {
+		g.t.FailNow() // what follows would be about nothing
+	}
+	if a.status == http.StatusOK {
+		g.records(l, a)
 	}
 }
 
@@ -297,39 +278,23 @@ func (g *gateway) forget(account string) {
 // shown waits for the console to say what fails, or to say it no more once it is over; with SHOTS=folder, a picture of it is kept there.
 func (g *gateway) shown(name string, over bool) {
 	g.t.Helper()
-	var said string
-	for began := time.Now(); time.Since(began) < timeout; time.Sleep(200 * time.Millisecond) {
-		res, err := http.Get(g.ops + "/console/state")
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		var state struct {
-			Lines []struct {
-				Name, Text, Cause, Do string
+	var said, line string
+	found := within(func() bool {
+		lines := gjson.Get(read(g.t, g.ops+"/console/state"), "lines")
+		said, line = lines.Raw, ""
+		for _, l := range lines.Array() {
+			if strings.HasPrefix(l.Get("name").String(), name) {
+				line = l.Raw
 			}
 		}
-		err = json.NewDecoder(res.Body).Decode(&state)
-		if res.Body.Close(); err != nil {
-			g.t.Fatal(err)
-		}
-		if over && !strings.Contains(fmt.Sprint(state.Lines), "{"+name) {
-			g.compare(true, "")
-			return
-		}
-		said = ""
-		for _, line := range state.Lines {
-			if said += fmt.Sprintf("\n%+v", line); strings.HasPrefix(line.Name, name) && !over {
-				g.compare(true, "")
-				g.t.Logf("%s: %+v", g.way, line)
-				if dir := os.Getenv("SHOTS"); dir != "" {
-					file := filepath.Join(dir, strings.ReplaceAll(g.way+" "+name, " ", "-")+".png")
-					g.system.run("", fmt.Sprintf("chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1000 --timeout=9000 --screenshot='%s' %s/ 2>&1", file, g.ops))
-				}
-				return
-			}
-		}
+		return (line == "") == over
+	})
+	g.compare(found, "the console does not say %q, over %v, but %s", name, over, said)
+	g.t.Logf("%s: %s", g.way, line)
+	if dir := os.Getenv("SHOTS"); dir != "" && !over {
+		file := filepath.Join(dir, strings.ReplaceAll(g.way+" "+name, " ", "-")+".png")
+		g.system.run("", fmt.Sprintf("chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1000 --timeout=9000 --screenshot='%s' %s/ 2>&1", file, g.ops))
 	}
-	g.compare(false, "the console does not say %q, over %v, but%s", name, over, said)
 }
 
 // failures are explain's words for what the console says.
@@ -339,24 +304,13 @@ var failures = map[string]string{"The legacy system fails": "system", "The legac
 func (g *gateway) explained(l list, failure string) {
 	g.t.Helper()
 	var said string
-	for began := time.Now(); time.Since(began) < timeout; time.Sleep(100 * time.Millisecond) {
+	found := within(func() bool {
 		got := g.get(l)
-		res, err := http.Get(g.ops + "/ops/explain?" + url.Values{"account": {l.account}, "kind": {l.kind}}.Encode())
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		text, err := io.ReadAll(res.Body)
-		if res.Body.Close(); err != nil {
-			g.t.Fatal(err)
-		}
-		said = string(text)
-		now := gjson.Parse(said)
-		if now.Get("prediction.http_status").Int() == int64(got.status) && strings.Contains(now.Get("upstream.incidents.#.failure").Raw, asJSON(failure)) {
-			g.compare(true, "")
-			return
-		}
-	}
-	g.compare(false, "explain does not say %q of %v, but %s", failure, l, said)
+		said = read(g.t, g.ops+"/ops/explain?"+url.Values{"account": {l.account}, "kind": {l.kind}}.Encode())
+		predicted, whose := gjson.Get(said, "prediction.http_status"), gjson.Get(said, "upstream.incidents.#.failure")
+		return predicted.Int() == int64(got.status) && strings.Contains(whose.Raw, asJSON(failure))
+	})
+	g.compare(found, "explain does not say %q of %v, but %s", failure, l, said)
 }
 
 // troubles stops, freezes and restarts the system, changes a record, takes the responses and the gateway's password away, and gives it a mapping that

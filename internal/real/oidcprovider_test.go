@@ -4,7 +4,6 @@ package real
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream/legacy"
 )
 
 // TestOIDCProvider has tokens of npm's oidc-provider introspected, in good times and in bad ones.
@@ -87,7 +87,7 @@ func TestOIDCProvider(t *testing.T) {
 	})
 }
 
-// tokens is the gateway in front of a list of one inquiry, with an authorization server.
+// tokens is the gateway in front of the sample legacy system, with an authorization server.
 type tokens struct {
 	result
 	t      *testing.T
@@ -99,11 +99,8 @@ type tokens struct {
 func (s *system) judgeTokens(secret, endpoint, claims string, cases func(*tokens)) {
 	t := s.t
 	t.Helper()
-	legacy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, "[]")
-	}))
-	t.Cleanup(legacy.Close)
+	system := httptest.NewServer(legacy.New(legacy.Options{}))
+	t.Cleanup(system.Close)
 	g := &tokens{t: t, dir: t.TempDir(), result: result{system: s.title, way: "introspection"}}
 	results, s.judged = append(results, &g.result), true
 	g.secret(secret)
@@ -114,23 +111,7 @@ auth:
   cache_ttl: 3s
   introspection: {url: "%s", client_id: gateway, client_secret_file: client-secret, claims: {%s}}
 cache: {buyer: {ttl: 1m}}
-upstream:
-  base_url: %s
-  buyer:
-    path: /tickets
-    query: {customer: "{account}"}
-    items: "@this"
-    owner: customer
-    internal_ids: [id]
-    paging: {style: none}
-    fields:
-      title: title
-      content: text
-      status: status
-      inquiry_type: {path: type, default: null}
-      created_at: {path: at, format: rfc3339}
-      responses: {items: answers, fields: {content: text, responder_type: by, created_at: {path: at, format: rfc3339}}}
-`, endpoint, claims, legacy.URL))
+`, endpoint, claims)+gatewaytest.Mapping(system.URL))
 	_, g.public, _ = gatewaytest.Serve(t, testkit.BuildGateway(t), config, g.dir)
 	cases(g)
 	g.took = time.Since(s.began)
@@ -171,8 +152,6 @@ func (g *tokens) want(what, token string, want int) {
 // until compares what a token gets in the end.
 func (g *tokens) until(what, token string, want int) {
 	g.t.Helper()
-	for end := time.Now().Add(timeout); g.status(token) != want && time.Now().Before(end); {
-		time.Sleep(200 * time.Millisecond)
-	}
+	within(func() bool { return g.status(token) == want })
 	g.want(what, token, want)
 }

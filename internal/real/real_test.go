@@ -63,6 +63,9 @@ type system struct {
 	process  *testkit.Process
 	began    time.Time
 
+	// Changes the example for another way to ask the system.
+	adapt func(config string) string
+
 	// Each in the system's own way: a new title for a title, and another password for the gateway's user.
 	retitle  func(old, title string)
 	password func() string
@@ -158,6 +161,34 @@ func (s *system) unpack(names, without, more string) (folder string) {
 	s.run("", "../../.ci/packages '"+strings.Join(append(dependencies, more), ", ")+"'")
 	s.title = strings.TrimSpace(s.run("", "dpkg-deb -W --showformat '${Package} ${Version}' "+first))
 	return folder
+}
+
+// timeout is how long the gateway may take to see that something has changed, failed or recovered.
+const timeout = time.Minute
+
+// within polls a condition until it holds, for up to timeout, and reports whether it held.
+func within(ok func() bool) bool {
+	for began := time.Now(); !ok(); time.Sleep(100 * time.Millisecond) { // other processes have clocks of their own
+		if time.Since(began) > timeout {
+			return false
+		}
+	}
+	return true
+}
+
+// read is a page that needs no credentials.
+func read(t *testing.T, url string) string {
+	t.Helper()
+	res, err := (&http.Client{Timeout: time.Minute}).Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // hostPort are the parts of the system's address.
