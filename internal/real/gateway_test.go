@@ -27,7 +27,7 @@ import (
 
 // gateway is the real program in front of a system, and counts what was compared.
 type gateway struct {
-	result
+	*result
 	t      *testing.T
 	system *system
 	seeds  []*inquiry
@@ -54,15 +54,13 @@ type answer struct {
 var changed = strings.NewReplacer("listen: 127.0.0.1:8080", "listen: 127.0.0.1:0", "{listen: 127.0.0.1:9090}", "{listen: 127.0.0.1:0}",
 	"\nrate_limit:", "\ncache: {buyer: {ttl: 1s, stale_while_revalidate: 0s}, seller: {ttl: 1s, stale_while_revalidate: 0s}}\n#")
 
-// judge asks the system with a shipped example for all that was put into it, in good times and in bad ones. The accounts that the
+// askAll asks the system with a shipped example for all that was put into it, in good times and in bad ones. The accounts that the
 // example cannot ask for, or not for one kind, must be refused.
-func (s *system) judge(all []*inquiry, way, example, password string, refused ...string) {
+func (s *system) askAll(all []*inquiry, way, example, password string, refused ...string) {
 	t := s.t
 	t.Helper()
 	dir := t.TempDir()
-	g := &gateway{t: t, system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
-	g.result = result{system: s.title, way: way}
-	results, s.judged = append(results, &g.result), true
+	g := &gateway{t: t, result: s.judge(way), system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
 	text, err := os.ReadFile(filepath.Join("../../examples", example))
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +96,6 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	g.lists(refused)
 	if r != nil {
 		r.save(t, folder, example)
-		g.took, s.began = time.Since(s.began), time.Now()
 		return
 	}
 	if strings.Contains(config, " version: ") {
@@ -106,26 +103,12 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	}
 	t.Logf("%s: lists compared after %.0fs", way, time.Since(s.began).Seconds())
 	g.troubles()
-	g.took, s.began = time.Since(s.began), time.Now()
 }
 
 // secret is what the gateway signs in with from now on.
 func (g *gateway) secret(word string) {
 	for _, name := range []string{"legacy-password", "legacy-token"} {
 		g.system.file(filepath.Join(filepath.Dir(g.config), "secrets", name), word+"\n")
-	}
-}
-
-// compare counts, and says what is wrong, up to a number that can be read.
-func (g *gateway) compare(ok bool, format string, args ...any) {
-	g.t.Helper()
-	if g.compared++; ok {
-		return
-	}
-	if g.wrong++; g.wrong <= 5 {
-		g.t.Errorf("%s: %s", g.way, fmt.Sprintf(format, args...))
-	} else {
-		g.t.Fail()
 	}
 }
 

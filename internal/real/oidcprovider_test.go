@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
@@ -89,7 +88,7 @@ func TestOIDCProvider(t *testing.T) {
 
 // tokens is the gateway in front of the sample legacy system, with an authorization server.
 type tokens struct {
-	result
+	*result
 	t      *testing.T
 	dir    string
 	public string
@@ -101,8 +100,7 @@ func (s *system) judgeTokens(secret, endpoint, claims string, cases func(*tokens
 	t.Helper()
 	system := httptest.NewServer(legacy.New(legacy.Options{}))
 	t.Cleanup(system.Close)
-	g := &tokens{t: t, dir: t.TempDir(), result: result{system: s.title, way: "introspection"}}
-	results, s.judged = append(results, &g.result), true
+	g := &tokens{t: t, dir: t.TempDir(), result: s.judge("introspection")}
 	g.secret(secret)
 	config := filepath.Join(g.dir, "gateway.yaml")
 	s.file(config, fmt.Sprintf(`listen: 127.0.0.1:0
@@ -114,7 +112,6 @@ cache: {buyer: {ttl: 1m}}
 `, endpoint, claims)+gatewaytest.Mapping(system.URL))
 	_, g.public, _ = gatewaytest.Serve(t, testkit.BuildGateway(t), config, g.dir)
 	cases(g)
-	g.took = time.Since(s.began)
 }
 
 func (g *tokens) secret(word string) {
@@ -142,11 +139,8 @@ func (g *tokens) status(token string) int {
 // want compares what a token gets now.
 func (g *tokens) want(what, token string, want int) {
 	g.t.Helper()
-	g.compared++
-	if got := g.status(token); got != want {
-		g.wrong++
-		g.t.Errorf("%s: %d, want %d", what, got, want)
-	}
+	got := g.status(token)
+	g.compare(got == want, "%s: %d, want %d", what, got, want)
 }
 
 // until compares what a token gets in the end.

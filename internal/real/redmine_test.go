@@ -42,5 +42,5 @@ func TestRedmine(t *testing.T) {
 		s.ask("PUT", "/users/5.json", admin, `{"user": {"password": "another word"}}`)
 		return "another word"
 	}
-	s.judge(all, "JSON with journals; XML", "redmine.yaml", "a word for it")
+	s.askAll(all, "JSON with journals; XML", "redmine.yaml", "a word for it")
 }
