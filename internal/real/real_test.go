@@ -59,9 +59,9 @@ var results []*result
 func TestMain(m *testing.M) {
 	began := time.Now()
 	code := m.Run()
-	fmt.Printf("\n%-34s %-34s %9s %6s %6s\n", "system", "way", "compared", "wrong", "time")
+	fmt.Printf("\n%-34s %-46s %9s %6s %6s\n", "system", "way", "compared", "wrong", "time")
 	for _, r := range results {
-		fmt.Printf("%-34s %-34s %9d %6d %5.0fs\n", r.system, r.way, r.compared, r.wrong, r.took.Seconds())
+		fmt.Printf("%-34s %-46s %9d %6d %5.0fs\n", r.system, r.way, r.compared, r.wrong, r.took.Seconds())
 	}
 	fmt.Printf("all in %.0fs\n", time.Since(began).Seconds())
 	os.Exit(code)
