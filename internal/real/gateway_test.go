@@ -273,8 +273,11 @@ func (g *gateway) shown(name string, over bool) {
 		return (line == "") == over
 	})
 	g.compare(found, "the console does not say %q, over %v, but %s", name, over, said)
+	if over {
+		return
+	}
 	g.t.Logf("%s: %s", g.way, line)
-	if dir := os.Getenv("SHOTS"); dir != "" && !over {
+	if dir := os.Getenv("SHOTS"); dir != "" {
 		file := filepath.Join(dir, strings.ReplaceAll(g.way+" "+name, " ", "-")+".png")
 		g.system.run("", fmt.Sprintf("chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1000 --timeout=9000 --screenshot='%s' %s/ 2>&1", file, g.ops))
 	}
