@@ -64,6 +64,10 @@ func TestMain(m *testing.M) {
 		fmt.Printf("%-34s %-46s %9d %6d %5.0fs\n", r.system, r.way, r.compared, r.wrong, r.took.Seconds())
 	}
 	fmt.Printf("all in %.0fs\n", time.Since(began).Seconds())
+	if len(results) == 0 {
+		fmt.Println("there is no such system")
+		code = 1
+	}
 	os.Exit(code)
 }
 
