@@ -54,7 +54,11 @@ func compare(t *testing.T, trees [2]tree, only *regexp.Regexp) (all []difference
 			}
 			t.Run(r.name, func(t *testing.T) {
 				t.Parallel()
-				found := diff(r.observe(t, trees[0]), r.observe(t, trees[1]))
+				old, now := r.observe(t, trees[0]), r.observe(t, trees[1])
+				if strings.HasSuffix(r.name, allLists) && !old.hasList() && !now.hasList() {
+					t.Error("neither gateway returned a list: nothing was compared")
+				}
+				found := diff(old, now)
 				for i := 0; i < repeats && len(found) > 0; i++ {
 					again := diff(r.observe(t, trees[0]), r.observe(t, trees[1]))
 					found = slices.DeleteFunc(found, func(d difference) bool { return !slices.Contains(again, d) })
@@ -70,6 +74,9 @@ func compare(t *testing.T, trees [2]tree, only *regexp.Regexp) (all []difference
 	}
 	return all
 }
+
+// allLists ends the name of the run that asks for every list of an example's accounts.
+const allLists = ": all lists"
 
 // run is one gateway's life: it is started with an example and asked for one thing after the other.
 type run struct {
@@ -106,7 +113,7 @@ func allRuns(t *testing.T, dir string) []run {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		lists := run{name: example + ": all lists", example: example, accounts: []string{"unpaid"}, steps: []step{{path: "/livez"}, {path: "/readyz"}, {path: "/ops/config"}}}
+		lists := run{name: example + allLists, example: example, accounts: []string{"unpaid"}, steps: []step{{path: "/livez"}, {path: "/readyz"}, {path: "/ops/config"}}}
 		for i, test := range tests {
 			if strings.Contains(test.Account, " ") {
 				continue // no key can be for it
@@ -221,7 +228,7 @@ func (r run) configure(t *testing.T, dir string, tr tree, legacyURL string) (key
 	}
 	for name, text := range map[string]string{
 		"gateway.yaml": before + "shutdown_delay: 0s\n" + strings.ReplaceAll(config, "LEGACY", legacyURL), "keys.yaml": gatewaytest.KeysFile(t, callers, keys),
-		"secrets/legacy-password": "a word\n", "secrets/legacy-token": "a token\n",
+		"secrets/legacy-password": password + "\n", "secrets/legacy-token": "a token\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

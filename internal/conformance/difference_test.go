@@ -114,6 +114,16 @@ func (o observation) answer(resp *http.Response, body []byte, where string, ops 
 	o.record("answer", where, fields)
 }
 
+// hasList reports whether a list was returned.
+func (o observation) hasList() bool {
+	for f, values := range o.facts {
+		if f.field == "status" && strings.Contains(f.where, ": /api/") && slices.Contains(values, "200 OK") {
+			return true
+		}
+	}
+	return false
+}
+
 // flatten calls f for each value within a value of JSON. Empty arrays and objects are values, too.
 func flatten(path string, value any, f func(path, value string)) {
 	object, _ := value.(map[string]any)

@@ -49,6 +49,21 @@ func (l *replayer) use(h http.Handler) {
 	l.now = h
 }
 
+// password is what examples sign in with.
+const password = "a word"
+
+// signsIn reports whether a request is a sign-in or asks for a token, whatever its format. The body of a request is in memory.
+func signsIn(r *http.Request) bool {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	text, path := strings.ReplaceAll(string(body), "+", " "), strings.ToLower(r.URL.Path)
+	return strings.Contains(text, password) || strings.Contains(path, "login") || strings.HasSuffix(path, "/token")
+}
+
+// tokens are where the examples look for one.
+const tokens = `{"access_token":"token","token_type":"Bearer","expires_in":3600,"token":"token","sessionToken":"token",
+"data":{"access_token":"token","authenticate":{"result":"token"}}}`
+
 // replay answers with replies, as `check --tests` does, and lets the gateway sign in. In a reply {legacy} stands for the system's address.
 func replay(t *testing.T, all []probe.Reply) http.Handler {
 	transport, err := probe.Replay(all)
@@ -56,12 +71,13 @@ func replay(t *testing.T, all []probe.Reply) http.Handler {
 		t.Fatal(err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		resp, err := transport.RoundTrip(r)
-		if path := strings.ToLower(r.URL.Path); err != nil && (strings.Contains(path, "login") || strings.HasSuffix(path, "/token")) {
-			w.Header().Set("Set-Cookie", "RT_SID_support.443=session; Path=/")
-			say(http.StatusOK, "application/json", `{"access_token":"token","token_type":"Bearer","expires_in":3600,"data":{"access_token":"token"}}`)(w, r)
+		if signsIn(r) {
+			w.Header().Add("Set-Cookie", "RT_SID_support.443=session; Path=/")
+			w.Header().Add("Set-Cookie", "JSESSIONID=session; Path=/")
+			say(http.StatusOK, "application/json", tokens)(w, r)
 			return
 		}
+		resp, err := transport.RoundTrip(r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
