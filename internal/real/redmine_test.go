@@ -20,7 +20,8 @@ func TestRedmine(t *testing.T) {
 	s.file("redmine/Gemfile.local", "gem 'sqlite3', '~> 1.4.0'\ngem 'puma'\n")
 	s.file("redmine"+own+"/config/database.yml", "production: {adapter: sqlite3, database: "+s.dir+"/redmine.db, timeout: 60000}\n")
 	s.file("redmine"+own+"/config/secret_key.txt", "0123456789abcdef0123456789abcdef\n")
-	all := seeds()
+	s.further = hard
+	all := seeds(s.further...)
 	script, err := os.ReadFile("testdata/redmine.rb")
 	if err != nil {
 		t.Fatal(err)
