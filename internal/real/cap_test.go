@@ -69,7 +69,7 @@ func TestCAP(t *testing.T) {
 		s.stop()
 		users("a word")
 		s.start()
-		s.askAll(all, w[0], w[1], "a word")
+		s.judge(all, w[0], w[1], "a word")
 	}
 }
 

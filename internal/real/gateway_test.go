@@ -54,13 +54,13 @@ type answer struct {
 var changed = strings.NewReplacer("listen: 127.0.0.1:8080", "listen: 127.0.0.1:0", "{listen: 127.0.0.1:9090}", "{listen: 127.0.0.1:0}",
 	"\nrate_limit:", "\ncache: {buyer: {ttl: 1s, stale_while_revalidate: 0s}, seller: {ttl: 1s, stale_while_revalidate: 0s}}\n#")
 
-// askAll asks the system with a shipped example for all that was put into it, in good times and in bad ones. The accounts that the
+// judge asks the system with a shipped example for all that was put into it, in good times and in bad ones. The accounts that the
 // example cannot ask for, or not for one kind, must be refused.
-func (s *system) askAll(all []*inquiry, way, example, password string, refused ...string) {
+func (s *system) judge(all []*inquiry, way, example, password string, refused ...string) {
 	t := s.t
 	t.Helper()
 	dir := t.TempDir()
-	g := &gateway{t: t, result: s.judge(way), system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
+	g := &gateway{t: t, result: s.newResult(way), system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
 	text, err := os.ReadFile(filepath.Join("../../examples", example))
 	if err != nil {
 		t.Fatal(err)

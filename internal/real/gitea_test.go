@@ -111,5 +111,5 @@ LEVEL = error
 		return token("gateway", "second", "read:issue,read:repository")
 	}
 	s.responses, s.unreadable = read, "Replies do not fit the mapping" // there is no right for comments alone, and it says 404
-	s.askAll(all, "REST, milestones, labels, total by header", "gitea.yaml", first, "seller "+accounts[2], "seller "+accounts[3], "seller "+hard[0], "seller "+hard[1])
+	s.judge(all, "REST, milestones, labels, total by header", "gitea.yaml", first, "seller "+accounts[2], "seller "+accounts[3], "seller "+hard[0], "seller "+hard[1])
 }

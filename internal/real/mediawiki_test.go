@@ -36,5 +36,5 @@ func TestMediaWiki(t *testing.T) {
 		s.file("password", "another word")
 		return "another word"
 	}
-	s.askAll(all, "pages of JSON, continue tokens", "mediawiki.yaml", "a word", accounts[2], accounts[3])
+	s.judge(all, "pages of JSON, continue tokens", "mediawiki.yaml", "a word", accounts[2], accounts[3])
 }

@@ -100,7 +100,7 @@ func (s *system) judgeTokens(secret, endpoint, claims string, cases func(*tokens
 	t.Helper()
 	system := httptest.NewServer(legacy.New(legacy.Options{}))
 	t.Cleanup(system.Close)
-	g := &tokens{t: t, dir: t.TempDir(), result: s.judge("introspection")}
+	g := &tokens{t: t, dir: t.TempDir(), result: s.newResult("introspection")}
 	g.secret(secret)
 	config := filepath.Join(g.dir, "gateway.yaml")
 	s.file(config, fmt.Sprintf(`listen: 127.0.0.1:0

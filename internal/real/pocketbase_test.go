@@ -76,5 +76,5 @@ func TestPocketBase(t *testing.T) {
 		ask("PATCH", "/"+names[0], object{"name": names[1]})
 	}
 	s.unreadable = "Replies do not fit the mapping" // it says 404
-	s.askAll(all, "REST, filter expressions, session", "pocketbase.yaml", "a word for it")
+	s.judge(all, "REST, filter expressions, session", "pocketbase.yaml", "a word for it")
 }

@@ -62,5 +62,5 @@ func TestPostGraphile(t *testing.T) {
 		sql(map[bool]string{true: "GRANT SELECT ON app.replies TO reader", false: "REVOKE SELECT ON app.replies FROM reader"}[readable])
 	}
 	s.unreadable = "Replies do not fit the mapping" // it tells that with 200
-	s.askAll(all, "GraphQL, Relay cursors, JWT by a mutation", "postgraphile.yaml", "a word")
+	s.judge(all, "GraphQL, Relay cursors, JWT by a mutation", "postgraphile.yaml", "a word")
 }

@@ -84,7 +84,7 @@ func behind(t *testing.T, name, language, whole, command string) *fleet {
 	s.run("", "cd "+s.dir+" && cat cert.pem key.pem >both.pem")
 	_, port := s.hostPort()
 	f := &fleet{
-		result: s.judge("two nodes, HTTP/2 in front"), system: s, t: t, public: freePort(t), ops: freePort(t), binary: testkit.BuildGateway(t),
+		result: s.newResult("two nodes, HTTP/2 in front"), system: s, t: t, public: freePort(t), ops: freePort(t), binary: testkit.BuildGateway(t),
 		keys: map[string]string{}, bodies: map[string]string{}, nodes: map[string]*testkit.Process{}, url: "https://" + s.addr,
 	}
 	if name == "varnish" {

@@ -107,15 +107,15 @@ func newSystem(t *testing.T) *system {
 	s := &system{t: t, title: strings.TrimPrefix(t.Name(), "Test"), dir: t.TempDir(), addr: addr, ready: "/", began: time.Now()}
 	t.Cleanup(func() {
 		if s.judged == nil {
-			s.judge("not installed, filled or started").wrong = 1
+			s.newResult("not installed, filled or started").wrong = 1
 		}
 		s.judged.took = time.Since(s.began)
 	})
 	return s
 }
 
-// judge begins a line of the table.
-func (s *system) judge(way string) *result {
+// newResult begins a line of the table.
+func (s *system) newResult(way string) *result {
 	if s.judged != nil {
 		s.judged.took = time.Since(s.began)
 		s.began = time.Now()

@@ -48,5 +48,5 @@ mkdir -p var/lib/request-tracker5 var/cache/request-tracker5/mason_data var/cach
 $u->Load("gateway"); my ($ok, $why) = $u->SetPassword("another word"); die $why unless $ok' && rm -r var/cache/request-tracker5/session_data/*`)
 		return "another word"
 	}
-	s.askAll(all, "REST 2, TicketSQL, login form", "request-tracker.yaml", "a word for it")
+	s.judge(all, "REST 2, TicketSQL, login form", "request-tracker.yaml", "a word for it")
 }

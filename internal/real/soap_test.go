@@ -61,7 +61,7 @@ func TestSOAP(t *testing.T) {
 		}
 	}
 	s.unreadable = "Replies do not fit the mapping" // it leaves them out
-	s.askAll(all, "document/literal, WS-Security, session", "soap.yaml", "a word & <more>")
+	s.judge(all, "document/literal, WS-Security, session", "soap.yaml", "a word & <more>")
 	if os.Getenv("RECORD") != "" {
 		return // one recording for an example
 	}
@@ -76,7 +76,7 @@ func TestSOAP(t *testing.T) {
 		config = regexp.MustCompile(`(?s)  auth:\n    type: session.*?  buyer:`).ReplaceAllLiteralString(config, auth)
 		return strings.ReplaceAll(config, "<soap:Body>", header+"\n        <soap:Body>")
 	}
-	s.askAll(all, "document/literal, WS-Security in each request", "soap.yaml", "another word")
+	s.judge(all, "document/literal, WS-Security in each request", "soap.yaml", "another word")
 }
 
 // escaped is a text in XML.

@@ -50,5 +50,5 @@ TRYTONPASSFILE=pass trytond-admin -c trytond.conf -d support -u sale_complaint -
 		rpc("res.user.write", []int{2}, map[string]string{"password": "another word"})
 		return "another word"
 	}
-	s.askAll(all, "JSON-RPC, notes in batches", "tryton.yaml", "a word for Tryton")
+	s.judge(all, "JSON-RPC, notes in batches", "tryton.yaml", "a word for Tryton")
 }

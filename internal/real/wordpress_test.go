@@ -44,5 +44,5 @@ require_once ABSPATH.'wp-settings.php';
 	s.password = func() string {
 		return php(`WP_Application_Passwords::delete_all_application_passwords(1); echo WP_Application_Passwords::create_new_application_password(1, ["name" => "gateway"])[0];`)
 	}
-	s.askAll(all, "custom post type, comments in batches", "wordpress.yaml", password)
+	s.judge(all, "custom post type, comments in batches", "wordpress.yaml", password)
 }
