@@ -61,10 +61,7 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	t.Helper()
 	dir := t.TempDir()
 	g := &gateway{t: t, result: s.newResult(way), system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
-	text, err := os.ReadFile(filepath.Join("../../examples", example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, filepath.Join("../../examples", example))
 	_, port := s.hostPort()
 	base, folder := "http://"+s.addr, os.Getenv("RECORD")
 	var r *recorder
@@ -72,7 +69,7 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 		r = newRecorder(t, s)
 		base = r.URL
 	}
-	config := regexp.MustCompile(`base_url: https?://[^/\s]+`).ReplaceAllString(changed.Replace(string(text)), "base_url: "+base)
+	config := regexp.MustCompile(`base_url: https?://[^/\s]+`).ReplaceAllString(changed.Replace(text), "base_url: "+base)
 	if s.adapt != nil {
 		config = s.adapt(config)
 	}
@@ -238,8 +235,7 @@ func (g *gateway) until(what string, l list, ok func(answer) bool) {
 
 // cause is why the gateway has refused the last answer.
 func (g *gateway) cause(a answer) string {
-	text, _ := os.ReadFile(g.process.Log()) // without one there is none
-	causes := regexp.MustCompile(`"error_code":"[^}]*`).FindAllString(string(text), -1)
+	causes := regexp.MustCompile(`"error_code":"[^}]*`).FindAllString(testkit.Read(g.t, g.process.Log()), -1)
 	if a.status == http.StatusOK || len(causes) == 0 {
 		return ""
 	}
@@ -367,18 +363,15 @@ func (g *gateway) troubles() {
 	g.secret(word)
 	works("the new password is in the file")
 
-	text, err := os.ReadFile(g.config)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	s.file(g.config, regexp.MustCompile(`(?m)^( +title:) .*$`).ReplaceAllString(string(text), "$1 nosuch.field"))
+	text := testkit.Read(g.t, g.config)
+	s.file(g.config, regexp.MustCompile(`(?m)^( +title:) .*$`).ReplaceAllString(text, "$1 nosuch.field"))
 	failure = "Replies do not fit the mapping"
 	g.until("the mapping does not fit", cold, fails(http.StatusBadGateway))
 	g.shown(failure, false)
-	s.file(g.config, string(text))
+	s.file(g.config, text)
 	works("the mapping fits again")
 
-	s.file(g.config, strings.Replace(string(text), "\nupstream:\n", "\nupstream:\n  max_requests_per_second: 1\n", 1))
+	s.file(g.config, strings.Replace(text, "\nupstream:\n", "\nupstream:\n  max_requests_per_second: 1\n", 1))
 	failure = "The gateway holds requests back"
 	g.until("a ceiling of one request in a second", cold, func(a answer) bool {
 		g.forget(cold.account)
@@ -393,6 +386,6 @@ func (g *gateway) troubles() {
 		return a.status == http.StatusServiceUnavailable
 	})
 	g.shown(failure, false)
-	s.file(g.config, string(text))
+	s.file(g.config, text)
 	works("no ceiling")
 }

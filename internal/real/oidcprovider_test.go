@@ -115,9 +115,7 @@ cache: {buyer: {ttl: 1m}}
 }
 
 func (g *tokens) secret(word string) {
-	if err := os.WriteFile(filepath.Join(g.dir, "client-secret"), []byte(word+"\n"), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Write(g.t, filepath.Join(g.dir, "client-secret"), word+"\n")
 }
 
 // status is what a caller with a token gets.

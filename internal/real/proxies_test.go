@@ -72,11 +72,8 @@ type fleet struct {
 func behind(t *testing.T, name, language, whole, command string) *fleet {
 	s := newSystem(t)
 	s.debian(name, name)
-	doc, err := os.ReadFile("../../docs/operation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(string(doc))
+	doc := testkit.Read(t, "../../docs/operation.md")
+	block := regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(doc)
 	if block == nil {
 		t.Fatal("docs/operation.md has no configuration of ", name)
 	}
@@ -280,11 +277,7 @@ func (f *fleet) startNode(node string) {
 }
 
 func (f *fleet) log(node string) string {
-	text, err := os.ReadFile(f.nodes[node].Log())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	return string(text)
+	return testkit.Read(f.t, f.nodes[node].Log())
 }
 
 func (f *fleet) wait(what string, ok func() bool) {

@@ -263,12 +263,7 @@ func (s *system) file(name, text string) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(s.dir, name)
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Write(s.t, name, text)
 }
 
 // launch runs the system, and waits until it takes connections.

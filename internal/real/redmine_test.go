@@ -4,9 +4,10 @@ package real
 
 import (
 	"net/url"
-	"os"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // TestRedmine asks Redmine for the buyers' lists in JSON, with the journal of each issue by a second request, and for the sellers' in XML.
@@ -22,11 +23,7 @@ func TestRedmine(t *testing.T) {
 	s.file("redmine"+own+"/config/secret_key.txt", "0123456789abcdef0123456789abcdef\n")
 	s.further = hard
 	all := seeds(s.further...)
-	script, err := os.ReadFile("testdata/redmine.rb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.file("seed.rb", string(script))
+	s.file("seed.rb", testkit.Read(t, "testdata/redmine.rb"))
 	s.run(asJSON(all), "cd "+home+" && export RAILS_ENV=production SCHEMA=/dev/null && bundle install --local --quiet && bundle exec rake db:migrate >log && bundle exec rails runner ../seed.rb")
 	for _, i := range all {
 		i.Content = strings.ReplaceAll(i.Content, "\n", "\r\n") // Redmine keeps the lines of a description so
