@@ -73,7 +73,7 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		return nil, err
 	}
 	results := telemetry.Series(opts.Registerer, subsystem).Counters("sign_ins_total",
-		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
+		"Requests for a token or session of the legacy system; held: not sent, because of the limit.", "result")
 	c := &credentials{
 		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized},
 		renewIf: mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}), // Validate has told them
