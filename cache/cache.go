@@ -18,7 +18,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,21 +48,11 @@ const (
 // goroutine. The panic is logged with its stack.
 var ErrFillPanicked = errors.New("cache: the fill panicked")
 
-// ErrFillOverdue is what every waiter gets when the fill neither returned nor
-// gave up at its deadline. It wraps [context.DeadlineExceeded].
-var ErrFillOverdue error = overdueError{}
-
 // ErrClosed is returned for a look-up that would need a fill after Close.
 var ErrClosed = errors.New("cache: closed")
 
 // ErrUnknownKind is returned for a key whose kind is neither buyer nor seller.
 var ErrUnknownKind = errors.New("cache: the key's kind is neither buyer nor seller")
-
-// overdueError is a type because it wraps another error.
-type overdueError struct{}
-
-func (overdueError) Error() string { return "cache: the fill went past its deadline" }
-func (overdueError) Unwrap() error { return context.DeadlineExceeded }
 
 // Key names one list: everything of a request that affects the bytes. Empty
 // Status or InquiryType means no filter. It is comparable.
@@ -72,11 +61,6 @@ type Key struct {
 	Account     string `json:"account"`
 	Status      string `json:"status,omitempty"`
 	InquiryType string `json:"inquiry_type,omitempty"`
-}
-
-// clone detaches a key from the buffers of the request it came with.
-func (k Key) clone() Key {
-	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
 }
 
 // Content is a finished v1 body and the moment when the legacy answered.
@@ -146,6 +130,7 @@ type Result struct {
 	Wait    time.Duration // time spent reading Redis, filling or waiting; 0 on a local hit
 
 	lookedAt time.Time // of Lookup
+	refresh  bool      // it is stale and to be refreshed
 }
 
 // Options are what a cache is built from. Fill is required, every other zero
@@ -193,8 +178,7 @@ func (o Options) withDefaults() (Options, error) {
 //   - A purge hides older lists here at once, and on other nodes within a second: see Purge.
 //   - One node fetches a list for the fleet, and the callers of all nodes wait for it as long as they
 //     have time; they get it up to 25 ms later than those of that node. If that node crashes, the
-//     others wait for as long as a fetch may take. If Redis is slow a fetch may begin although its
-//     caller has left.
+//     others wait for as long as a fetch may take.
 //   - Failed fetches are cached, for 5 s at most or as long as Retry-After says, a minute at most: see backoff.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
@@ -231,30 +215,33 @@ type Lists struct {
 // New builds a cache. It does not need Redis to be up; with Redis it starts the
 // goroutine that reads purges, which Close ends. What is wrong with
 // the configuration is a [setting.Problems].
-func New(cfg Config, opts Options) (*Lists, error) {
-	p, err := compile(cfg, opts.Fills)
+func New(config Config, opts Options) (*Lists, error) {
+	p, err := compile(config, opts.Fills)
 	if err != nil {
 		return nil, err
 	}
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), invalidations: newInvalidations(p.interest()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache")}
-	l.repeats.made = map[redistier.Purge]repeat{}
-	l.policy.Store(p)
-	l.metrics = newMetrics(opts.Registerer)
-	if l.comp, err = newCompressor(); err != nil {
+	c := &Lists{
+		opts: opts, flights: make(map[Key]*flight), invalidations: newInvalidations(p.retention()),
+		tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache"),
+	}
+	c.repeats.made = map[redistier.Purge]repeat{}
+	c.policy.Store(p)
+	c.metrics = newMetrics(opts.Registerer)
+	if c.comp, err = newCompressor(); err != nil {
 		return nil, err
 	}
-	if l.backoff, err = newBackoff(); err != nil {
+	if c.backoff, err = newBackoff(); err != nil {
 		return nil, err
 	}
-	l.tier, err = otter.New(&otter.Options[Key, *Entry]{
-		MaximumWeight: uint64(cfg.MaxBytes),
+	c.tier, err = otter.New(&otter.Options[Key, *Entry]{
+		MaximumWeight: uint64(config.MaxBytes),
 		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
 		OnAtomicDeletion: func(d otter.DeletionEvent[Key, *Entry]) {
 			if d.WasEvicted() {
-				l.metrics.evicted.Inc()
+				c.metrics.evicted.Inc()
 			}
 		},
 	})
@@ -262,54 +249,54 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	if opts.Redis != nil {
-		l.redis = redistier.New(redistier.Options{
+		c.redis = redistier.New(redistier.Options{
 			Client: opts.Redis, Prefix: opts.Prefix, PurgeLife: purgeLife,
 		})
 	}
-	l.registerGauges()
-	l.life, l.end = context.WithCancel(context.Background())
-	if l.redis != nil {
-		l.watch()
+	c.registerGauges()
+	c.life, c.end = context.WithCancel(context.Background())
+	if c.redis != nil {
+		c.watch()
 	}
-	return l, nil
+	return c, nil
 }
 
 // registerGauges makes the series that are asked of the tier itself.
-func (l *Lists) registerGauges() {
-	all := telemetry.Series(l.opts.Registerer, "cache")
-	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
+func (c *Lists) registerGauges() {
+	all := telemetry.Series(c.opts.Registerer, "cache")
+	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(c.tier.EstimatedSize()) })
 	all.GaugeFunc("local_bytes", "Bytes of the in-process tier, with encodings, keys and overhead.",
-		func() float64 { return float64(l.tier.WeightedSize()) })
+		func() float64 { return float64(c.tier.WeightedSize()) })
 	all.GaugeFunc("local_limit_bytes", "Limit of the in-process tier: cache.max_bytes, or half of the memory limit if that is less.",
-		func() float64 { return float64(l.tier.GetMaximum()) })
+		func() float64 { return float64(c.tier.GetMaximum()) })
 }
 
 // Prepare does all that can fail of another policy: it is checked, and its sealing keys are
 // read. apply puts it into force, with what is known of fills. Entries are kept:
 // from the next look-up on their age is compared with the new policy.
-func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
+func (c *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	p, err := compile(cfg, fills)
 	if err != nil {
 		return nil, err
 	}
 	return func() {
-		l.policy.Store(p)
-		l.invalidations.keepFor(p.interest())
-		l.tier.SetMaximum(uint64(cfg.MaxBytes))
+		c.policy.Store(p)
+		c.invalidations.keepFor(p.retention())
+		c.tier.SetMaximum(uint64(cfg.MaxBytes))
 	}, nil
 }
 
 // Close waits for the fills and refreshes that run, and ends them when ctx is
 // done; then it returns ctx's error. Afterwards only what is in the in-process
 // tier is served. The Redis client stays open.
-func (l *Lists) Close(ctx context.Context) error {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
+func (c *Lists) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	done := make(chan struct{})
-	go func() { l.wg.Wait(); close(done) }()
-	defer l.watchers.Wait()
-	defer l.end()
+	go func() { c.wg.Wait(); close(done) }()
+	defer c.watchers.Wait()
+	defer c.end()
 	select {
 	case <-done:
 		return nil
@@ -320,11 +307,11 @@ func (l *Lists) Close(ctx context.Context) error {
 
 // RedisState is "off" without Redis, "ok", or "down" while a breaker keeps
 // requests away from it, or from a part of a Cluster.
-func (l *Lists) RedisState() string {
-	if l.redis == nil {
+func (c *Lists) RedisState() string {
+	if c.redis == nil {
 		return "off"
 	}
-	if l.redis.Down() {
+	if c.redis.Down() {
 		return "down"
 	}
 	return "ok"

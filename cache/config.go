@@ -55,12 +55,6 @@ type Terms struct {
 // lifetime is how long after the legacy's answer a list can be of any use.
 func (t Terms) lifetime() time.Duration { return t.TTL + max(t.StaleWhileRevalidate, t.StaleIfError) }
 
-// stricter takes the shorter of each time: what is fresh, or may be served stale,
-// by the result is so by both.
-func (t Terms) stricter(o Terms) Terms {
-	return Terms{min(t.TTL, o.TTL), min(t.StaleWhileRevalidate, o.StaleWhileRevalidate), min(t.StaleIfError, o.StaleIfError)}
-}
-
 // KindConfig is the freshness policy of one kind of list.
 type KindConfig struct {
 	Terms `yaml:",inline"`
@@ -198,12 +192,11 @@ func (p *policy) of(i kindIndex, status string) Terms {
 	return k.Terms
 }
 
-// interest is how long a purge can concern a list: while one can be of use that a fill has got
-// which began before it.
-func (p *policy) interest() time.Duration { return p.oldest + p.fillTimeout + time.Minute }
+// retention is how long a purge can concern a list: while one can be of use whose fetch began before it.
+func (p *policy) retention() time.Duration { return p.oldest + p.fillTimeout + time.Minute }
 
-// mostRead is how many bytes an entry of Redis may have.
-func (p *policy) mostRead() int { return p.maxEntry + sealOverhead }
+// maxReadBytes is how many bytes an entry of Redis may have.
+func (p *policy) maxReadBytes() int { return p.maxEntry + sealOverhead }
 
 // kindIndex is an array index; kinds other than the two have none.
 type kindIndex int

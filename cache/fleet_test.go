@@ -253,10 +253,10 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 		t.Errorf("keys %v", keys)
 	}
 	for _, k := range keys {
-		if ttl := f.rdb.PTTL(t.Context(), k).Val(); (ttl <= 0 || ttl > time.Hour) && k != "iq:5:purges" { // which are removed one by one
+		if ttl := f.rdb.PTTL(t.Context(), k).Val(); (ttl <= 0 || ttl > time.Hour) && k != "iq:6:purges" { // which are removed one by one
 			t.Errorf("%s lives for %s", k, ttl)
 		}
-		if !strings.HasPrefix(k, "iq:5:") {
+		if !strings.HasPrefix(k, "iq:6:") {
 			t.Errorf("%s is outside of the prefix", k)
 		}
 		for _, secret := range []string{"acme", "pending", "delivery"} {
@@ -280,15 +280,16 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	}
 	key := f.namesOf(aKey).Entry
 	good := f.rdb.Get(t.Context(), key).Val()
-	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour), fetch: fetchVersion{began: micros(time.Now())}}, []byte("x"), 1).encode()
-	for reason, value := range map[string]string{
-		"foreign":  f.rdb.Get(t.Context(), f.namesOf(otherKey).Entry).Val(),
-		"checksum": good[:len(good)-1],
-		"format":   "hello",
-		"future":   string(early),
-		"too_big":  strings.Repeat("x", int(testConfig().MaxEntryBytes)+100),
-		"":         "no string, but a list of Redis",
+	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour), fetch: fetchVersion{began: micros(time.Now())}}, []byte("x"), 1)
+	for _, tt := range []struct{ reason, value string }{
+		{"foreign", f.rdb.Get(t.Context(), f.namesOf(otherKey).Entry).Val()},
+		{"corrupt", good[:len(good)-1]},
+		{"corrupt", "hello"},
+		{"corrupt", string(stored(early))},
+		{"too_big", strings.Repeat("x", int(testConfig().MaxEntryBytes)+100)},
+		{"", "no string, but a list of Redis"},
 	} {
+		reason, value := tt.reason, tt.value
 		f.srv.Do("DEL", key)
 		if reason == "" {
 			f.srv.Do("LPUSH", key, value)
@@ -319,7 +320,7 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 func refused(t testing.TB, l *Lists) map[string]float64 {
 	t.Helper()
 	n, err := testkit.Values(registryOf(l), "inquiry_gateway_cache_refused_entries_total")
-	if err != nil || len(n) != len(refusals())+3 {
+	if err != nil || len(n) != len(refusals())+2 {
 		t.Fatalf("%v, %v", n, err)
 	}
 	return n

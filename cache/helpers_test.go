@@ -1,7 +1,9 @@
 package cache
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"strings"
@@ -272,7 +274,7 @@ func (f *fleet) waiting() (n int) {
 	for _, l := range f.nodes {
 		l.mu.Lock()
 		for _, x := range l.flights {
-			if x.waits.Load() {
+			if x.polls.Load() {
 				n++
 			}
 		}
@@ -295,12 +297,17 @@ func (f *fleet) grow(t testing.TB, d time.Duration) {
 	f.clock.Add(d)
 	for _, key := range f.rdb.Keys(t.Context(), "*").Val() {
 		raw, _ := f.rdb.Get(t.Context(), key).Bytes()
-		e, err := decode(raw)
-		if err != nil {
+		var head entryHead
+		if !bytes.HasPrefix(raw, []byte(entryMagic)) {
 			continue // a lease or the purges
 		}
-		e.stamp -= int64(d)
-		if err := f.rdb.Set(t.Context(), key, e.encode(), redis.KeepTTL).Err(); err != nil {
+		if _, err := binary.Decode(raw[headSize:], binary.BigEndian, &head); err != nil {
+			t.Fatal(err)
+		}
+		id, body := raw[headSize+entryHeadSize:][:head.ID], raw[headSize+entryHeadSize:][head.ID:]
+		e := newEntry(origin{answeredAtRedis: head.AnsweredAt - int64(d), fetch: fetchVersion{began: head.FetchBegan}}, body, 0)
+		e.sum = head.Sum
+		if err := f.rdb.Set(t.Context(), key, e.encode(id), redis.KeepTTL).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -117,7 +117,7 @@ func (v *invalidations) sinceFetch(e *Entry) invalidation {
 }
 
 // newer tells whether a is a newer answer of the legacy's than b, of one list; nil is oldest. A slow
-// fetch that began before a purge does not replace one that began after it. Two entries with one stamp
+// fetch that began before a purge does not replace one that began after it. Two entries with one answeredAtRedis
 // are of one fetch, whatever the clocks say.
 func (v *invalidations) newer(a, b *Entry) bool {
 	if a == nil || b == nil {
@@ -126,7 +126,7 @@ func (v *invalidations) newer(a, b *Entry) bool {
 	if purgedA, purgedB := v.sinceFetch(a) != (invalidation{}), v.sinceFetch(b) != (invalidation{}); purgedA != purgedB {
 		return purgedB
 	}
-	return a.stamp != b.stamp && a.AnsweredAt.After(b.AnsweredAt)
+	return a.answeredAtRedis != b.answeredAtRedis && a.AnsweredAt.After(b.AnsweredAt)
 }
 
 // last is the moment of the newest purge of a kind or of an account, which is hashed; 0: there is none.

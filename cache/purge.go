@@ -89,7 +89,7 @@ func (p Purge) scopes() (all []redistier.Purge, err error) {
 // It returns how many accounts and kinds were purged, after at most 3 s, regardless of cancellation.
 // After an error Redis has not taken the purge, which then holds on this node only and is not tried
 // again. To repeat it is harmless.
-func (l *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
+func (c *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
 	purges, err := p.scopes()
 	if err != nil {
 		return 0, err
@@ -98,35 +98,35 @@ func (l *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
 	if p.Soft {
 		mode = purgeSoft
 	}
-	l.metrics.purges.WithLabelValues(mode).Add(float64(len(purges)))
-	_, late := l.clock()
-	here := l.invalidations.purge(purges, late, l.opts.Now(), l.redis != nil)
-	if l.redis == nil {
+	c.metrics.purges.WithLabelValues(mode).Add(float64(len(purges)))
+	_, late := c.clock()
+	here := c.invalidations.purge(purges, late, c.opts.Now(), c.redis != nil)
+	if c.redis == nil {
 		return len(purges), nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTimeout)
 	defer cancel()
 	var moment uint64
 	err = redisclient.Retry(ctx, func() (err error) {
-		moment, err = l.redis.Purge(ctx, purges, l.invalidations.newestFetch())
+		moment, err = c.redis.Purge(ctx, purges, c.invalidations.newestFetch())
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("write the purge to Redis: %w", err)
 	}
-	l.invalidations.confirm(purges, here, moment, l.opts.Now())
-	l.repeats.add(purges, moment)
+	c.invalidations.confirm(purges, here, moment, c.opts.Now())
+	c.repeats.add(purges, moment)
 	return len(purges), nil
 }
 
 // clock is what the clock of Redis says now, or without Redis this node's: at least early, at most late.
 // Both are zero until Redis was read.
-func (l *Lists) clock() (early, late time.Time) {
-	if l.redis == nil {
-		now := l.opts.Now()
+func (c *Lists) clock() (early, late time.Time) {
+	if c.redis == nil {
+		now := c.opts.Now()
 		return now, now
 	}
-	return l.redis.Now()
+	return c.redis.Now()
 }
 
 // repeats are the purges that this node has made lately. It is safe for concurrent use.
@@ -175,24 +175,24 @@ func (r *repeats) done() {
 }
 
 // repeatPurges has Redis take again what it has lost of the purges that this node has made lately.
-func (l *Lists) repeatPurges(ctx context.Context) {
-	defer l.opts.Panics.Catch(nil)
-	if due := l.repeats.due(); len(due) > 0 && l.redis.Repeat(ctx, due) == nil {
-		l.repeats.done()
+func (c *Lists) repeatPurges(ctx context.Context) {
+	defer c.opts.Panics.Catch(nil)
+	if due := c.repeats.due(); len(due) > 0 && c.redis.Repeat(ctx, due) == nil {
+		c.repeats.done()
 	}
 }
 
 // watch reads purges until the cache is closed.
-func (l *Lists) watch() {
-	l.watchers.Go(func() {
+func (c *Lists) watch() {
+	c.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
 		for {
-			if l.poll(l.life) == nil { // errors are counted, and the next tick is the retry
-				l.repeatPurges(l.life)
+			if c.poll(c.life) == nil { // errors are counted, and the next tick is the retry
+				c.repeatPurges(c.life)
 			}
 			select {
-			case <-l.life.Done():
+			case <-c.life.Done():
 				return
 			case <-tick.C:
 			}
@@ -202,21 +202,21 @@ func (l *Lists) watch() {
 
 // poll reads the purges that this node has not read. If Redis remembers none, as it is new or has lost
 // its memory, it is made to begin.
-func (l *Lists) poll(ctx context.Context) (err error) {
-	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
+func (c *Lists) poll(ctx context.Context) (err error) {
+	defer c.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
 	for more := true; more; {
-		cursor, _ := l.invalidations.position()
-		found, err := l.redis.PurgesSince(ctx, cursor, l.policy.Load().interest())
+		cursor, _ := c.invalidations.position()
+		found, err := c.redis.PurgesSince(ctx, cursor, c.policy.Load().retention())
 		if err == nil && !found.Remembered {
-			if _, err = l.redis.Purge(ctx, nil, l.invalidations.newestFetch()); err == nil {
-				found, err = l.redis.PurgesSince(ctx, cursor, l.policy.Load().interest())
+			if _, err = c.redis.Purge(ctx, nil, c.invalidations.newestFetch()); err == nil {
+				found, err = c.redis.PurgesSince(ctx, cursor, c.policy.Load().retention())
 			}
 		}
 		if err != nil {
 			return err
 		}
-		early, _ := l.redis.Now()
-		l.invalidations.read(found, l.opts.Now(), early)
+		early, _ := c.redis.Now()
+		c.invalidations.read(found, c.opts.Now(), early)
 		more = found.More && found.Newest > cursor
 	}
 	return nil

@@ -231,11 +231,11 @@ func TestAPurgeIsRepeated(t *testing.T) {
 	f.warm(t, aKey)
 	purge(t, f.nodes[0], Purge{Accounts: []string{"acme"}, Kinds: []string{KindSeller}})
 	member := "hard " + redistier.Hash("acme")
-	score := func() float64 { return f.rdb.ZScore(t.Context(), "iq:5:purges", member).Val() }
+	score := func() float64 { return f.rdb.ZScore(t.Context(), "iq:6:purges", member).Val() }
 	first := score()
-	f.srv.Do("ZREM", "iq:5:purges", member)
+	f.srv.Do("ZREM", "iq:6:purges", member)
 	redistest.Eventually(t, "the purge is back", func() bool { return score() > first })
-	again := f.rdb.ZScore(t.Context(), "iq:5:purges", "hard seller").Val()
+	again := f.rdb.ZScore(t.Context(), "iq:6:purges", "hard seller").Val()
 	if again != first {
 		t.Error("a purge that was not lost has another moment")
 	}
@@ -257,7 +257,7 @@ func TestWhatAPurgeReaches(t *testing.T) {
 	knows := map[string]struct{ join, learn func(*purging) }{
 		"nothing":                 {cut, nothing},
 		"the newest purge":        {nothing, nothing},
-		"one that Redis has lost": {nothing, func(p *purging) { p.rdb.Del(t.Context(), p.prefix+":5:purges") }},
+		"one that Redis has lost": {nothing, func(p *purging) { p.rdb.Del(t.Context(), p.prefix+":6:purges") }},
 	}
 	// The servers of a Cluster have the lists of one each, and the last one the purges.
 	const ofCluster = "p4"

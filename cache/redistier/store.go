@@ -1,8 +1,8 @@
 // Package redistier keeps in Redis what the nodes of a fleet share: lists, the right to fetch one, and purges.
 //
-//	<prefix>:5:{<account>}:<kind>:<mapping>:<list>                  a list
-//	<prefix>:5:{<account>}:<kind>:<mapping>:<list>:lease:<moment>   who fills it
-//	<prefix>:5:purges                                               purges
+//	<prefix>:6:{<account>}:<kind>:<mapping>:<list>                  a list
+//	<prefix>:6:{<account>}:<kind>:<mapping>:<list>:lease:<moment>   who fills it
+//	<prefix>:6:purges                                               purges
 //
 // Accounts and lists are hashed. Redis may lose all of it: lists are filled again, and those of before
 // are then soft-purged. Every key but that of the purges expires. All moments in Redis are of its own
@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	keyVersion = "5" // of the Redis keys; a new layout never meets an old one
+	keyVersion = "6" // of the Redis keys; a new layout never meets an old one
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
@@ -100,13 +100,22 @@ func (t *Tier) Names(id ListID) Names {
 	return Names{Account: account, Entry: t.prefix + "{" + account + "}:" + id.Kind + ":" + id.Fingerprint + ":" + Hash(id.Account, id.Status, id.InquiryType)}
 }
 
-// Hash hashes its parts so that no two lists of parts run together.
-func Hash(parts ...string) string {
-	var b []byte
+// Canonical is all of it in one text, so that no two ids have the same.
+func (id ListID) Canonical() []byte {
+	return join(id.Kind, id.Account, id.Status, id.InquiryType, id.Fingerprint)
+}
+
+// join puts parts after one another so that no two lists of parts run together.
+func join(parts ...string) (b []byte) {
 	for _, p := range parts {
 		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
 	}
-	sum := sha256.Sum256(b)
+	return b
+}
+
+// Hash hashes its parts.
+func Hash(parts ...string) string {
+	sum := sha256.Sum256(join(parts...))
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 

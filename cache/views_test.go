@@ -45,6 +45,16 @@ func derived(g *legacy) func(*setup) {
 	}
 }
 
+// tierEntry is what the process has of a list.
+func (c *Lists) tierEntry(t *testing.T, k Key) *Entry {
+	t.Helper()
+	e, ok := c.tier.GetEntryQuietly(k)
+	if !ok {
+		t.Fatalf("%v is not in the process", k)
+	}
+	return e.Value
+}
+
 func aloneDerived(t *testing.T, change ...func(*setup)) (*Lists, *legacy) {
 	t.Helper()
 	g := newLegacy()
@@ -76,8 +86,9 @@ func TestAFilteredListIsSelectedFromItsBase(t *testing.T) {
 		}
 	}
 	l.tier.CleanUp()
-	if n := l.tier.EstimatedSize(); n != 3 {
-		t.Errorf("%d lists in the process, want the base and two selections", n)
+	views := *l.tierEntry(t, acmes("")).views.Load()
+	if n := l.tier.EstimatedSize(); n != 1 || len(views) != 2 {
+		t.Errorf("%d lists in the process, the base has %d views", n, len(views))
 	}
 	// A filter that the legacy is sent makes another base.
 	want(t, mustGet(t, l, acmes("sent")), Miss, "sent of acme #2\n")
@@ -170,8 +181,6 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 	if n := g.calls.Load(); n != 3 {
 		t.Errorf("%d requests, want 2 and one that failed", n)
 	}
-	l.tier.Invalidate(acmes("")) // what was selected from the base is still served
-	want(t, mustGet(t, l, pending), StaleError, "pending of acme #2\n")
 	g.clock.Add(time.Hour)
 	if _, err := l.Get(t.Context(), pending); !errors.Is(err, errLegacy) {
 		t.Errorf("past stale_if_error: %v", err)
@@ -197,15 +206,37 @@ func TestAPurgeHidesDerivedLists(t *testing.T) {
 	want(t, mustGet(t, l, k), Miss, "#5\n")
 }
 
-func TestAListThatCannotBeSelectedIsAskedForByItself(t *testing.T) {
-	l, g := aloneDerived(t, pendingFor(10*time.Second))
-	l.opts.Derivation.Select = func(Key, []byte) ([]byte, error) { return nil, errors.New("not a list") }
-	want(t, mustGet(t, l, acmes("pending")), Miss, "pending of acme #2\n")
-	if r, ok := l.Lookup(acmes("pending")); !ok || strings.Count(body(r), "\n") != 1 {
-		t.Error("the list is not kept")
+// The views of a list count for the bound of the process, and are no more than maxViews.
+func TestViewsAreBoundedAndWeighed(t *testing.T) {
+	l, _ := alone(t, filledBy(strings.Repeat("inquiry ", 1000)), func(s *setup) {
+		s.Fills.Mappings = map[string]Mapping{KindBuyer: {Status: filters.Filter{Other: filters.Local}}}
+		s.Derivation.Select = func(k Key, body []byte) ([]byte, error) { return append([]byte(k.Status), body...), nil }
+	})
+	weight := func() uint64 { l.tier.CleanUp(); return l.tier.WeightedSize() }
+	mustGet(t, l, acmes(""))
+	one := weight()
+	for i := range 2 * maxViews {
+		k := acmes(fmt.Sprint("s", i))
+		r := mustGet(t, l, k)
+		if kept, ok := l.Lookup(k); ok != (i < maxViews) || ok && kept.Entry != r.Entry {
+			t.Errorf("view %d is kept: %t", i, ok)
+		}
 	}
-	if n := derivations(t, l)["buyerfailed"]; n != 1 || g.calls.Load() != 2 {
-		t.Errorf("%v counted, %d requests", n, g.calls.Load())
+	if all := weight(); all < (maxViews+1)*one {
+		t.Errorf("%d views count as %d bytes, and their source as %d", maxViews, all-one, one)
+	}
+	before, e := weight(), mustGet(t, l, acmes("s1")).Entry
+	if grown := uint64(len(l.Coded(e, Gzip).Body)); weight() != before+grown {
+		t.Errorf("an encoding of a view counts as %d bytes, and has %d", weight()-before, grown)
+	}
+}
+
+func TestAListThatCannotBeSelected(t *testing.T) {
+	l, _ := aloneDerived(t)
+	broken := errors.New("not a list")
+	l.opts.Derivation.Select = func(Key, []byte) ([]byte, error) { return nil, broken }
+	if _, err := l.Get(t.Context(), acmes("pending")); !errors.Is(err, broken) {
+		t.Error(err)
 	}
 }
 

@@ -23,15 +23,15 @@ const (
 	codingCount
 )
 
-// coded is an entry in one coding, made at most once.
-type coded struct {
+// encoded is an entry in one coding, made at most once.
+type encoded struct {
 	once sync.Once
 	made atomic.Pointer[Variant] // nil: not yet; with a nil Body: not smaller
 }
 
 // size is the memory of the coding; 0: it is not made.
-func (c *coded) size() int {
-	if v := c.made.Load(); v != nil {
+func (x *encoded) size() int {
+	if v := x.made.Load(); v != nil {
 		return cap(v.Body)
 	}
 	return 0
@@ -41,16 +41,16 @@ func (c *coded) size() int {
 // the body is small. The first caller makes it, all
 // others share it: made at fill time, a coding that nobody asks for would cost a
 // quarter of the miss. It is safe for concurrent use.
-func (l *Lists) Coded(e *Entry, c Coding) *Variant {
+func (c *Lists) Coded(e *Entry, as Coding) *Variant {
 	if len(e.Identity.Body) < compressMin {
 		return nil
 	}
-	slot := &e.coded[c]
+	slot := &e.encoded[as]
 	v := slot.made.Load()
 	if v == nil {
 		slot.once.Do(func() {
-			slot.made.Store(l.comp.variant(e.Identity.Body, c))
-			l.reweigh(e)
+			slot.made.Store(c.comp.variant(e.Identity.Body, as))
+			c.reweigh(e)
 		})
 		v = slot.made.Load()
 	}
@@ -60,9 +60,12 @@ func (l *Lists) Coded(e *Entry, c Coding) *Variant {
 	return v
 }
 
-// reweigh counts what an entry of the in-process tier has grown by.
-func (l *Lists) reweigh(e *Entry) {
-	l.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+// reweigh counts what an entry of the in-process tier, or a view of one, has grown by.
+func (c *Lists) reweigh(e *Entry) {
+	if e.source != nil {
+		e = e.source
+	}
+	c.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
 		if found && old == e {
 			return e, otter.WriteOp
 		}

@@ -53,9 +53,9 @@ func TestDecide(t *testing.T) {
 	} {
 		q := query{policy: &policy{}, terms: tt.terms}
 		v := q.decide(&Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
-		want := verdict{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left, tt.terms.lifetime() - max(tt.age, 0)}
+		want := decision{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left, tt.terms.lifetime() - max(tt.age, 0)}
 		if tt.left == 0 && tt.state <= expired && tt.age <= 0 { // nothing counts of it any more
-			want.keep = 0
+			want.storeFor = 0
 		}
 		if want.action != fail {
 			want.err = nil
@@ -65,10 +65,10 @@ func TestDecide(t *testing.T) {
 		}
 	}
 	q := query{policy: &policy{}, terms: all}
-	for h, want := range map[health]verdict{
-		{}:                              {outcome: Miss, keep: 70 * s},
-		{failing: true}:                 {outcome: Miss, keep: 70 * s},
-		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy, keep: 70 * s},
+	for h, want := range map[health]decision{
+		{}:                              {outcome: Miss, storeFor: 70 * s},
+		{failing: true}:                 {outcome: Miss, storeFor: 70 * s},
+		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy, storeFor: 70 * s},
 	} {
 		if v := q.decide(nil, time.Now(), invalidation{}, h); v != want {
 			t.Errorf("no entry, %+v: %+v, want %+v", h, v, want)
@@ -81,18 +81,18 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := Key{KindBuyer, rapid.String().Draw(t, "account"), rapid.String().Draw(t, "status"), ""}
 		nanos := rapid.Int64().Draw(t, "nanos")
-		s := spreadOf(k, nanos)
-		if s < 0 || s >= 1 || s != spreadOf(k, nanos) {
+		s := jitterShareOf(k.Hash(), nanos)
+		if s < 0 || s >= 1 || s != jitterShareOf(k.Hash(), nanos) {
 			t.Fatalf("spread %v", s)
 		}
 		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, terms: Terms{TTL: 10 * time.Second}}
-		v := q.decide(&Entry{AnsweredAt: now, spread: s}, now, invalidation{}, health{})
+		v := q.decide(&Entry{AnsweredAt: now, jitterShare: s}, now, invalidation{}, health{})
 		if v.remaining > 10*time.Second || v.remaining < 5*time.Second {
 			t.Fatalf("ttl %s", v.remaining)
 		}
 	})
 	for ; n < 1000; n++ {
-		if spreadOf(aKey, int64(n)) < 0.5 {
+		if jitterShareOf(aKey.Hash(), int64(n)) < 0.5 {
 			low++
 		}
 	}

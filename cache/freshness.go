@@ -1,0 +1,165 @@
+package cache
+
+import "time"
+
+// maxSkew is how far in the future an answer may seem to be. An entry from further
+// ahead is refused: its age is unknown.
+const maxSkew = 2 * time.Second
+
+// state is how an entry may be used, by its age and by purges.
+type state int
+
+const (
+	absent     state = iota
+	purged           // it is from before a purge
+	expired          // or from the future
+	ifError          // stale, to be served only when the fill fails
+	revalidate       // stale, to be served while it is refreshed
+	fresh
+)
+
+// servable tells whether there is a case in which the entry is served.
+func (s state) servable() bool { return s >= ifError }
+
+// serves tells whether the entry is served at once.
+func (d decision) serves() bool { return d.action == serve || d.action == serveRefresh }
+
+// action is what a look-up does now.
+type action int
+
+const (
+	fetch        action = iota // wait for Redis or the legacy; serve the entry only if that fails
+	serve                      // serve the entry
+	serveRefresh               // serve the entry, and have it refreshed in the background
+	fail                       // return the error of the last fill, unless Redis has the list
+)
+
+// health is how well the fills of a list are.
+type health struct {
+	failing      bool  // the last one failed that was not refused, or the breaker is not closed for the account
+	resting      bool  // no refresh may begin yet
+	redisChecked bool  // and Redis had nothing newer a moment ago
+	err          error // of the last one, for who waits; nil: he may have the list fetched
+}
+
+// decision is how a look-up uses an entry.
+type decision struct {
+	action    action
+	outcome   Outcome // of a look-up now, as far as it is known before a fetch: that can fail
+	err       error   // with fail
+	state     state
+	age       time.Duration // never negative
+	remaining time.Duration // of the ttl, negative when stale
+	storeFor  time.Duration // how long it can be of use; without an entry: one that was answered now
+}
+
+// decide is the only freshness decision: look-ups, flights, fetches and explain all use it. Jitter only ever
+// shortens a ttl, and its share is fixed by the key and the fetch, so all nodes agree.
+func (q *query) decide(e *Entry, now time.Time, i invalidation, h health) (d decision) {
+	t := &q.terms
+	d.storeFor = t.lifetime()
+	if e != nil {
+		age := now.Sub(e.AnsweredAt)
+		d.age = max(age, 0)
+		d.remaining = t.TTL - time.Duration(float64(t.TTL)*q.policy.jitter*e.jitterShare) - d.age
+		d.storeFor -= d.age
+		if !i.soft.IsZero() {
+			d.remaining = min(d.remaining, i.soft.Sub(now), 0)
+		}
+		switch {
+		case i.hard:
+			d.state, d.storeFor, d.remaining = purged, 0, min(d.remaining, 0)
+		case age < -maxSkew:
+			d = decision{state: expired}
+		case d.remaining > 0:
+			d.state = fresh
+		case d.remaining+t.StaleWhileRevalidate > 0:
+			d.state = revalidate
+		case d.remaining+t.StaleIfError > 0:
+			d.state = ifError
+		default:
+			d.state = expired
+		}
+	}
+	switch {
+	case d.state == fresh:
+		d.action, d.outcome = serve, Hit
+	case d.state.servable() && h.failing:
+		d.action, d.outcome = serveRefresh, StaleError
+	case d.state == revalidate:
+		d.action, d.outcome = serveRefresh, StaleRevalidate
+	case !d.state.servable() && h.err != nil:
+		d.action, d.outcome, d.err = fail, outcomeFailed, h.err
+	default:
+		d.outcome = Miss
+	}
+	if d.action == serveRefresh && h.resting && h.redisChecked {
+		d.action = serve
+	}
+	return d
+}
+
+// decide is the decision by all that this node knows now. How well the fills are is asked for
+// only where it counts.
+func (c *Lists) decide(q *query, e *Entry, now time.Time) decision {
+	var i invalidation
+	if e != nil {
+		i = c.invalidations.sinceFetch(e)
+	}
+	d := q.decide(e, now, i, health{})
+	if d.state == fresh {
+		return d
+	}
+	return q.decide(e, now, i, c.healthOf(q, e, now))
+}
+
+// healthOf is how well the fills of a query's source are, of which there is an entry, or nil.
+func (c *Lists) healthOf(q *query, e *Entry, now time.Time) health {
+	var answered time.Time
+	if e != nil {
+		answered = e.AnsweredAt
+	}
+	r := c.backoff.lookup(q.source, answered)
+	notClosed := c.opts.Failing(kindNames[q.kind], q.source.Account)
+	h := health{failing: r != nil && r.count > 0 || notClosed}
+	if r != nil && r.policy == q.policy && c.invalidations.since(q.source.Kind, r.fetch) == (invalidation{}) {
+		h.resting, h.redisChecked = now.Before(r.until), c.redis == nil || now.Before(r.checked)
+		if h.resting && r.count > 0 {
+			h.err = &RestError{r.err, r.until.Sub(now)}
+		}
+	}
+	return h
+}
+
+// query is one look-up. It sees one policy from its begin to its end.
+type query struct {
+	policy     *policy
+	kind       kindIndex
+	key        Key   // of the list that is wanted
+	source     Key   // of the list that the legacy system is asked for
+	selects    bool  // the wanted list is selected from the source, which is another one
+	impossible bool  // no record can be in the list
+	terms      Terms // of the wanted list, whatever its source's are
+}
+
+// start makes q the look-up of a key; false: its kind is unknown. It fills q in
+// place: to copy one would cost a tenth of Lookup.
+func (c *Lists) start(q *query, k Key) bool {
+	i, ok := indexOf(k.Kind)
+	if !ok {
+		return false
+	}
+	q.policy, q.kind, q.key = c.policy.Load(), i, k
+	q.mapping().setSource(q)
+	q.terms = q.policy.of(i, k.Status)
+	return true
+}
+
+// queryOf is the query of a flight's own list, by the policy of now. Its kind is known.
+func (c *Lists) queryOf(source Key) (q query) {
+	c.start(&q, source)
+	q.source = source
+	return q
+}
+
+func (q *query) mapping() *Mapping { return &q.policy.kinds[q.kind].mapping }
