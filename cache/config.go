@@ -153,11 +153,15 @@ func compile(c Config, fills Fills) (*policy, error) {
 	}
 	p := &policy{ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes), fillTimeout: fills.Timeout}
 	for i, kind := range []KindConfig{c.Buyer, c.Seller} {
-		k := kindPolicy{Terms: kind.Terms, byStatus: map[string]Terms{}, mapping: fills.Mappings[kindNames[i]]}
-		p.oldest = max(p.oldest, k.lifetime())
+		k := kindPolicy{Terms: kind.Terms, byStatus: map[string]Terms{}, mapping: fills.Mappings[kindNames[i]], longest: kind.lifetime()}
+		p.oldest = max(p.oldest, k.longest)
 		for status := range kind.ByStatus {
-			k.byStatus[status] = kind.For(status)
-			p.oldest = max(p.oldest, k.byStatus[status].lifetime())
+			of := kind.For(status)
+			k.byStatus[status] = of
+			p.oldest = max(p.oldest, of.lifetime())
+			if k.mapping.Status.Of(status) == filters.Local {
+				k.longest = max(k.longest, of.lifetime())
+			}
 		}
 		p.kinds[i] = k
 	}
@@ -179,6 +183,7 @@ type kindPolicy struct {
 	Terms
 	byStatus map[string]Terms // with all that the kind has
 	mapping  Mapping
+	longest  time.Duration // how long a list without a filter by status can be of use, for those selected from it, too
 }
 
 // of returns the terms of a list with this status filter.

@@ -81,20 +81,15 @@ func (c *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 	if last := c.invalidations.last(k.Kind, redistier.Hash(k.Account)); last > 0 {
 		x.PurgedAt = time.UnixMicro(int64(last)).UTC()
 	}
-	var answered time.Time
-	if e != nil {
-		answered = e.AnsweredAt
-	}
-	if r := c.backoff.lookup(q.source, answered); r != nil {
-		if x.Failing = r.count > 0; r.until.After(now) {
-			x.RetryAt = r.until.UTC()
-		}
+	h := c.healthOf(&q, e, now)
+	if x.Failing = h.failed; h.resting {
+		x.RetryAt = h.refreshAt.UTC()
 	}
 	d := c.decide(&q, e, now)
 	x.Outcome, x.Err = d.outcome, d.err
 	if e != nil {
 		x.AnsweredAt, x.Age, x.Remaining, x.Bytes = e.AnsweredAt.UTC(), secondsOf(d.age), secondsOf(d.remaining), e.Size()
-		x.Jitter = secondsOf(time.Duration(float64(q.terms.TTL) * q.policy.jitter * e.jitterShare))
+		x.Jitter = secondsOf(q.jitter(e))
 	}
 	x.InFlight = c.inFlight(q.source)
 	if d.action == fetch {

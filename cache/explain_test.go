@@ -27,7 +27,7 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 		g.clock.Add(tt.age)
 		if tt.failing {
 			g.failWith(errLegacy)
-			l.backoff.failed(aKey, failure{began: g.clock.Now(), err: errLegacy}, g.clock.Now())
+			l.backoff.failed(aKey, failure{policy: l.policy.Load(), began: g.clock.Now(), err: errLegacy, fetch: l.tierEntry(t, aKey).fetch}, g.clock.Now(), never)
 		}
 		x, err := l.Explain(t.Context(), aKey)
 		if err != nil || g.calls.Load() != 1 {

@@ -27,7 +27,7 @@ var errOverdue = fmt.Errorf("cache: the fetch did not end at its deadline: %w", 
 // it does if the lease does not end or the list would never be stored.
 func (c *Lists) lease(ctx context.Context, f *flight) (settled bool) {
 	q := c.queryOf(f.key)
-	if !f.redisQuick || q.decide(nil, time.Time{}, invalidation{}, health{}).storeFor <= 0 {
+	if !f.redisQuick || q.lifetime() <= 0 {
 		return false
 	}
 	ctx, span := c.tracer.Start(ctx, "cache.lease")
@@ -83,7 +83,7 @@ func (c *Lists) fetch(ctx context.Context, f *flight) {
 	ctx, span := c.startSpan(ctx, "cache.fill", f.kind)
 	defer span.End()
 	q := c.queryOf(f.key)
-	content, err := c.opts.Fill(ctx, f.key, FillInfo{Background: c.noWaiters(f), Failing: c.failing(&q), Changes: changes})
+	content, err := c.opts.Fill(ctx, f.key, FillInfo{Background: c.noWaiters(f), Failing: c.hasFailed(&q), Changes: changes})
 	if err != nil {
 		span.Fail(reasonOf(err))
 		c.failed(f, began, err, fillError)
@@ -112,18 +112,18 @@ func (c *Lists) fetch(ctx context.Context, f *flight) {
 	c.settle(f, Result{Entry: e, Stored: unstored == ""}, nil)
 }
 
+// hasFailed reports whether the last fetch of a query's source failed, and no purge or reload came since.
+// A soft purge does not make a list that goes on failing count as a new failure.
+func (c *Lists) hasFailed(q *query) bool {
+	r := c.backoff.lookup(q.source, time.Time{})
+	return r != nil && r.count > 0 && r.policy == q.policy && !c.invalidations.since(q.source.Kind, r.fetch).hard
+}
+
 // noWaiters tells that nobody waits for a refresh.
 func (c *Lists) noWaiters(f *flight) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return f.background && f.waiters == 0
-}
-
-// failing reports whether the last fetch of a query's source failed, and no purge or reload came since.
-// A soft purge does not make a list that goes on failing count as a new failure.
-func (c *Lists) failing(q *query) bool {
-	r := c.backoff.lookup(q.source, time.Time{})
-	return r != nil && r.count > 0 && r.policy == q.policy && !c.invalidations.since(q.source.Kind, r.fetch).hard
 }
 
 // failed records a failed fetch.
@@ -133,7 +133,8 @@ func (c *Lists) failed(f *flight, began time.Time, err error, result string) {
 	if v := f.version.Load(); v != nil {
 		failed.fetch = *v
 	}
-	c.backoff.failed(f.key, failed, c.opts.Now())
+	p := c.policy.Load()
+	c.backoff.failed(f.key, failed, c.opts.Now(), func(r *failure) bool { return c.ended(f.key, r, p) })
 }
 
 // entryOf makes the entry of a fetch.
@@ -155,21 +156,21 @@ func (c *Lists) entryOf(f *flight, content Content) *Entry {
 // is how long the list can be of use.
 func (c *Lists) store(f *flight, e *Entry, noStore bool) (unstored string, lives time.Duration) {
 	q := c.queryOf(f.key)
-	d := q.decide(e, c.opts.Now(), c.invalidations.sinceFetch(e), health{})
+	lives = q.lifetime() - c.opts.Now().Sub(e.AnsweredAt)
 	switch {
 	case noStore:
 		return unstoredNoStore, 0
 	case e.fingerprint != f.fingerprint() || e.fingerprint != q.mapping().Fingerprint:
 		return unstoredMapping, 0
-	case d.state == purged:
+	case c.invalidations.sinceFetch(e).hard:
 		return unstoredPurged, 0
 	case e.Size() > q.policy.maxEntry:
 		return unstoredTooBig, 0
-	case d.storeFor <= 0:
+	case lives <= 0:
 		return unstoredPolicy, 0
 	}
 	c.keep(e)
-	return "", d.storeFor
+	return "", lives
 }
 
 // keep puts an entry into the in-process tier unless a newer one is there.

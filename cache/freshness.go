@@ -34,12 +34,14 @@ const (
 	fail                       // return the error of the last fill, unless Redis has the list
 )
 
-// health is how well the fills of a list are.
+// health is how the fetches of a list go.
 type health struct {
-	failing      bool  // the last one failed that was not refused, or the breaker is not closed for the account
-	resting      bool  // no refresh may begin yet
-	redisChecked bool  // and Redis had nothing newer a moment ago
-	err          error // of the last one, for who waits; nil: he may have the list fetched
+	failed       bool      // the last one failed that was not refused
+	failing      bool      // it did, or the breaker is not closed for the account
+	refreshAt    time.Time // no refresh may begin before
+	resting      bool      // that is not over
+	redisChecked bool      // and Redis had nothing newer a moment ago
+	err          error     // of the last one, for callers; nil: they may have the list fetched
 }
 
 // decision is how a look-up uses an entry.
@@ -50,25 +52,22 @@ type decision struct {
 	state     state
 	age       time.Duration // never negative
 	remaining time.Duration // of the ttl, negative when stale
-	storeFor  time.Duration // how long it can be of use; without an entry: one that was answered now
 }
 
 // decide is the only freshness decision: look-ups, flights, fetches and explain all use it. Jitter only ever
 // shortens a ttl, and its share is fixed by the key and the fetch, so all nodes agree.
 func (q *query) decide(e *Entry, now time.Time, i invalidation, h health) (d decision) {
 	t := &q.terms
-	d.storeFor = t.lifetime()
 	if e != nil {
 		age := now.Sub(e.AnsweredAt)
 		d.age = max(age, 0)
-		d.remaining = t.TTL - time.Duration(float64(t.TTL)*q.policy.jitter*e.jitterShare) - d.age
-		d.storeFor -= d.age
+		d.remaining = t.TTL - q.jitter(e) - d.age
 		if !i.soft.IsZero() {
 			d.remaining = min(d.remaining, i.soft.Sub(now), 0)
 		}
 		switch {
 		case i.hard:
-			d.state, d.storeFor, d.remaining = purged, 0, min(d.remaining, 0)
+			d.state, d.remaining = purged, min(d.remaining, 0)
 		case age < -maxSkew:
 			d = decision{state: expired}
 		case d.remaining > 0:
@@ -99,8 +98,20 @@ func (q *query) decide(e *Entry, now time.Time, i invalidation, h health) (d dec
 	return d
 }
 
-// decide is the decision by all that this node knows now. How well the fills are is asked for
-// only where it counts.
+// lifetime is how long the source can be of use, for lists that are selected from it, too.
+func (q *query) lifetime() time.Duration {
+	if q.source.Status == "" {
+		return q.policy.kinds[q.kind].longest
+	}
+	return q.policy.of(q.kind, q.source.Status).lifetime()
+}
+
+// jitter is what is taken off the ttl of an entry.
+func (q *query) jitter(e *Entry) time.Duration {
+	return time.Duration(float64(q.terms.TTL) * q.policy.jitter * e.jitterShare)
+}
+
+// decide is the decision by all that this node knows now. The health is looked up only if it counts.
 func (c *Lists) decide(q *query, e *Entry, now time.Time) decision {
 	var i invalidation
 	if e != nil {
@@ -113,7 +124,7 @@ func (c *Lists) decide(q *query, e *Entry, now time.Time) decision {
 	return q.decide(e, now, i, c.healthOf(q, e, now))
 }
 
-// healthOf is how well the fills of a query's source are, of which there is an entry, or nil.
+// healthOf is the health of a query's source, of which there is an entry, or nil.
 func (c *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	var answered time.Time
 	if e != nil {
@@ -121,14 +132,20 @@ func (c *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	}
 	r := c.backoff.lookup(q.source, answered)
 	notClosed := c.opts.Failing(kindNames[q.kind], q.source.Account)
-	h := health{failing: r != nil && r.count > 0 || notClosed}
-	if r != nil && r.policy == q.policy && c.invalidations.since(q.source.Kind, r.fetch) == (invalidation{}) {
-		h.resting, h.redisChecked = now.Before(r.until), c.redis == nil || now.Before(r.checked)
-		if h.resting && r.count > 0 {
+	h := health{failed: r != nil && r.count > 0, failing: r != nil && r.count > 0 || notClosed}
+	if r != nil && !c.ended(q.source, r, q.policy) {
+		h.refreshAt, h.redisChecked = r.refreshAt, c.redis == nil || now.Before(r.checked)
+		h.resting = now.Before(h.refreshAt)
+		if now.Before(r.until) {
 			h.err = &RestError{r.err, r.until.Sub(now)}
 		}
 	}
 	return h
+}
+
+// ended tells whether a purge of the list or a reload has ended the back-off of a failure.
+func (c *Lists) ended(source Key, r *failure, p *policy) bool {
+	return r.policy != p || c.invalidations.since(source.Kind, r.fetch) != (invalidation{})
 }
 
 // query is one look-up. It sees one policy from its begin to its end.

@@ -53,10 +53,7 @@ func TestDecide(t *testing.T) {
 	} {
 		q := query{policy: &policy{}, terms: tt.terms}
 		v := q.decide(&Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
-		want := decision{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left, tt.terms.lifetime() - max(tt.age, 0)}
-		if tt.left == 0 && tt.state <= expired && tt.age <= 0 { // nothing counts of it any more
-			want.storeFor = 0
-		}
+		want := decision{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left}
 		if want.action != fail {
 			want.err = nil
 		}
@@ -66,9 +63,9 @@ func TestDecide(t *testing.T) {
 	}
 	q := query{policy: &policy{}, terms: all}
 	for h, want := range map[health]decision{
-		{}:                              {outcome: Miss, storeFor: 70 * s},
-		{failing: true}:                 {outcome: Miss, storeFor: 70 * s},
-		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy, storeFor: 70 * s},
+		{}:                              {outcome: Miss},
+		{failing: true}:                 {outcome: Miss},
+		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy},
 	} {
 		if v := q.decide(nil, time.Now(), invalidation{}, h); v != want {
 			t.Errorf("no entry, %+v: %+v, want %+v", h, v, want)
@@ -152,9 +149,9 @@ func TestHowLongAListThatFailsWaits(t *testing.T) {
 	}
 	for i, most := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, backoffMost, backoffMost} {
 		for k, want := range map[Key]time.Duration{aKey: most, otherKey: backoffFirst} {
-			b.failed(k, failure{began: now, err: legacyDown{refused: k == otherKey}}, now)
-			if a := b.lookup(k, time.Time{}); a == nil || a.until.Sub(now) < want/2 || a.until.Sub(now) > want {
-				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.until.Sub(now), i+1, want)
+			b.failed(k, failure{began: now, err: legacyDown{refused: k == otherKey}}, now, never)
+			if a := b.lookup(k, time.Time{}); a == nil || a.refreshAt.Sub(now) < want/2 || a.refreshAt.Sub(now) > want {
+				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.refreshAt.Sub(now), i+1, want)
 			}
 		}
 		now = now.Add(most)

@@ -206,6 +206,46 @@ func TestAPurgeHidesDerivedLists(t *testing.T) {
 	want(t, mustGet(t, l, k), Miss, "#5\n")
 }
 
+// A list whose times are stricter than those of its source is not fetched for each look-up while it fails.
+func TestABackOffHoldsForAStricterView(t *testing.T) {
+	second, none := time.Second, time.Duration(0)
+	l, g := aloneDerived(t, func(s *setup) {
+		s.Buyer.ByStatus = map[string]StatusConfig{"pending": {TTL: &second, StaleWhileRevalidate: &none, StaleIfError: &none}}
+	})
+	mustGet(t, l, acmes("pending"))
+	g.clock.Add(5 * time.Second) // the source is fresh
+	g.failWith(legacyDown{wait: 20 * time.Second})
+	for range 10 {
+		if _, err := l.Get(t.Context(), acmes("pending")); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if n := g.calls.Load(); n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// A source is kept for as long as a list that is selected from it can be of use.
+func TestALongerViewKeepsItsSource(t *testing.T) {
+	long := time.Hour
+	f := newFleet(t, 0)
+	for range 2 {
+		f.add(t, f.srv.Addr, 4*time.Second, derived(f.legacy), func(s *setup) {
+			s.Buyer = KindConfig{ByStatus: map[string]StatusConfig{"pending": {TTL: &long}}}
+		})
+	}
+	r := mustGet(t, f.nodes[0], acmes("pending"))
+	settled(f.nodes...)
+	if want(t, r, Miss, "#1\n"); !r.Stored {
+		t.Error("it is not stored")
+	}
+	want(t, mustGet(t, f.nodes[0], acmes("pending")), Hit, "#1\n")
+	if r := mustGet(t, f.nodes[1], acmes("pending")); r.Tier != TierRedis || f.rdb.PTTL(t.Context(), f.namesOf(acmes("")).Entry).Val() < long/2 {
+		t.Errorf("%s from %q", r.Outcome, r.Tier)
+	}
+	want(t, mustGet(t, f.nodes[0], acmes("")), Miss, "#2\n")
+}
+
 // The views of a list count for the bound of the process, and are no more than maxViews.
 func TestViewsAreBoundedAndWeighed(t *testing.T) {
 	l, _ := alone(t, filledBy(strings.Repeat("inquiry ", 1000)), func(s *setup) {
