@@ -194,7 +194,6 @@ type Lists struct {
 	tier          localcache.Cache[Key, *Entry]
 	redis         *redistier.Tier // nil: no Redis
 	invalidations *invalidations
-	repeats       repeats
 	backoff       *backoff
 	comp          *compressor
 	metrics       *metrics
@@ -227,7 +226,6 @@ func New(config Config, opts Options) (*Lists, error) {
 		opts: opts, flights: make(map[Key]*flight), invalidations: newInvalidations(p.retention()),
 		tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache"),
 	}
-	c.repeats.made = map[redistier.Purge]repeat{}
 	c.policy.Store(p)
 	c.metrics = newMetrics(opts.Registerer)
 	if c.comp, err = newCompressor(); err != nil {
@@ -249,9 +247,7 @@ func New(config Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	if opts.Redis != nil {
-		c.redis = redistier.New(redistier.Options{
-			Client: opts.Redis, Prefix: opts.Prefix, PurgeLife: purgeLife,
-		})
+		c.redis = redistier.New(opts.Redis, opts.Prefix, purgeLife)
 	}
 	c.registerGauges()
 	c.life, c.end = context.WithCancel(context.Background())
@@ -311,7 +307,7 @@ func (c *Lists) RedisState() string {
 	if c.redis == nil {
 		return "off"
 	}
-	if c.redis.Down() {
+	if c.opts.Redis.Down() {
 		return "down"
 	}
 	return "ok"

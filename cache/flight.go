@@ -143,7 +143,8 @@ func (c *Lists) look(f *flight) {
 		span.Fail(redisclient.ResultOf(err))
 		return
 	}
-	f.redisAvailable, f.redisQuick = true, took < c.redis.Slow()
+	timeout := c.opts.Redis.CallTimeout()
+	f.redisAvailable, f.redisQuick = true, took < timeout/2 // else Redis would add more than one and a half of it
 	result := "none"
 	if len(raw) > 0 {
 		result = "not_newer"
@@ -160,7 +161,7 @@ func (c *Lists) readList(ctx context.Context, n redistier.Names) (raw []byte, to
 	start := time.Now()
 	if _, synced := c.invalidations.position(); !synced {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 3*c.redis.Slow())
+		ctx, cancel = context.WithTimeout(ctx, c.opts.Redis.CallTimeout()*3/2)
 		defer cancel()
 		if err := c.poll(ctx); err != nil {
 			return nil, 0, err

@@ -17,6 +17,9 @@ const (
 	// maxKnown bounds the purges that a node remembers, each in 160 bytes. With more it forgets the older
 	// half, and asks again for all lists that were fetched before those.
 	maxKnown = 1 << 17
+	// maxRepeated bounds the purges that a node repeats. They get one moment, and one call must read all of a
+	// moment.
+	maxRepeated = redistier.PerRead / 2
 )
 
 // fetchVersion says when the fetch of a list began. A purge at that moment or later applies to the list.
@@ -41,13 +44,13 @@ type invalidations struct {
 	mu        sync.RWMutex
 	known     map[redistier.Purge]purgeMoment
 	life      time.Duration // how long a purge can apply to a list that is of use
-	trimmed   time.Time
-	forgotten uint64 // the newest moment that was forgotten because no list can be so old
-	unknown   uint64 // lists of before it count as purged: it was forgotten for lack of room, or too early
-	newest    uint64 // when the newest fetch of this node began
-	timed     bool   // the clock of Redis was read
-	cursor    uint64 // purges of Redis were read up to here
-	synced    bool   // all of them were, once
+	forgotten uint64        // up to here no purge was read, because no list could be so old
+	unknown   uint64        // lists of before it count as purged: it was forgotten for lack of room, or too early
+	confirmed time.Time     // when this node made its newest purge
+	newest    uint64        // when the newest fetch of this node began
+	timed     bool          // the clock of Redis was read
+	cursor    uint64        // purges of Redis were read up to here
+	synced    bool          // all of them were, once
 }
 
 // purgeMoment is when a purge was made: on the clock of Redis in microseconds, and on this node's.
@@ -55,6 +58,7 @@ type purgeMoment struct {
 	redis uint64
 	at    time.Time
 	ahead bool // redis is this node's guess, which may be later than the present by a round trip
+	mine  bool // this node made it
 }
 
 func newInvalidations(life time.Duration) *invalidations {
@@ -162,7 +166,7 @@ func (v *invalidations) purge(purges []redistier.Purge, clock, now time.Time, ah
 	defer v.mu.Unlock()
 	moment = max(micros(clock), v.newest, 1)
 	for _, p := range purges {
-		v.learn(p, purgeMoment{moment, now, ahead}, now)
+		v.learn(p, purgeMoment{redis: moment, at: now, ahead: ahead})
 	}
 	return moment
 }
@@ -171,12 +175,29 @@ func (v *invalidations) purge(purges []redistier.Purge, clock, now time.Time, ah
 func (v *invalidations) confirm(purges []redistier.Purge, before, moment uint64, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.confirmed = now
 	for _, p := range purges {
 		if v.known[p].redis == before {
 			delete(v.known, p)
 		}
-		v.learn(p, purgeMoment{moment, now, false}, now)
+		v.learn(p, purgeMoment{redis: moment, at: now, mine: true})
 	}
+}
+
+// mine are the purges that this node has made lately, and maxRepeated at most.
+func (v *invalidations) mine(now time.Time) map[redistier.Purge]uint64 {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	lately := map[redistier.Purge]uint64{}
+	if now.Sub(v.confirmed) > repeatFor {
+		return lately
+	}
+	for p, m := range v.known {
+		if m.mine && now.Sub(m.at) <= repeatFor && len(lately) < maxRepeated {
+			lately[p] = m.redis
+		}
+	}
+	return lately
 }
 
 // read takes in what was read from Redis, at a moment of this node and of Redis.
@@ -185,29 +206,19 @@ func (v *invalidations) read(found redistier.Purges, now, clock time.Time) {
 	defer v.mu.Unlock()
 	if !v.timed {
 		for p, m := range v.known { // made here before the clock of Redis was read
-			v.known[p] = purgeMoment{micros(clock), m.at, false}
+			v.known[p] = purgeMoment{redis: micros(clock), at: m.at}
 		}
-		v.timed = true
+		v.timed, v.forgotten = true, micros(clock.Add(-v.life))
 	}
 	for p, moment := range found.Moments {
 		ago := max(clock.Sub(time.UnixMicro(int64(moment))), 0)
-		v.learn(p, purgeMoment{moment, now.Add(-ago), false}, now)
+		v.learn(p, purgeMoment{redis: moment, at: now.Add(-ago), mine: v.known[p].mine})
 	}
 	v.cursor, v.synced = max(v.cursor, found.Newest), v.synced || !found.More
 }
 
 // learn takes in a purge, which may be known. v.mu is held.
-func (v *invalidations) learn(p redistier.Purge, m purgeMoment, now time.Time) {
-	if now.Sub(v.trimmed) > time.Minute {
-		v.trimmed = now
-		maps.DeleteFunc(v.known, func(_ redistier.Purge, known purgeMoment) bool {
-			old := now.Sub(known.at) > v.life
-			if old {
-				v.forgotten = max(v.forgotten, known.redis)
-			}
-			return old
-		})
-	}
+func (v *invalidations) learn(p redistier.Purge, m purgeMoment) {
 	if m.redis <= max(v.known[p].redis, v.unknown) {
 		return
 	}

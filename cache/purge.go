@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
@@ -22,12 +20,10 @@ const (
 	// pollEvery is how often a node reads the purges of others: with the time that the breaker takes to
 	// let a poll through they hold within the promised second.
 	pollEvery = 250 * time.Millisecond
-	// The node that made a purge looks each repeatEvery whether Redis still has it, for repeatFor: a
+	// The node that made a purge checks at every such poll whether Redis still has it, for repeatFor: a
 	// replica may have become the master that had not got it yet.
-	repeatEvery = time.Second
+	repeatEvery = 4 // polls
 	repeatFor   = 10 * time.Second
-	// maxRepeated bounds the accounts and kinds whose purges are repeated.
-	maxRepeated = 5000
 )
 
 // MaxPurgeIDs bounds the ids of one purge.
@@ -115,7 +111,6 @@ func (c *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
 		return 0, fmt.Errorf("write the purge to Redis: %w", err)
 	}
 	c.invalidations.confirm(purges, here, moment, c.opts.Now())
-	c.repeats.add(purges, moment)
 	return len(purges), nil
 }
 
@@ -129,67 +124,16 @@ func (c *Lists) clock() (early, late time.Time) {
 	return c.redis.Now()
 }
 
-// repeats are the purges that this node has made lately. It is safe for concurrent use.
-type repeats struct {
-	mu   sync.Mutex
-	made map[redistier.Purge]repeat
-	last time.Time // when they were repeated
-}
-
-// repeat is the moment of a purge on the clock of Redis, and on this node's.
-type repeat struct {
-	moment uint64
-	at     time.Time
-}
-
-func (r *repeats) add(purges []redistier.Purge, moment uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range purges {
-		if _, known := r.made[p]; known || len(r.made) < maxRepeated {
-			r.made[p] = repeat{moment, time.Now()}
-		}
-	}
-}
-
-// due returns all purges to repeat, if it is time to.
-func (r *repeats) due() map[redistier.Purge]uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Since(r.last) < repeatEvery {
-		return nil
-	}
-	r.last = time.Now()
-	due := map[redistier.Purge]uint64{}
-	for p, made := range r.made {
-		due[p] = made.moment
-	}
-	return due
-}
-
-// done drops those that are old enough, after all were repeated.
-func (r *repeats) done() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.made, func(_ redistier.Purge, made repeat) bool { return r.last.Sub(made.at) > repeatFor })
-}
-
-// repeatPurges has Redis take again what it has lost of the purges that this node has made lately.
-func (c *Lists) repeatPurges(ctx context.Context) {
-	defer c.opts.Panics.Catch(nil)
-	if due := c.repeats.due(); len(due) > 0 && c.redis.Repeat(ctx, due) == nil {
-		c.repeats.done()
-	}
-}
-
-// watch reads purges until the cache is closed.
+// watch reads purges, and has Redis take again what it has lost of those of this node, until the cache is
+// closed.
 func (c *Lists) watch() {
 	c.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
-		for {
-			if c.poll(c.life) == nil { // errors are counted, and the next tick is the retry
-				c.repeatPurges(c.life)
+		for polls := 1; ; polls++ {
+			err := c.poll(c.life) // errors are counted, and the next tick is the retry
+			if mine := c.invalidations.mine(c.opts.Now()); err == nil && polls%repeatEvery == 0 && len(mine) > 0 {
+				_ = c.redis.Repeat(c.life, mine)
 			}
 			select {
 			case <-c.life.Done():

@@ -73,8 +73,8 @@ func (t *Tier) Repeat(ctx context.Context, purges map[Purge]uint64) error {
 	return t.rdb.Run(ctx, purgeScript, []string{t.purgesKey()}, args...).Err()
 }
 
-// perRead bounds the purges that are read at once.
-const perRead = 5000
+// PerRead bounds the purges that are read at once. No more must have one moment.
+const PerRead = 5000
 
 // Purges are what PurgesSince has read.
 type Purges struct {
@@ -99,14 +99,14 @@ func (t *Tier) PurgesSince(ctx context.Context, from uint64, life time.Duration)
 	}
 	from = max(from, uint64(now.Add(-life).UnixMicro()))
 	pipe, asked := t.rdb.Pipeline(), time.Now()
-	members := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: t.purgesKey(), Start: from, Stop: "+inf", ByScore: true, Count: perRead})
+	members := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: t.purgesKey(), Start: from, Stop: "+inf", ByScore: true, Count: PerRead})
 	began := pipe.ZScore(ctx, t.purgesKey(), Purge{All, true}.member())
 	clock := pipe.Time(ctx)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return found, err
 	}
 	t.clock.Store(&clockReading{clock.Val(), asked, time.Now()})
-	found = Purges{Moments: map[Purge]uint64{}, More: len(members.Val()) == perRead, Remembered: began.Err() == nil}
+	found = Purges{Moments: map[Purge]uint64{}, More: len(members.Val()) == PerRead, Remembered: began.Err() == nil}
 	for _, z := range members.Val() {
 		member, _ := z.Member.(string)
 		if p, ok := purgeOf(member); ok && z.Score > 0 && z.Score < always {

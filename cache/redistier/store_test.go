@@ -33,7 +33,7 @@ func open(t *testing.T) (*Tier, *redistest.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return New(Options{Client: rdb, Prefix: "iq", PurgeLife: time.Hour}), srv
+	return New(rdb, "iq", time.Hour), srv
 }
 
 // lease tells whether a flight with a token gets the lease of the list, where it has refused what seen
@@ -188,7 +188,7 @@ func TestAFirstCallThatFailsHasReadTheClock(t *testing.T) {
 func TestManyPurges(t *testing.T) {
 	tier, _ := open(t)
 	all, found := map[Purge]bool{}, map[Purge]bool{}
-	for len(all) < perRead {
+	for len(all) < PerRead {
 		var some []Purge
 		for range 1000 {
 			p := Purge{fmt.Sprint("account-", len(all)), len(all)%2 == 0}
