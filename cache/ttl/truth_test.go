@@ -152,7 +152,7 @@ func TestThePredictionIsWhatTheRealCacheDoes(t *testing.T) {
 			seen.sampler.sample.size, seen.sampler.sample.least, seen.sampler.sample.span = sc.kept, 100, math.MaxInt64
 			seen.run(t)
 			var reply bytes.Buffer
-			if _, err := seen.sampler.Sample().WriteTo(&reply); err != nil {
+			if err := seen.sampler.Sample().Write(&reply); err != nil {
 				t.Fatal(err)
 			}
 			node, summary, err := Read(&reply, nil)
