@@ -53,6 +53,33 @@ func TestOneNodeFillsForTheFleet(t *testing.T) {
 	}
 }
 
+// A legacy system that takes 4 s is asked once for each list, of which 500 callers ask three nodes.
+func TestASlowListIsFetchedOnceForTheFleet(t *testing.T) {
+	f := newFleet(t, 3, func(s *setup) {
+		fill := s.Fill
+		s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+			time.Sleep(4 * time.Second) // by which the leases would end if they were short
+			return fill(ctx, k, about)
+		}
+		s.Fills.Timeout = time.Minute
+	})
+	f.warm(t)
+	const lists = 5
+	var callers sync.WaitGroup
+	for i := range lists * 500 {
+		callers.Go(func() {
+			k := Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i%lists)}
+			if r, err := f.nodes[i%3].Get(t.Context(), k); err != nil || r.Entry.Key != k {
+				t.Errorf("%v: %v", k, err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := f.calls.Load(); n != lists {
+		t.Errorf("%d requests for %d lists", n, lists)
+	}
+}
+
 // leases counts the leases in Redis.
 func (f *fleet) leases(t *testing.T) int {
 	keys, err := f.srv.Client().Keys(t.Context(), "*:lease:*").Result()
