@@ -261,7 +261,7 @@ func New(config Config, opts Options) (*Lists, error) {
 func (c *Lists) registerGauges() {
 	all := telemetry.Series(c.opts.Registerer, "cache")
 	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(c.tier.EstimatedSize()) })
-	all.GaugeFunc("local_bytes", "Bytes of the in-process tier, with encodings, keys and overhead.",
+	all.GaugeFunc("local_bytes", "Bytes of the in-process tier.",
 		func() float64 { return float64(c.tier.WeightedSize()) })
 	all.GaugeFunc("local_limit_bytes", "Limit of the in-process tier: cache.max_bytes, or half of the memory limit if that is less.",
 		func() float64 { return float64(c.tier.GetMaximum()) })
