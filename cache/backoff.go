@@ -23,7 +23,7 @@ const (
 // when they are not fetched again. A failure is remembered until the list comes, is purged or the
 // configuration changes. It is safe for concurrent use.
 type backoff struct {
-	keys localcache.Cache[Key, *failure] // a pointer as in Lists: one instance of otter is compiled for both
+	keys localcache.Cache[Key, *failure] // a pointer as in Cache: one instance of otter is compiled for both
 }
 
 // failure is that of the last fetch of a list. It is immutable.
@@ -38,17 +38,17 @@ type failure struct {
 	checked   time.Time // Redis has nothing newer before
 }
 
-// RestError is the error of the last fill of a list that is in back-off.
-type RestError struct {
+// BackoffError is the error of the last fill of a list that is in back-off.
+type BackoffError struct {
 	Err  error
 	Left time.Duration // of the back-off
 }
 
 // Error implements error.
-func (e *RestError) Error() string { return e.Err.Error() }
+func (e *BackoffError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the error of the fill.
-func (e *RestError) Unwrap() error { return e.Err }
+func (e *BackoffError) Unwrap() error { return e.Err }
 
 func newBackoff() (*backoff, error) {
 	keys, err := otter.New(&otter.Options[Key, *failure]{MaximumSize: failingKeys})

@@ -39,7 +39,7 @@ func TestWhatEndsTheRestOfAList(t *testing.T) {
 					}
 					here, elsewhere := f.nodes[0], f.nodes[1]
 					others := 0
-					other := func(l *Lists, kind string) Key {
+					other := func(l *Cache, kind string) Key {
 						others++
 						k := Key{Kind: kind, Account: fmt.Sprint("other-", others)}
 						f.clock.Add(time.Millisecond)
@@ -189,7 +189,7 @@ func TestAListRestsForRetryAfter(t *testing.T) {
 			t.Errorf("%v: the list that there is: %v %v", told, r.Outcome, err)
 		}
 		_, err := l.Get(t.Context(), otherKey)
-		if rest, ok := errors.AsType[*RestError](err); !ok || rest.Left != time.Millisecond || g.calls.Load() != n {
+		if rest, ok := errors.AsType[*BackoffError](err); !ok || rest.Left != time.Millisecond || g.calls.Load() != n {
 			t.Errorf("%v: %v after %d fetches", told, err, g.calls.Load()-n)
 		}
 		g.clock.Add(time.Millisecond)
@@ -201,16 +201,16 @@ func TestAListRestsForRetryAfter(t *testing.T) {
 
 // A fetch that was refused brings back no back-off that a purge or a reload has ended, and begins none for callers.
 func TestARefusalRefusesNoCaller(t *testing.T) {
-	for name, end := range map[string]func(*Lists){
-		"a purge": func(l *Lists) { purge(t, l, acme) },
-		"a reload": func(l *Lists) {
+	for name, end := range map[string]func(*Cache){
+		"a purge": func(l *Cache) { purge(t, l, acme) },
+		"a reload": func(l *Cache) {
 			apply, err := l.Prepare(testConfig(), Fills{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			apply()
 		},
-		"nothing": func(*Lists) {},
+		"nothing": func(*Cache) {},
 	} {
 		l, g := alone(t)
 		refused := legacyDown{refused: true}
@@ -251,23 +251,23 @@ func TestExplainKnowsWhatEndsABackOff(t *testing.T) {
 // Who asks for a cold list that has failed gets that error, until its time is over or something
 // says that another try may work.
 func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
-	for name, end := range map[string]func(*Lists) error{
-		"nothing": func(*Lists) error { return nil },
-		"a purge": func(l *Lists) error {
+	for name, end := range map[string]func(*Cache) error{
+		"nothing": func(*Cache) error { return nil },
+		"a purge": func(l *Cache) error {
 			_, err := l.Purge(t.Context(), Purge{Accounts: []string{aKey.Account}})
 			return err
 		},
-		"a soft purge": func(l *Lists) error {
+		"a soft purge": func(l *Cache) error {
 			_, err := l.Purge(t.Context(), Purge{Kinds: []string{aKey.Kind}, Soft: true})
 			return err
 		},
-		"a reload": func(l *Lists) error {
+		"a reload": func(l *Cache) error {
 			apply, err := l.Prepare(testConfig(), Fills{})
 			apply()
 			return err
 		},
-		"another list": func(l *Lists) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
-		"an open breaker": func(l *Lists) error {
+		"another list": func(l *Cache) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
+		"an open breaker": func(l *Cache) error {
 			l.opts.Failing = func(string, string) bool { return true } // which answers then, and not the last error
 			return nil
 		},

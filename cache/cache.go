@@ -1,7 +1,7 @@
 // Package cache keeps finished v1 bodies in the process and in Redis, fresh on
 // purpose.
 //
-// [Lists.Lookup] answers out of the process, or leaves the key to [Lists.Get]. Get loads the
+// [Cache.Lookup] answers out of the process, or leaves the key to [Cache.Get]. Get loads the
 // key's source, which is the list that the legacy is asked for, and selects the wanted list
 // from it where the two differ. It serves what the policy allows at once; else it joins
 // the one flight of the source and waits for it. A flight looks into the process once more,
@@ -98,9 +98,9 @@ type FillError interface {
 	RetryAfter() time.Duration
 }
 
-// Variant is one coding of a body, ready to be written. Neither field may be
+// Representation is one coding of a body, ready to be written. Neither field may be
 // changed: both are shared by all readers.
-type Variant struct {
+type Representation struct {
 	Body   []byte   // nil: this coding does not exist
 	Length []string // the decimal Content-Length as a header value
 }
@@ -169,7 +169,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Lists is the cache of finished lists. It is safe for concurrent use. It never
+// Cache is the cache of finished lists. It is safe for concurrent use. It never
 // looks into a body. A look-up goes through the in-process tier, then Redis, then
 // the fill, and a list's age is counted from the moment the legacy system answered,
 // whichever tier it went through.
@@ -188,7 +188,7 @@ func (o Options) withDefaults() (Options, error) {
 //   - Without Redis a node caches for itself.
 //
 // docs/redis.md has the rights that it needs in Redis.
-type Lists struct {
+type Cache struct {
 	opts          Options
 	policy        atomic.Pointer[policy]
 	tier          localcache.Cache[Key, *Entry]
@@ -214,7 +214,7 @@ type Lists struct {
 // New builds a cache. It does not need Redis to be up; with Redis it starts the
 // goroutine that reads purges, which Close ends. What is wrong with
 // the configuration is a [setting.Problems].
-func New(config Config, opts Options) (*Lists, error) {
+func New(config Config, opts Options) (*Cache, error) {
 	p, err := compile(config, opts.Fills)
 	if err != nil {
 		return nil, err
@@ -222,7 +222,7 @@ func New(config Config, opts Options) (*Lists, error) {
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	c := &Lists{
+	c := &Cache{
 		opts: opts, flights: make(map[Key]*flight), invalidations: newInvalidations(p.retention()),
 		tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache"),
 	}
@@ -258,7 +258,7 @@ func New(config Config, opts Options) (*Lists, error) {
 }
 
 // registerGauges makes the series that are asked of the tier itself.
-func (c *Lists) registerGauges() {
+func (c *Cache) registerGauges() {
 	all := telemetry.Series(c.opts.Registerer, "cache")
 	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(c.tier.EstimatedSize()) })
 	all.GaugeFunc("local_bytes", "Bytes of the in-process tier.",
@@ -270,7 +270,7 @@ func (c *Lists) registerGauges() {
 // Prepare does all that can fail of another policy: it is checked, and its sealing keys are
 // read. apply puts it into force, with what is known of fills. Entries are kept:
 // from the next look-up on their age is compared with the new policy.
-func (c *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
+func (c *Cache) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	p, err := compile(cfg, fills)
 	if err != nil {
 		return nil, err
@@ -285,7 +285,7 @@ func (c *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 // Close waits for the fills and refreshes that run, and ends them when ctx is
 // done; then it returns ctx's error. Afterwards only what is in the in-process
 // tier is served. The Redis client stays open.
-func (c *Lists) Close(ctx context.Context) error {
+func (c *Cache) Close(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
@@ -303,7 +303,7 @@ func (c *Lists) Close(ctx context.Context) error {
 
 // RedisState is "off" without Redis, "ok", or "down" while a breaker keeps
 // requests away from it, or from a part of a Cluster.
-func (c *Lists) RedisState() string {
+func (c *Cache) RedisState() string {
 	if c.redis == nil {
 		return "off"
 	}

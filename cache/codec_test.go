@@ -186,7 +186,7 @@ func FuzzOpen(f *testing.F) {
 
 func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
 	f := newFleet(t, 0)
-	node := func(keys ...byte) *Lists {
+	node := func(keys ...byte) *Cache {
 		return f.add(t, f.srv.Addr, 4*time.Second, func(s *setup) { s.SealingKeysFile = keyFile(keys...) })
 	}
 	mustGet(t, node(1), aKey)

@@ -13,7 +13,7 @@ import (
 )
 
 // Entry is one finished list, shared by all readers: nothing reachable from it
-// may be changed. Its encodings are made by [Lists.Coded] when first asked for.
+// may be changed. Its encodings are made by [Cache.Encoded] when first asked for.
 //
 // What a hit reads lies together, since an entry that is looked up at random
 // comes from memory line by line.
@@ -27,7 +27,7 @@ type Entry struct {
 	clean       atomic.Uint64 // the version of this node's invalidations by which no purge applies to it
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
-	Identity Variant
+	Identity Representation
 	values   [2]string // what ETag and Identity.Length are slices of
 
 	hash            uint64        // of Key
@@ -68,7 +68,7 @@ func newEntry(o origin, body []byte, held int) *Entry {
 	e.jitterShare = jitterShareOf(e.hash, o.answeredAtRedis)
 	e.values = [2]string{etagOf(e.sum), strconv.Itoa(len(body))}
 	e.ETag = e.values[:1:1]
-	e.Identity = Variant{Body: body[:len(body):len(body)], Length: e.values[1:2:2]}
+	e.Identity = Representation{Body: body[:len(body):len(body)], Length: e.values[1:2:2]}
 	return e
 }
 

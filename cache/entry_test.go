@@ -20,7 +20,7 @@ import (
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
 	l, _ := alone(t, filledBy(strings.Repeat("inquiry ", 1000)))
 	e := mustGet(t, l, aKey).Entry
-	for _, v := range []*Variant{&e.Identity, l.Coded(e, Gzip), l.Coded(e, Zstd)} {
+	for _, v := range []*Representation{&e.Identity, l.Encoded(e, Gzip), l.Encoded(e, Zstd)} {
 		if len(v.Body) != cap(v.Body) || len(v.Length) != cap(v.Length) || v.Length[0] != fmt.Sprint(len(v.Body)) {
 			t.Error("appending to a body reaches what others read, or its length is wrong")
 		}
@@ -129,7 +129,7 @@ func TestACodingExistsOnlyWhereItIsSmaller(t *testing.T) {
 			Gzip: func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 			Zstd: func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r, zstd.WithDecoderConcurrency(1)) },
 		} {
-			v := l.Coded(e, c)
+			v := l.Encoded(e, c)
 			if (v != nil) != tt.want {
 				t.Errorf("%s: coding %d exists: %t", tt.name, c, v != nil)
 			}
@@ -156,14 +156,14 @@ func TestACodingIsMadeOnceAndWeighed(t *testing.T) {
 	var made sync.Map
 	var callers sync.WaitGroup
 	for range 50 {
-		callers.Go(func() { made.Store(l.Coded(e, Gzip), true) })
+		callers.Go(func() { made.Store(l.Encoded(e, Gzip), true) })
 	}
 	callers.Wait()
 	n := 0
 	made.Range(func(any, any) bool { n++; return true })
 	l.tier.CleanUp()
 	grown := l.tier.WeightedSize() - before
-	if size := len(l.Coded(e, Gzip).Body); n != 1 || grown != uint64(size) {
+	if size := len(l.Encoded(e, Gzip).Body); n != 1 || grown != uint64(size) {
 		t.Errorf("%d variants, the tier grew by %d bytes for one of %d", n, grown, size)
 	}
 	if r, ok := l.Lookup(aKey); !ok || r.Entry != e {
@@ -203,8 +203,8 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 		l, _ := alone(t, tt.fill, func(s *setup) { s.MaxBytes = bound })
 		for i := range tt.keys {
 			e := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i), Status: "pending"}).Entry
-			l.Coded(e, Gzip)
-			l.Coded(e, Zstd)
+			l.Encoded(e, Gzip)
+			l.Encoded(e, Zstd)
 		}
 		l.tier.CleanUp()
 		held, counted := heap()-before, int64(l.tier.WeightedSize())
@@ -228,7 +228,7 @@ func TestTheObserverIsToldOfLookups(t *testing.T) {
 	l, g := alone(t, func(s *setup) { s.Observer = o })
 	mustGet(t, l, aKey)
 	r, _ := l.Lookup(aKey)
-	l.Served(aKey, r)
+	l.RecordHit(aKey, r)
 	g.failWith(errLegacy)
 	if _, err := l.Get(t.Context(), sellers); err != errLegacy {
 		t.Errorf("error %v", err)

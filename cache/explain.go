@@ -49,14 +49,14 @@ func secondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
 // Explain looks like Get, but changes no list, fills nothing and counts
 // nothing. It reads Redis within its usual timeout. Errors: ErrUnknownKind.
-func (c *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
+func (c *Cache) Explain(ctx context.Context, k Key) (Explanation, error) {
 	var q query
 	if !c.start(&q, k) {
 		return Explanation{}, ErrUnknownKind
 	}
 	x := Explanation{
 		Key: k, DerivedFrom: derivedFrom(k, q.source), Redis: c.RedisState(), Policy: q.policy.governing(q.kind, k.Status),
-		TTL: secondsOf(q.terms.TTL), StaleWhileRevalidate: secondsOf(q.terms.StaleWhileRevalidate), StaleIfError: secondsOf(q.terms.StaleIfError),
+		TTL: secondsOf(q.freshness.TTL), StaleWhileRevalidate: secondsOf(q.freshness.StaleWhileRevalidate), StaleIfError: secondsOf(q.freshness.StaleIfError),
 		Mapping: q.mapping().Fingerprint,
 	}
 	var e *Entry
@@ -82,7 +82,7 @@ func (c *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 		x.PurgedAt = time.UnixMicro(int64(last)).UTC()
 	}
 	h := c.healthOf(&q, e, now)
-	if x.Failing = h.failed; h.resting {
+	if x.Failing = h.failed; h.inBackoff {
 		x.RetryAt = h.refreshAt.UTC()
 	}
 	d := c.decide(&q, e, now)

@@ -25,7 +25,7 @@ var errOverdue = fmt.Errorf("cache: the fetch did not end at its deadline: %w", 
 // that settles the flight, as it does if nobody waits any more. A node that has crashed keeps the lease for as
 // long as a fetch may take. If Redis is slow, fails or has no room, this node fetches without a lease, and so
 // it does if the lease does not end or the list would never be stored.
-func (c *Lists) lease(ctx context.Context, f *flight) (settled bool) {
+func (c *Cache) lease(ctx context.Context, f *flight) (settled bool) {
 	q := c.queryOf(f.key)
 	if !f.redisQuick || q.lifetime() <= 0 {
 		return false
@@ -69,7 +69,7 @@ func (c *Lists) lease(ctx context.Context, f *flight) (settled bool) {
 // fetch asks the legacy system and settles the flight with its answer. It has the whole Fills.Timeout,
 // however long the flight has waited before: if its callers leave meanwhile, the list is there when
 // they ask again. A failure changes nothing in the tiers.
-func (c *Lists) fetch(ctx context.Context, f *flight) {
+func (c *Cache) fetch(ctx context.Context, f *flight) {
 	limit := c.policy.Load().fillTimeout
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -114,20 +114,20 @@ func (c *Lists) fetch(ctx context.Context, f *flight) {
 
 // hasFailed reports whether the last fetch of a query's source failed, and no purge or reload came since.
 // A soft purge does not make a list that goes on failing count as a new failure.
-func (c *Lists) hasFailed(q *query) bool {
+func (c *Cache) hasFailed(q *query) bool {
 	r := c.backoff.lookup(q.source, time.Time{})
 	return r != nil && r.count > 0 && r.policy == q.policy && !c.invalidations.since(q.source.Kind, r.fetch).hard
 }
 
 // noWaiters tells that nobody waits for a refresh.
-func (c *Lists) noWaiters(f *flight) bool {
+func (c *Cache) noWaiters(f *flight) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return f.background && f.waiters == 0
 }
 
 // failed records a failed fetch.
-func (c *Lists) failed(f *flight, began time.Time, err error, result string) {
+func (c *Cache) failed(f *flight, began time.Time, err error, result string) {
 	c.metrics.fills.WithLabelValues(f.key.Kind, result).Inc()
 	failed := failure{policy: f.policy, began: began, err: err}
 	if v := f.version.Load(); v != nil {
@@ -138,7 +138,7 @@ func (c *Lists) failed(f *flight, began time.Time, err error, result string) {
 }
 
 // entryOf makes the entry of a fetch.
-func (c *Lists) entryOf(f *flight, content Content) *Entry {
+func (c *Cache) entryOf(f *flight, content Content) *Entry {
 	now := c.opts.Now()
 	answered := content.AnsweredAt
 	if answered.IsZero() || answered.After(now) {
@@ -154,7 +154,7 @@ func (c *Lists) entryOf(f *flight, content Content) *Entry {
 
 // store puts the entry of a fetch into the in-process tier, or says why no tier may take it. lives
 // is how long the list can be of use.
-func (c *Lists) store(f *flight, e *Entry, noStore bool) (unstored string, lives time.Duration) {
+func (c *Cache) store(f *flight, e *Entry, noStore bool) (unstored string, lives time.Duration) {
 	q := c.queryOf(f.key)
 	lives = q.lifetime() - c.opts.Now().Sub(e.AnsweredAt)
 	switch {
@@ -174,7 +174,7 @@ func (c *Lists) store(f *flight, e *Entry, noStore bool) (unstored string, lives
 }
 
 // keep puts an entry into the in-process tier unless a newer one is there.
-func (c *Lists) keep(e *Entry) {
+func (c *Cache) keep(e *Entry) {
 	c.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
 		if found && old.fingerprint == e.fingerprint && c.invalidations.newer(old, e) {
 			return old, otter.CancelOp
@@ -185,7 +185,7 @@ func (c *Lists) keep(e *Entry) {
 
 // share writes an entry to Redis for the fleet, and ends the lease by that. The callers have
 // their answer already; one goroutine alone waits, and no longer than redis.timeout.
-func (c *Lists) share(f *flight, e *Entry, lives time.Duration) {
+func (c *Cache) share(f *flight, e *Entry, lives time.Duration) {
 	token := f.token
 	f.token = ""
 	ctx, span := c.tracer.Start(f.span.In(c.life), "cache.store")

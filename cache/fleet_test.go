@@ -344,7 +344,7 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 
 // refused counts the entries that a node has refused, by reason and tier. Each has its
 // series from the start: a rate sees the first event only then.
-func refused(t testing.TB, l *Lists) map[string]float64 {
+func refused(t testing.TB, l *Cache) map[string]float64 {
 	t.Helper()
 	n, err := testkit.Values(registryOf(l), "inquiry_gateway_cache_refused_entries_total")
 	if err != nil || len(n) != len(refusals())+2 {

@@ -28,7 +28,7 @@ type flight struct {
 	ctx        context.Context // of who began it, without its end
 	span       telemetry.Span
 
-	// Guarded by Lists.mu.
+	// Guarded by Cache.mu.
 	waiters  int
 	fetching bool
 	settled  bool
@@ -55,7 +55,7 @@ type flight struct {
 // join returns the flight of a query's source, and whether the caller has to run look; nil: a list that may
 // be served has come meanwhile, or so many refreshes run that this one does not begin. The caller must
 // leave the flight. The span of a refresh is a trace of its own, with a link to what caused it: it outlives that.
-func (c *Lists) join(ctx context.Context, q *query, refresh bool) (f *flight, leads bool, err error) {
+func (c *Cache) join(ctx context.Context, q *query, refresh bool) (f *flight, leads bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if f, ok := c.flights[q.source]; ok && !c.outdated(f) {
@@ -90,13 +90,13 @@ func (c *Lists) join(ctx context.Context, q *query, refresh bool) (f *flight, le
 
 // outdated tells that a purge has come since the fetch began, or that the mapping is another one: new
 // callers must not join the flight.
-func (c *Lists) outdated(f *flight) bool {
+func (c *Cache) outdated(f *flight) bool {
 	v := f.version.Load()
 	return f.fingerprint() != c.policy.Load().kinds[f.kind].mapping.Fingerprint || v != nil && c.invalidations.since(f.key.Kind, *v) != (invalidation{})
 }
 
 // inFlight tells whether a key has a flight that can be joined.
-func (c *Lists) inFlight(k Key) bool {
+func (c *Cache) inFlight(k Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f, ok := c.flights[k]
@@ -104,7 +104,7 @@ func (c *Lists) inFlight(k Key) bool {
 }
 
 // leave is called by each who has joined. It ends a flight that nobody needs a fetch of.
-func (c *Lists) leave(f *flight) {
+func (c *Cache) leave(f *flight) {
 	c.mu.Lock()
 	f.waiters--
 	unused := f.waiters == 0 && !f.fetching
@@ -118,7 +118,7 @@ func (c *Lists) leave(f *flight) {
 }
 
 // remove has new callers begin a flight of their own. c.mu is held.
-func (c *Lists) remove(f *flight) {
+func (c *Cache) remove(f *flight) {
 	if c.flights[f.key] == f {
 		delete(c.flights, f.key)
 	}
@@ -128,7 +128,7 @@ func (c *Lists) remove(f *flight) {
 }
 
 // look reads the list from Redis.
-func (c *Lists) look(f *flight) {
+func (c *Cache) look(f *flight) {
 	defer close(f.looked)
 	defer c.opts.Panics.Catch(nil)
 	if c.redis == nil {
@@ -157,7 +157,7 @@ func (c *Lists) look(f *flight) {
 
 // readList reads a list from Redis, and tells how long that took. At the very start of the node it first
 // reads the purges, both within one and a half of redis.timeout.
-func (c *Lists) readList(ctx context.Context, n redistier.Names) (raw []byte, took time.Duration, err error) {
+func (c *Cache) readList(ctx context.Context, n redistier.Names) (raw []byte, took time.Duration, err error) {
 	start := time.Now()
 	if _, synced := c.invalidations.position(); !synced {
 		var cancel context.CancelFunc
@@ -173,7 +173,7 @@ func (c *Lists) readList(ctx context.Context, n redistier.Names) (raw []byte, to
 
 // accept keeps the list that Redis has, if it is newer than what the flight has found; nil: it is refused
 // or not newer.
-func (c *Lists) accept(f *flight, raw []byte) *Entry {
+func (c *Cache) accept(f *flight, raw []byte) *Entry {
 	f.seen = redistier.Seen(raw)
 	e, err := c.open(f.key, f.fingerprint(), f.names.Account, raw)
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *Lists) accept(f *flight, raw []byte) *Entry {
 
 // open decodes what Redis has of a list, and checks it against the key, the purges and the clock. The error
 // is one of refusals.
-func (c *Lists) open(k Key, fingerprint, account string, raw []byte) (*Entry, error) {
+func (c *Cache) open(k Key, fingerprint, account string, raw []byte) (*Entry, error) {
 	p := c.policy.Load()
 	if len(raw) > p.maxReadBytes() {
 		return nil, errTooBig
@@ -222,7 +222,7 @@ func (c *Lists) open(k Key, fingerprint, account string, raw []byte) (*Entry, er
 
 // refresh brings a newer list in the background, unless its flight is there. If it does not begin, the
 // next look-up tries again.
-func (c *Lists) refresh(ctx context.Context, q query) {
+func (c *Cache) refresh(ctx context.Context, q query) {
 	f, leads, err := c.join(ctx, &q, true)
 	switch {
 	case err != nil || f == nil:
@@ -236,7 +236,7 @@ func (c *Lists) refresh(ctx context.Context, q query) {
 		now, fetches := c.opts.Now(), false
 		switch {
 		case c.decide(&q, f.found, now).state == fresh:
-		case c.healthOf(&q, f.found, now).resting:
+		case c.healthOf(&q, f.found, now).inBackoff:
 			c.backoff.markChecked(f.key, now)
 		default:
 			fetches = c.beginFetch(f)
@@ -249,7 +249,7 @@ func (c *Lists) refresh(ctx context.Context, q query) {
 }
 
 // beginFetch tells whether the caller has to run the fetch; false: it runs already.
-func (c *Lists) beginFetch(f *flight) (begins bool) {
+func (c *Cache) beginFetch(f *flight) (begins bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	begins, f.fetching = !f.fetching, true
@@ -257,7 +257,7 @@ func (c *Lists) beginFetch(f *flight) (begins bool) {
 }
 
 // runFetch has the list fetched, until Close gives up waiting. However that ends, the waiters are told.
-func (c *Lists) runFetch(f *flight) {
+func (c *Cache) runFetch(f *flight) {
 	defer c.finish(f)
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
@@ -275,14 +275,14 @@ func (c *Lists) runFetch(f *flight) {
 }
 
 // settle tells all who wait how the fetch has ended; false: they have been told before.
-func (c *Lists) settle(f *flight, r Result, err error) bool {
+func (c *Cache) settle(f *flight, r Result, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.settleLocked(f, r, err)
 }
 
 // settleLocked is settle with c.mu held.
-func (c *Lists) settleLocked(f *flight, r Result, err error) bool {
+func (c *Cache) settleLocked(f *flight, r Result, err error) bool {
 	if f.settled {
 		return false
 	}
@@ -293,14 +293,14 @@ func (c *Lists) settleLocked(f *flight, r Result, err error) bool {
 }
 
 // abandon settles a flight that nobody waits for, before the legacy system is asked. A refresh goes on.
-func (c *Lists) abandon(f *flight) bool {
+func (c *Cache) abandon(f *flight) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return f.waiters == 0 && !f.background && c.settleLocked(f, Result{}, context.Canceled)
 }
 
 // finish gives the lease back after a flight that stored nothing, and ends the span.
-func (c *Lists) finish(f *flight) {
+func (c *Cache) finish(f *flight) {
 	defer c.wg.Done()
 	if token := f.token; token != "" {
 		c.spawn(func() { _ = c.redis.Release(c.life, f.names, token) }) // an error leaves the lease to its end
@@ -315,7 +315,7 @@ func (c *Lists) finish(f *flight) {
 }
 
 // spawn runs what a flight leaves behind. Close waits for it.
-func (c *Lists) spawn(run func()) {
+func (c *Cache) spawn(run func()) {
 	c.wg.Go(func() {
 		defer c.opts.Panics.Catch(nil)
 		run()

@@ -39,7 +39,7 @@ type health struct {
 	failed       bool      // the last one failed that was not refused
 	failing      bool      // it did, or the breaker is not closed for the account
 	refreshAt    time.Time // no refresh may begin before
-	resting      bool      // that is not over
+	inBackoff    bool      // that is not over
 	redisChecked bool      // and Redis had nothing newer a moment ago
 	err          error     // of the last one, for callers; nil: they may have the list fetched
 }
@@ -57,7 +57,7 @@ type decision struct {
 // decide is the only freshness decision: look-ups, flights, fetches and explain all use it. Jitter only ever
 // shortens a ttl, and its share is fixed by the key and the fetch, so all nodes agree.
 func (q *query) decide(e *Entry, now time.Time, i invalidation, h health) (d decision) {
-	t := &q.terms
+	t := &q.freshness
 	if e != nil {
 		age := now.Sub(e.AnsweredAt)
 		d.age = max(age, 0)
@@ -92,7 +92,7 @@ func (q *query) decide(e *Entry, now time.Time, i invalidation, h health) (d dec
 	default:
 		d.outcome = Miss
 	}
-	if d.action == serveRefresh && h.resting && h.redisChecked {
+	if d.action == serveRefresh && h.inBackoff && h.redisChecked {
 		d.action = serve
 	}
 	return d
@@ -108,11 +108,11 @@ func (q *query) lifetime() time.Duration {
 
 // jitter is what is taken off the ttl of an entry.
 func (q *query) jitter(e *Entry) time.Duration {
-	return time.Duration(float64(q.terms.TTL) * q.policy.jitter * e.jitterShare)
+	return time.Duration(float64(q.freshness.TTL) * q.policy.jitter * e.jitterShare)
 }
 
 // decide is the decision by all that this node knows now. The health is looked up only if it counts.
-func (c *Lists) decide(q *query, e *Entry, now time.Time) decision {
+func (c *Cache) decide(q *query, e *Entry, now time.Time) decision {
 	var i invalidation
 	if e != nil {
 		i = c.invalidations.sinceFetch(e)
@@ -125,7 +125,7 @@ func (c *Lists) decide(q *query, e *Entry, now time.Time) decision {
 }
 
 // healthOf is the health of a query's source, of which there is an entry, or nil.
-func (c *Lists) healthOf(q *query, e *Entry, now time.Time) health {
+func (c *Cache) healthOf(q *query, e *Entry, now time.Time) health {
 	var answered time.Time
 	if e != nil {
 		answered = e.AnsweredAt
@@ -135,16 +135,16 @@ func (c *Lists) healthOf(q *query, e *Entry, now time.Time) health {
 	h := health{failed: r != nil && r.count > 0, failing: r != nil && r.count > 0 || notClosed}
 	if r != nil && !c.ended(q.source, r, q.policy) {
 		h.refreshAt, h.redisChecked = r.refreshAt, c.redis == nil || now.Before(r.checked)
-		h.resting = now.Before(h.refreshAt)
+		h.inBackoff = now.Before(h.refreshAt)
 		if now.Before(r.until) {
-			h.err = &RestError{r.err, r.until.Sub(now)}
+			h.err = &BackoffError{r.err, r.until.Sub(now)}
 		}
 	}
 	return h
 }
 
 // ended tells whether a purge of the list or a reload has ended the back-off of a failure.
-func (c *Lists) ended(source Key, r *failure, p *policy) bool {
+func (c *Cache) ended(source Key, r *failure, p *policy) bool {
 	return r.policy != p || c.invalidations.since(source.Kind, r.fetch) != (invalidation{})
 }
 
@@ -152,28 +152,28 @@ func (c *Lists) ended(source Key, r *failure, p *policy) bool {
 type query struct {
 	policy     *policy
 	kind       kindIndex
-	key        Key   // of the list that is wanted
-	source     Key   // of the list that the legacy system is asked for
-	selects    bool  // the wanted list is selected from the source, which is another one
-	impossible bool  // no record can be in the list
-	terms      Terms // of the wanted list, whatever its source's are
+	key        Key       // of the list that is wanted
+	source     Key       // of the list that the legacy system is asked for
+	selects    bool      // the wanted list is selected from the source, which is another one
+	impossible bool      // no record can be in the list
+	freshness  Freshness // of the wanted list, whatever its source's are
 }
 
 // start makes q the look-up of a key; false: its kind is unknown. It fills q in
 // place: to copy one would cost a tenth of Lookup.
-func (c *Lists) start(q *query, k Key) bool {
+func (c *Cache) start(q *query, k Key) bool {
 	i, ok := indexOf(k.Kind)
 	if !ok {
 		return false
 	}
 	q.policy, q.kind, q.key = c.policy.Load(), i, k
 	q.mapping().setSource(q)
-	q.terms = q.policy.of(i, k.Status)
+	q.freshness = q.policy.of(i, k.Status)
 	return true
 }
 
 // queryOf is the query of a flight's own list, by the policy of now. Its kind is known.
-func (c *Lists) queryOf(source Key) (q query) {
+func (c *Cache) queryOf(source Key) (q query) {
 	c.start(&q, source)
 	q.source = source
 	return q

@@ -11,32 +11,32 @@ import (
 // stale_while_revalidate, 60 s of stale_if_error.
 func TestDecide(t *testing.T) {
 	const s = time.Second
-	all := testConfig().Buyer.Terms
-	noSWR, ttlOnly := Terms{TTL: 10 * s, StaleIfError: 60 * s}, Terms{TTL: 10 * s}
-	stale, resting := health{failing: true}, health{failing: true, resting: true, redisChecked: true}
+	all := testConfig().Buyer.Freshness
+	noSWR, ttlOnly := Freshness{TTL: 10 * s, StaleIfError: 60 * s}, Freshness{TTL: 10 * s}
+	stale, inBackoff := health{failing: true}, health{failing: true, inBackoff: true, redisChecked: true}
 	now := time.Unix(1_700_000_000, 0)
 	soft := func(ago time.Duration) invalidation { return invalidation{soft: now.Add(-ago)} }
 	for _, tt := range []struct {
-		name    string
-		terms   Terms
-		age     time.Duration
-		m       invalidation
-		h       health
-		action  action
-		outcome Outcome
-		state   state
-		left    time.Duration
+		name      string
+		freshness Freshness
+		age       time.Duration
+		m         invalidation
+		h         health
+		action    action
+		outcome   Outcome
+		state     state
+		left      time.Duration
 	}{
 		{"new", all, 0, invalidation{}, health{}, serve, Hit, fresh, 10 * s},
-		{"new, and the last fill failed", all, 0, invalidation{}, resting, serve, Hit, fresh, 10 * s},
+		{"new, and the last fill failed", all, 0, invalidation{}, inBackoff, serve, Hit, fresh, 10 * s},
 		{"last fresh moment", all, 10*s - 1, invalidation{}, health{}, serve, Hit, fresh, 1},
 		{"ttl over", all, 10 * s, invalidation{}, health{}, serveRefresh, StaleRevalidate, revalidate, 0},
-		{"ttl over, and another refresh has just failed", all, 10 * s, invalidation{}, resting, serve, StaleError, revalidate, 0},
+		{"ttl over, and another refresh has just failed", all, 10 * s, invalidation{}, inBackoff, serve, StaleError, revalidate, 0},
 		{"ttl over, and the breaker is open", all, 10 * s, invalidation{}, stale, serveRefresh, StaleError, revalidate, 0},
 		{"last moment of stale_while_revalidate", all, 20*s - 1, invalidation{}, health{}, serveRefresh, StaleRevalidate, revalidate, -10*s + 1},
 		{"too old to serve while it is refreshed", all, 20 * s, invalidation{}, health{}, fetch, Miss, ifError, -10 * s},
 		{"too old, and the legacy fails", all, 20 * s, invalidation{}, stale, serveRefresh, StaleError, ifError, -10 * s},
-		{"last moment of stale_if_error", all, 70*s - 1, invalidation{}, resting, serve, StaleError, ifError, -60*s + 1},
+		{"last moment of stale_if_error", all, 70*s - 1, invalidation{}, inBackoff, serve, StaleError, ifError, -60*s + 1},
 		{"past stale_if_error, and it rests", all, 70 * s, invalidation{}, health{failing: true, err: errLegacy}, fail, outcomeFailed, expired, -60 * s},
 		{"past stale_if_error", all, 70 * s, invalidation{}, stale, fetch, Miss, expired, -60 * s},
 		{"a little in the future", all, -maxSkew, invalidation{}, health{}, serve, Hit, fresh, 10 * s},
@@ -51,7 +51,7 @@ func TestDecide(t *testing.T) {
 		{"soft-purged, without stale_while_revalidate", noSWR, 1 * s, soft(0), health{}, fetch, Miss, ifError, 0},
 		{"soft-purged, and never served stale", ttlOnly, 1 * s, soft(0), health{}, fetch, Miss, expired, 0},
 	} {
-		q := query{policy: &policy{}, terms: tt.terms}
+		q := query{policy: &policy{}, freshness: tt.freshness}
 		v := q.decide(&Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
 		want := decision{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left}
 		if want.action != fail {
@@ -61,7 +61,7 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, v, want)
 		}
 	}
-	q := query{policy: &policy{}, terms: all}
+	q := query{policy: &policy{}, freshness: all}
 	for h, want := range map[health]decision{
 		{}:                              {outcome: Miss},
 		{failing: true}:                 {outcome: Miss},
@@ -82,7 +82,7 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 		if s < 0 || s >= 1 || s != jitterShareOf(k.Hash(), nanos) {
 			t.Fatalf("spread %v", s)
 		}
-		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, terms: Terms{TTL: 10 * time.Second}}
+		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, freshness: Freshness{TTL: 10 * time.Second}}
 		v := q.decide(&Entry{AnsweredAt: now, jitterShare: s}, now, invalidation{}, health{})
 		if v.remaining > 10*time.Second || v.remaining < 5*time.Second {
 			t.Fatalf("ttl %s", v.remaining)

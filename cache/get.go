@@ -12,8 +12,8 @@ import (
 
 // Lookup is the hot path: a list of the in-process tier that is fresh, or that is stale while no refresh
 // may begin or one is in flight. It allocates nothing, never waits, counts nothing, and leaves
-// everything else to Get. After sending the list, call Served.
-func (c *Lists) Lookup(k Key) (Result, bool) {
+// everything else to Get. After sending the list, call RecordHit.
+func (c *Cache) Lookup(k Key) (Result, bool) {
 	var q query
 	if !c.start(&q, k) {
 		return Result{}, false
@@ -31,8 +31,8 @@ func (c *Lists) Lookup(k Key) (Result, bool) {
 	return Result{Entry: e, Outcome: d.outcome, Tier: TierLocal, Age: d.age, TTL: d.remaining, lookedAt: now}, true
 }
 
-// Served counts what Lookup found of a key.
-func (c *Lists) Served(k Key, r Result) {
+// RecordHit counts what Lookup found of a key.
+func (c *Cache) RecordHit(k Key, r Result) {
 	if i, ok := indexOf(k.Kind); ok {
 		c.metrics.served(i, r)
 		if o := c.opts.Observer; o != nil {
@@ -43,7 +43,7 @@ func (c *Lists) Served(k Key, r Result) {
 
 // local is the source of a query in the in-process tier, and how it may be used; nil: there is none.
 // Unusable entries are evicted.
-func (c *Lists) local(q *query, now time.Time) (*Entry, decision) {
+func (c *Cache) local(q *query, now time.Time) (*Entry, decision) {
 	e, ok := c.tier.GetIfPresent(q.source)
 	if !ok {
 		return nil, decision{}
@@ -65,7 +65,7 @@ func (c *Lists) local(q *query, now time.Time) (*Entry, decision) {
 // redis.timeout, even if ctx ends before that; it waits for a fetch no longer than ctx, and the fetch
 // continues for the others. Errors: ctx's, the fetch's own, or one of this package's. The error of a fetch
 // is returned only if no stale list may be served, and again to those who ask soon afterwards.
-func (c *Lists) Get(ctx context.Context, k Key) (Result, error) {
+func (c *Cache) Get(ctx context.Context, k Key) (Result, error) {
 	var q query
 	if !c.start(&q, k) {
 		return Result{}, ErrUnknownKind
@@ -105,7 +105,7 @@ func (c *Lists) Get(ctx context.Context, k Key) (Result, error) {
 // load returns the source of a query: from the process if the policy lets it be served at once, otherwise
 // from the one flight of the source, which all its callers share. The flight may bring a list that another
 // node has fetched; a caller that needs a newer one begins again.
-func (c *Lists) load(ctx context.Context, q *query, start time.Time) (r Result, err error) {
+func (c *Cache) load(ctx context.Context, q *query, start time.Time) (r Result, err error) {
 	for again := true; again; {
 		e, d := c.peek(ctx, q)
 		switch err = ctx.Err(); {
@@ -125,7 +125,7 @@ func (c *Lists) load(ctx context.Context, q *query, start time.Time) (r Result, 
 }
 
 // await takes part in the flight of a query's source. e is what the process has.
-func (c *Lists) await(ctx context.Context, q *query, e *Entry) (r Result, again bool, err error) {
+func (c *Cache) await(ctx context.Context, q *query, e *Entry) (r Result, again bool, err error) {
 	f, leads, err := c.join(ctx, q, false)
 	switch {
 	case err != nil:
@@ -186,7 +186,7 @@ func (c *Lists) await(ctx context.Context, q *query, e *Entry) (r Result, again 
 }
 
 // peek is local in a span.
-func (c *Lists) peek(ctx context.Context, q *query) (*Entry, decision) {
+func (c *Cache) peek(ctx context.Context, q *query) (*Entry, decision) {
 	_, span := c.tracer.Start(ctx, "cache.local")
 	defer span.End()
 	e, d := c.local(q, c.opts.Now())
@@ -205,7 +205,7 @@ func served(e *Entry, tier string, d decision) Result {
 
 // orStale answers a failed look-up with a list that may still be served, or with the failure. A caller
 // that has left gets the failure.
-func (c *Lists) orStale(ctx context.Context, q *query, e *Entry, tier string, err error) (Result, bool, error) {
+func (c *Cache) orStale(ctx context.Context, q *query, e *Entry, tier string, err error) (Result, bool, error) {
 	d := c.decide(q, e, c.opts.Now())
 	if !d.state.servable() || errors.Is(ctx.Err(), context.Canceled) {
 		return Result{}, false, err
@@ -215,7 +215,7 @@ func (c *Lists) orStale(ctx context.Context, q *query, e *Entry, tier string, er
 }
 
 // startSpan starts a span that says of which kind the lists are.
-func (c *Lists) startSpan(ctx context.Context, name string, i kindIndex) (context.Context, telemetry.Span) {
+func (c *Cache) startSpan(ctx context.Context, name string, i kindIndex) (context.Context, telemetry.Span) {
 	ctx, s := c.tracer.Start(ctx, name)
 	if s.Recording() {
 		s.Set(attribute.String("inquiry.kind", kindNames[i]))

@@ -85,7 +85,7 @@ func (p Purge) scopes() (all []redistier.Purge, err error) {
 // It returns how many accounts and kinds were purged, after at most 3 s, regardless of cancellation.
 // After an error Redis has not taken the purge, which then holds on this node only and is not tried
 // again. To repeat it is harmless.
-func (c *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
+func (c *Cache) Purge(ctx context.Context, p Purge) (purged int, err error) {
 	purges, err := p.scopes()
 	if err != nil {
 		return 0, err
@@ -116,7 +116,7 @@ func (c *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
 
 // clock is what the clock of Redis says now, or without Redis this node's: at least early, at most late.
 // Both are zero until Redis was read.
-func (c *Lists) clock() (early, late time.Time) {
+func (c *Cache) clock() (early, late time.Time) {
 	if c.redis == nil {
 		now := c.opts.Now()
 		return now, now
@@ -126,7 +126,7 @@ func (c *Lists) clock() (early, late time.Time) {
 
 // watch reads purges, and has Redis take again what it has lost of those of this node, until the cache is
 // closed.
-func (c *Lists) watch() {
+func (c *Cache) watch() {
 	c.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
@@ -146,7 +146,7 @@ func (c *Lists) watch() {
 
 // poll reads the purges that this node has not read. If Redis remembers none, as it is new or has lost
 // its memory, it is made to begin.
-func (c *Lists) poll(ctx context.Context) (err error) {
+func (c *Cache) poll(ctx context.Context) (err error) {
 	defer c.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
 	for more := true; more; {
 		cursor, _ := c.invalidations.position()

@@ -266,7 +266,7 @@ func TestMorePurgesThanOneReadAfterALoss(t *testing.T) {
 // start afterwards serve the list, as the documents declare, until it is purged again.
 func TestASnapshotThatIsLoadedLater(t *testing.T) {
 	f := &fleet{legacy: newLegacy(), srv: redistest.Start(t, "--dir", t.TempDir())}
-	long := func(s *setup) { s.Buyer = KindConfig{Terms: Terms{TTL: time.Hour}} }
+	long := func(s *setup) { s.Buyer = KindConfig{Freshness: Freshness{TTL: time.Hour}} }
 	for range 2 {
 		f.add(t, f.srv.Addr, 4*time.Second, long)
 	}
@@ -488,6 +488,6 @@ func newPurging(t *testing.T, prefix string) *purging {
 	return p
 }
 
-func (p *purging) node(t *testing.T, dial redisclient.Dial, timeout time.Duration) *Lists {
+func (p *purging) node(t *testing.T, dial redisclient.Dial, timeout time.Duration) *Cache {
 	return p.join(t, p.addrs, dial, timeout, func(s *setup) { s.Prefix = p.prefix })
 }

@@ -81,7 +81,7 @@ func (e *Entry) addView(view *Entry) (added bool) {
 
 // selectFrom returns the list of a key out of its source, which has the same age and jitter. An empty
 // one is not kept: a caller who tries values must not fill the memory.
-func (c *Lists) selectFrom(source *Entry, k Key) (*Entry, error) {
+func (c *Cache) selectFrom(source *Entry, k Key) (*Entry, error) {
 	if source.Key == k {
 		return source, nil
 	}
@@ -105,7 +105,7 @@ func (c *Lists) selectFrom(source *Entry, k Key) (*Entry, error) {
 
 // impossible answers for a list that can have no records. It asks nobody, is kept
 // nowhere, and is no look-up by which a policy could be judged.
-func (c *Lists) impossible(q *query) Result {
+func (c *Cache) impossible(q *query) Result {
 	c.metrics.derived.WithLabelValues(kindNames[q.kind], derivedImpossible).Inc()
 	body := c.opts.Derivation.Empty
 	return Result{Outcome: Impossible, Entry: newEntry(origin{key: q.key, answeredAt: c.opts.Now()}, body, len(body))}

@@ -46,7 +46,7 @@ func derived(g *legacy) func(*setup) {
 }
 
 // tierEntry is what the process has of a list.
-func (c *Lists) tierEntry(t *testing.T, k Key) *Entry {
+func (c *Cache) tierEntry(t *testing.T, k Key) *Entry {
 	t.Helper()
 	e, ok := c.tier.GetEntryQuietly(k)
 	if !ok {
@@ -55,7 +55,7 @@ func (c *Lists) tierEntry(t *testing.T, k Key) *Entry {
 	return e.Value
 }
 
-func aloneDerived(t *testing.T, change ...func(*setup)) (*Lists, *legacy) {
+func aloneDerived(t *testing.T, change ...func(*setup)) (*Cache, *legacy) {
 	t.Helper()
 	g := newLegacy()
 	return g.node(t, nil, append(change, derived(g))...), g
@@ -108,7 +108,7 @@ func TestAnImpossibleListAsksNobody(t *testing.T) {
 	}
 }
 
-func derivations(t *testing.T, l *Lists) map[string]float64 {
+func derivations(t *testing.T, l *Cache) map[string]float64 {
 	t.Helper()
 	n, err := testkit.Values(registryOf(l), "inquiry_gateway_cache_derived_total")
 	if err != nil {
@@ -117,7 +117,7 @@ func derivations(t *testing.T, l *Lists) map[string]float64 {
 	return n
 }
 
-// by_status makes terms of its own for a list, whatever list it is selected from.
+// by_status makes freshness of its own for a list, whatever list it is selected from.
 func TestADerivedListsOwnTTLDecides(t *testing.T) {
 	short, long, none := 4*time.Second, 40*time.Second, time.Duration(0)
 	l, g := aloneDerived(t, func(s *setup) {
@@ -266,7 +266,7 @@ func TestViewsAreBoundedAndWeighed(t *testing.T) {
 		t.Errorf("%d views count as %d bytes, and their source as %d", maxViews, all-one, one)
 	}
 	before, e := weight(), mustGet(t, l, acmes("s1")).Entry
-	if grown := uint64(len(l.Coded(e, Gzip).Body)); weight() != before+grown {
+	if grown := uint64(len(l.Encoded(e, Gzip).Body)); weight() != before+grown {
 		t.Errorf("an encoding of a view counts as %d bytes, and has %d", weight()-before, grown)
 	}
 }
@@ -280,7 +280,7 @@ func TestAListThatCannotBeSelected(t *testing.T) {
 	}
 }
 
-// Callers with many filters share one request, and with terms of their own none gets what is
+// Callers with many filters share one request, and with freshness of their own none gets what is
 // too old for it.
 func TestCallersWithManyFiltersShareOneRequest(t *testing.T) {
 	l, g := aloneDerived(t, pendingFor(4*time.Second))

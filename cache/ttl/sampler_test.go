@@ -102,7 +102,7 @@ func TestLookupsDuringAFillWait(t *testing.T) {
 	}
 }
 
-func sampler(t *testing.T, c cache.Config, body string) (*Sampler, *cache.Lists) {
+func sampler(t *testing.T, c cache.Config, body string) (*Sampler, *cache.Cache) {
 	t.Helper()
 	s := NewSampler(GroupsOf(c, true, cache.KindBuyer, cache.KindSeller), c.RechecksPerSecond, nil)
 	lists, err := cache.New(c, cache.Options{Observer: s, Fill: func(_ context.Context, k cache.Key, _ cache.FillInfo) (cache.Content, error) {
@@ -119,10 +119,10 @@ func sampler(t *testing.T, c cache.Config, body string) (*Sampler, *cache.Lists)
 }
 
 // look has a buyer's list looked up.
-func look(t *testing.T, lists *cache.Lists, account string) {
+func look(t *testing.T, lists *cache.Cache, account string) {
 	k := cache.Key{Kind: cache.KindBuyer, Account: account}
 	if found, ok := lists.Lookup(k); ok {
-		lists.Served(k, found)
+		lists.RecordHit(k, found)
 	} else if _, err := lists.Get(t.Context(), k); err != nil {
 		t.Error(err)
 	}
