@@ -1,13 +1,11 @@
-// Package cache keeps finished v1 bodies in the process and in Redis, fresh on
-// purpose.
+// Package cache keeps finished v1 bodies in the process and in Redis, with explicit freshness rules.
 //
-// [Cache.Lookup] answers out of the process, or leaves the key to [Cache.Get]. Get loads the
-// key's source, which is the list that the legacy is asked for, and selects the wanted list
-// from it where the two differ. It serves what the policy allows at once; else it joins
-// the one flight of the source and waits for it. A flight looks into the process once more,
-// then reads Redis, takes the fleet's lease where the list is not there, and fills: see
-// flight.go. How an entry may be served is judged in one place, decide, by the policy in
-// force at that moment.
+// [Cache.Lookup] answers from the process, or leaves the key to [Cache.Get]. Get loads the key's source, which
+// is the list that the legacy system is asked for, and selects the wanted list from it if they differ. What the
+// policy lets be served at once is served; otherwise all callers share one flight of the source. A flight
+// reads Redis, and if one of its callers may not be served what there is, it takes the fleet's lease
+// and fetches the list: see flight.go and fetch.go. How an entry may be used is decided in one place,
+// decide, by the caller's own query.
 //
 // Two things make an entry unusable besides its age: another key or mapping than the one
 // that is asked for (belongsTo), and a purge since its fetch began (invalidations).
@@ -38,17 +36,17 @@ const (
 	KindSeller = "seller"
 )
 
-// The tiers that a [Result] can name. A fill has no tier.
+// The tiers that a [Result] can name. A fetched list has none.
 const (
 	TierLocal = "local"
 	TierRedis = "redis"
 )
 
-// ErrFillPanicked is what every waiter gets when the fill panicked or ended its
+// ErrFillPanicked is what every waiter gets if the fill panicked or ended its
 // goroutine. The panic is logged with its stack.
 var ErrFillPanicked = errors.New("cache: the fill panicked")
 
-// ErrClosed is returned for a look-up that would need a fill after Close.
+// ErrClosed is returned for a look-up that would need a fetch after Close.
 var ErrClosed = errors.New("cache: closed")
 
 // ErrUnknownKind is returned for a key whose kind is neither buyer nor seller.
@@ -63,21 +61,20 @@ type Key struct {
 	InquiryType string `json:"inquiry_type,omitempty"`
 }
 
-// Content is a finished v1 body and the moment when the legacy answered.
+// Content is a finished v1 body and the moment when the legacy system answered.
 type Content struct {
 	Body       []byte    // handed over: the caller must not change it afterwards
 	AnsweredAt time.Time // zero or in the future: taken as now
 	NoStore    bool      // serve it, but keep it in no tier
-	// Fingerprint is that of the mapping that made the body. A list of another
-	// mapping than the one its flight began under is served to who waits for it,
-	// and kept in no tier.
+	// Fingerprint is that of the mapping that made the body. A list of another mapping than the one in force
+	// when its flight began is served to its waiters, and kept in no tier.
 	Fingerprint string
 }
 
-// Fill fetches a list. It runs detached from the caller: its context keeps the
-// caller's values, has its own deadline and ends early only when the cache is
-// closed. It is called once per key at a time, but again beside a call that a purge or a reload
-// has left behind, or that is past its deadline. An error is never stored.
+// Fill fetches a list from the legacy system. It runs detached from the caller: its context keeps the
+// caller's values, has its own deadline and ends early only when the cache is closed. One call per key
+// runs at a time, except beside an older call that began before a purge or a reload, or that has overrun
+// its deadline. An error is never stored.
 type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
 // FillInfo is what a fill is told besides its key.
@@ -92,16 +89,16 @@ type FillInfo struct {
 // FillError is what the error of a fill may say about itself, for the back-off.
 type FillError interface {
 	error
-	// Refused: the legacy was not asked. That says nothing about the list.
+	// Refused reports that the legacy system was not asked. That says nothing about the list.
 	Refused() bool
-	// RetryAfter is how long the legacy wants not to be asked for the list; 0: it does not say.
+	// RetryAfter is how long the legacy system wants not to be asked for the list; 0: it does not say.
 	RetryAfter() time.Duration
 }
 
-// Representation is one coding of a body, ready to be written. Neither field may be
+// Representation is a body in one encoding, ready to be written. Neither field may be
 // changed: both are shared by all readers.
 type Representation struct {
-	Body   []byte   // nil: this coding does not exist
+	Body   []byte   // nil: there is none in this encoding
 	Length []string // the decimal Content-Length as a header value
 }
 
@@ -170,16 +167,14 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // Cache is the cache of finished lists. It is safe for concurrent use. It never
-// looks into a body. A look-up goes through the in-process tier, then Redis, then
-// the fill, and a list's age is counted from the moment the legacy system answered,
-// whichever tier it went through.
+// looks into a body. A list's age is counted from the moment the legacy system answered,
+// whichever tier the list went through.
 //
-// What holds, and for how long:
 //   - A purge hides older lists here at once, and on other nodes within a second: see Purge.
 //   - One node fetches a list for the fleet, and the callers of all nodes wait for it as long as they
 //     have time; they get it up to 25 ms later than those of that node. If that node crashes, the
 //     others wait for as long as a fetch may take.
-//   - Failed fetches are cached, for 5 s at most or as long as Retry-After says, a minute at most: see backoff.
+//   - Failed fetches are negatively cached, for at most 5 s, or for Retry-After up to a minute: see backoff.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.
@@ -202,7 +197,7 @@ type Cache struct {
 	life context.Context // ends when Close gives up waiting
 	end  context.CancelFunc
 
-	mu         sync.Mutex // guards the fields below; never held during a call
+	mu         sync.Mutex // guards the fields below; never held while Redis or the legacy system is asked
 	flights    map[Key]*flight
 	refreshing int // background flights among them
 	closed     bool

@@ -185,10 +185,10 @@ type kindPolicy struct {
 	longest  time.Duration // how long a list without a filter by status can be of use, for those selected from it, too
 }
 
-// of returns the freshness of a list with this status filter.
+// of returns the Freshness of a list with this status filter.
 func (p *policy) of(i kindIndex, status string) Freshness {
 	k := &p.kinds[i]
-	if status != "" && len(k.byStatus) > 0 {
+	if len(k.byStatus) > 0 {
 		if t, ok := k.byStatus[status]; ok {
 			return t
 		}
@@ -196,7 +196,7 @@ func (p *policy) of(i kindIndex, status string) Freshness {
 	return k.Freshness
 }
 
-// retention is how long a purge can concern a list: while one can be of use whose fetch began before it.
+// retention is how long a purge matters: no list whose fetch began before it is of use for longer.
 func (p *policy) retention() time.Duration { return p.oldest + p.fillTimeout + time.Minute }
 
 // maxReadBytes is how many bytes an entry of Redis may have.

@@ -20,11 +20,11 @@ import (
 type Entry struct {
 	Key // of the list
 
-	fingerprint string        // of the mapping that made the body
-	AnsweredAt  time.Time     // when the legacy system's answer was complete
-	jitterShare float64       // of the jitter that shortens the ttl, in [0,1)
-	fetch       fetchVersion  // which brought it
-	clean       atomic.Uint64 // the version of this node's invalidations by which no purge applies to it
+	fingerprint  string        // of the mapping that made the body
+	AnsweredAt   time.Time     // when the legacy system's answer was complete
+	jitterShare  float64       // of the jitter that shortens the ttl, in [0,1)
+	fetch        fetchVersion  // which brought it
+	unpurgedAsOf atomic.Uint64 // the version of this node's invalidations by which no purge applies to it
 
 	ETag     []string // weak validator over the identity body as a header value, RFC 9110 8.8.3
 	Identity Representation
@@ -114,7 +114,7 @@ const sumSize = 16
 // bodySum is the hash that makes the ETag: the same for equal bodies of a kind on
 // every node. A weak validator over bytes that we made needs no more than a good
 // hash of 128 bits. It is only compared with what the same caller was sent before,
-// and who could find two lists with one hash would have a caller keep the older one.
+// so that somebody who found two lists with one hash could have a caller keep the older one, no more.
 func bodySum(i kindIndex, body []byte) [sumSize]byte {
 	return xxh3.Hash128Seed(body, uint64(i)+1).Bytes()
 }

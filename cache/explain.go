@@ -109,7 +109,7 @@ func (c *Cache) Explain(ctx context.Context, k Key) (Explanation, error) {
 // governing names the configuration key that governs a list.
 func (p *policy) governing(i kindIndex, status string) string {
 	name := "cache." + kindNames[i]
-	if _, ok := p.kinds[i].byStatus[status]; ok && status != "" {
+	if _, ok := p.kinds[i].byStatus[status]; ok {
 		name += ".by_status." + status
 	}
 	return name

@@ -10,9 +10,9 @@ import (
 	"inquiry-gateway/internal/telemetry"
 )
 
-// Lookup is the hot path: a list of the in-process tier that is fresh, or that is stale while no refresh
-// may begin or one is in flight. It allocates nothing, never waits, counts nothing, and leaves
-// everything else to Get. After sending the list, call RecordHit.
+// Lookup is the hot path: it returns a list of the in-process tier that is fresh, or that is stale while no
+// refresh may begin or one is in flight. It allocates nothing and never waits. It counts nothing: call
+// RecordHit with what it returns. If it returns false, call Get.
 func (c *Cache) Lookup(k Key) (Result, bool) {
 	var q query
 	if !c.start(&q, k) {
@@ -31,7 +31,7 @@ func (c *Cache) Lookup(k Key) (Result, bool) {
 	return Result{Entry: e, Outcome: d.outcome, Tier: TierLocal, Age: d.age, TTL: d.remaining, lookedAt: now}, true
 }
 
-// RecordHit counts what Lookup found of a key.
+// RecordHit counts what Lookup has returned for a key.
 func (c *Cache) RecordHit(k Key, r Result) {
 	if i, ok := indexOf(k.Kind); ok {
 		c.metrics.served(i, r)

@@ -51,15 +51,15 @@ for i = 3, #ARGV, 2 do
 end
 return moment`)
 
-// always is later than every moment: a double holds it exactly.
-const always = 1 << 53
+// endOfTime is later than every moment: a double holds it exactly.
+const endOfTime = 1 << 53
 
 // Purge has Redis take purges, and returns their moment, which is not before atLeast. Without purges it
 // makes Redis begin to remember them. It may be repeated. After an error Redis has taken all or none.
 func (t *Tier) Purge(ctx context.Context, purges []Purge, atLeast uint64) (moment uint64, err error) {
 	args := []any{t.purgeLife.Milliseconds(), atLeast}
 	for _, p := range purges {
-		args = append(args, uint64(always), p.member())
+		args = append(args, uint64(endOfTime), p.member())
 	}
 	return t.rdb.Run(ctx, purgeScript, []string{t.purgesKey()}, args...).Uint64()
 }
@@ -109,7 +109,7 @@ func (t *Tier) PurgesSince(ctx context.Context, from uint64, life time.Duration)
 	found = Purges{Moments: map[Purge]uint64{}, More: len(members.Val()) == PerRead, Remembered: began.Err() == nil}
 	for _, z := range members.Val() {
 		member, _ := z.Member.(string)
-		if p, ok := purgeOf(member); ok && z.Score > 0 && z.Score < always {
+		if p, ok := purgeOf(member); ok && z.Score > 0 && z.Score < endOfTime {
 			found.Moments[p] = uint64(z.Score)
 			found.Newest = max(found.Newest, uint64(z.Score))
 		}

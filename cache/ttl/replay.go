@@ -310,9 +310,9 @@ func (g *replayed) candidate(ttl time.Duration) Candidate {
 		upstream = per
 	}
 	age := estimate(func(t *tally, _ float64) float64 { return t.age / t.lookups })
-	left := math.Sqrt(1 - g.share) // where no list is left out, these are exact
+	sampledError := math.Sqrt(1 - g.share) // if no list is left out, these are exact
 	for _, e := range []*Estimate{&hits, &upstream, &age} {
-		e.StdErr *= left
+		e.StdErr *= sampledError
 	}
 	c := Candidate{TTL: ttl.Seconds(), HitRatio: hits, Upstream: upstream, MeanAge: age, Settled: settled}
 	if g.intervals > 0 {
