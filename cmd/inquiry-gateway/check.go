@@ -16,6 +16,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/probe"
 )
@@ -105,7 +106,7 @@ func check(ctx context.Context, c *cli.Command) error {
 // or says how many failed.
 func runTests(ctx context.Context, cfg upstream.Config, file string) ([]probe.Result, error) {
 	var tests []probe.Test
-	if err := config.Read(file, &tests); err != nil {
+	if err := yamlfile.Read(file, &tests); err != nil {
 		return nil, err
 	}
 	results, err := probe.RunTests(ctx, cfg, tests, filepath.Dir(file), v1.Render)

@@ -17,7 +17,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
-	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/setting"
 )
 
 // Set by the linker: -ldflags "-X main.version=... -X main.revision=...".
@@ -139,7 +139,7 @@ func unknownCommand(c *cli.Command, name string) error {
 	for _, sub := range c.VisibleCommands() {
 		known = append(known, sub.Names()...)
 	}
-	if near := config.Nearest(name, known); near != "" {
+	if near := setting.Nearest(name, known); near != "" {
 		return usagef("unknown command %q; did you mean %s %s?", name, c.FullName(), near)
 	}
 	return usagef("unknown command %q; see %s --help", name, c.FullName())
@@ -158,7 +158,7 @@ func nearestFlag(c *cli.Command, err error) string {
 			known = append(known, flag.Names()...)
 		}
 	}
-	if near := config.Nearest(strings.TrimLeft(name, "-"), known); near != "" {
+	if near := setting.Nearest(strings.TrimLeft(name, "-"), known); near != "" {
 		return fmt.Sprintf("; did you mean --%s?", near)
 	}
 	return fmt.Sprintf("; see %s --help", c.FullName())

@@ -64,7 +64,7 @@ func load(doc document, o Options) (Config, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.File, doc.files
 	if yamlfile.IsNull(doc.Root) {
-		doc.ErrorfAt(0, "", "is empty; it needs at least an upstream section")
+		doc.FileErrorf("is empty; it needs at least an upstream section")
 	} else if doc.Root != nil {
 		if doc.At(keysFile) == nil && (doc.At("auth.redis") != nil || doc.At("auth.introspection") != nil) {
 			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
@@ -75,7 +75,7 @@ func load(doc document, o Options) (Config, error) {
 		doc.readFiles(&c, o.KeysMayMiss)
 		doc.check(c)
 		if len(o.Sections) > 0 {
-			doc.Keep(func(key string) bool { return o.uses(key) || doc.At(o.Sections[0]) == nil && unknown(key) })
+			doc.KeepProblems(func(key string) bool { return o.uses(key) || doc.At(o.Sections[0]) == nil && unknown(key) })
 		}
 	}
 	if err := doc.Err(); err != nil {
@@ -103,14 +103,3 @@ func (doc document) refuseEmpty(key, do string) {
 		doc.Suppress(keysFile) // which is missing for that reason
 	}
 }
-
-// Read reads another YAML file as strictly as the configuration into a pointer, by the
-// tags of its structs. Variables stay as they are written. The error is a Problems.
-func Read(path string, into any) error {
-	doc := yamlfile.Open(path, nil)
-	doc.Decode(into)
-	return doc.Err()
-}
-
-// Nearest gives the known name that was probably meant, or "".
-func Nearest(name string, known []string) string { return setting.Nearest(name, known) }

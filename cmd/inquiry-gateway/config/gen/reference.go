@@ -64,7 +64,7 @@ func (w *referenceWriter) keys(path string, section reflect.Value) {
 
 func (w *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, f yamlfile.Field) {
 	text := strings.TrimSuffix(w.said.of(owner, f), ".")
-	inner, first, repeated := yamlfile.Below(v), "", false
+	inner, first, repeated := yamlfile.InnerSection(v), "", false
 	if inner.IsValid() {
 		if first, repeated = w.seen[inner.Type()]; repeated {
 			text += "; the keys of `" + first + "`"

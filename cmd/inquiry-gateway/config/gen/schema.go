@@ -92,11 +92,13 @@ func (w schemaWriter) section(v reflect.Value) node {
 	}
 	for i := range t.NumField() {
 		if f := t.Field(i); yamlfile.HasKeys(f.Type) && (f.Tag.Get("yaml") == "" || f.Tag.Get("yaml") == ",inline") {
-			part := w.define(v.Field(i))
+			part := w.section(v.Field(i))
 			for _, closed := range []string{"additionalProperties", "unevaluatedProperties"} {
-				delete(w.defs[f.Type.String()].(node), closed) // which those who have it are
+				delete(part, closed) // the struct around it allows more keys, and is closed itself
 			}
-			shared = append(shared, part)
+			name := f.Type.String() + ", embedded"
+			w.defs[name] = part
+			shared = append(shared, ref(name))
 		}
 	}
 	shared = append(shared, conditions(t)...)
@@ -144,7 +146,7 @@ func boundsIn(t reflect.Type, r yamlfile.Rules) string {
 
 // value describes a value of the file.
 func (w schemaWriter) value(v reflect.Value, r yamlfile.Rules) node {
-	t, inner := v.Type(), yamlfile.Below(v)
+	t, inner := v.Type(), yamlfile.InnerSection(v)
 	switch {
 	case yamlfile.IsNullable(t) && t.Kind() != reflect.Slice:
 		return ref("value")
