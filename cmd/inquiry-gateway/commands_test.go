@@ -29,8 +29,14 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
+// full is a writer that cannot write any more.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
 // Without -c the file of this folder is meant. A key that goes into a file is readable by its
-// owner alone, and one that was not stored leaves no file.
+// owner alone, and one that was not stored leaves no file. One that was stored is in its file, or the
+// error says which to revoke.
 func TestFilesOfCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, defaultConfig, string(legacy.Mapping()))
@@ -49,8 +55,21 @@ func TestFilesOfCommands(t *testing.T) {
 	if _, err := os.Stat("other.key"); err == nil {
 		t.Error("a key that was not stored is in a file")
 	}
-	writeFile(t, defaultConfig, string(legacy.Mapping()))
-	commandSays(t, 0, "", newKey("acme", "a.key")...)
+	for file, want := range map[string]string{
+		"a.key": "key K is stored, and is in a.key: no space left on device", "": "key K is stored, but could not be shown; revoke it and create another: no space left on device",
+	} {
+		for _, args := range [][]string{newKey("acme", file, "--id", "a"+file), {"keys", "-c", defaultConfig, "rotate", "--id", "b" + file, "--out", file, "a" + file}} {
+			var said bytes.Buffer
+			args = append([]string{"inquiry-gateway", "keys", "--json"}, args[1:]...)
+			id := args[slices.Index(args, "--id")+1]
+			if code := run(t.Context(), args, full{}, &said); code != exitFailed || !strings.Contains(said.String(), strings.Replace(want, "K", id, 1)) {
+				t.Errorf("%q: exit code %d, %s; want %s", args, code, said.String(), want)
+			}
+			if file != "" {
+				must(t, os.Remove(file)) // it is there
+			}
+		}
+	}
 }
 
 // demoRun is a demo under way.
