@@ -296,7 +296,7 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 	}
 	warning := ""
 	if conf := c.String("config"); conf != "" {
-		if cfg, err := config.Load(conf, sections("upstream")); err == nil {
+		if cfg, err := config.Load(conf, onlySections("upstream")); err == nil {
 			warning = unsupportedReason(cfg.Upstream, record.Kind, record.Account)
 		}
 	}

@@ -121,7 +121,7 @@ func TestTheTokenFollowsNoRedirect(t *testing.T) {
 	defer listener.Close()
 	file := filepath.Join(t.TempDir(), "token")
 	writeFile(t, file, "s3cret\n")
-	commandSays(t, 1, "answers 307", "purge", "--ops", listener.URL, "--token-file", file, "--kind", "buyer")
+	commandSays(t, 1, "responds with 307", "purge", "--ops", listener.URL, "--token-file", file, "--kind", "buyer")
 	if elsewhere.Load() > 0 {
 		t.Error("another server was asked")
 	}

@@ -35,10 +35,14 @@ func (c Config) Redacted() string {
 	return string(out)
 }
 
-// Flatten returns each single value of Redacted by its full key, such as redis.addrs[0].
-func (c Config) Flatten() map[string]string {
-	leaves, _ := leavesOf(c.Redacted()) // which is YAML
-	return leaves
+// Shown returns the text of a key, such as redis.addrs[0], as Redacted shows it. text is the key's effective value.
+func (c Config) Shown(key, text string) string {
+	if c.file != nil {
+		if written, ok := c.file.Written(c.file.At(key)); ok {
+			return written
+		}
+	}
+	return redactURL(text)
 }
 
 // String is Redacted, so that no print of a configuration shows a secret.
