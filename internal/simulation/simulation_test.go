@@ -21,7 +21,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/testkit"
 )
