@@ -278,7 +278,7 @@ func New(cfg Config, opts Options) (*Lists, error) {
 func (l *Lists) registerGauges() {
 	all := telemetry.Series(l.opts.Registerer, "cache")
 	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
-	all.GaugeFunc("local_bytes", "Bytes of the in-process tier, with encodings, keys and overhead.",
+	all.GaugeFunc("local_bytes", "Bytes of the in-process tier.",
 		func() float64 { return float64(l.tier.WeightedSize()) })
 	all.GaugeFunc("local_limit_bytes", "Limit of the in-process tier: cache.max_bytes, or half of the memory limit if that is less.",
 		func() float64 { return float64(l.tier.GetMaximum()) })

@@ -17,38 +17,35 @@ const (
 // Config is the `cache:` section. Its zero value is not usable; start from
 // [DefaultConfig].
 type Config struct {
-	// MaxBytes bounds the store in the memory of each node: lists, their compressed forms, keys and overhead.
+	// MaxBytes is the size of the cache in the memory of each node: lists, their compressed forms, keys and overhead.
 	MaxBytes int64 `yaml:"max_bytes" min:"1MiB"`
 	// Buyer is how long the lists of buyers are served.
 	Buyer KindConfig `yaml:"buyer"`
 	// Seller is how long the lists of sellers are served.
 	Seller KindConfig `yaml:"seller"`
-	// Jitter shortens each ttl by a random part of up to this share, so that
-	// lists filled together do not expire together. 0 turns it off.
+	// Jitter is the largest part by which each ttl is shortened at random, so that lists fetched together do not expire
+	// together.
 	Jitter float64 `yaml:"jitter" min:"0" max:"0.9"`
-	// MaxEntryBytes bounds one list without its compressed forms, in memory and in Redis. Those are kept in
-	// memory only, each smaller than the list, and count for max_bytes. A
-	// bigger list is served, but not stored: raise it where inquiry_gateway_cache_unstored_total
-	// counts too_big. Redis takes twice the most as one value.
+	// MaxEntryBytes is the largest list, without its compressed forms, that is stored in memory and in Redis. A larger one is
+	// served, but not stored: raise it if inquiry_gateway_cache_unstored_total counts too_big. Compressed forms are kept in
+	// memory only, and count for max_bytes.
 	MaxEntryBytes int64 `yaml:"max_entry_bytes" min:"1KiB" max:"256MiB"`
-	// SealingKeysFile holds AES-256 keys, one per line in base64 or hex. Set:
-	// entries in Redis are sealed by the first key and opened by any. A key may
-	// seal 2^32 entries; rotate it long before (at 1,000 fills/s, each month).
+	// SealingKeysFile is a file with AES-256 keys, one per line in base64 or hex. Entries in Redis are encrypted with the
+	// first key and decrypted with any. One key may encrypt 2^32 entries; rotate it long before (at 1,000 fetches/s, each
+	// month).
 	SealingKeysFile setting.File `yaml:"sealing_keys_file"`
-	// RechecksPerSecond is how many cached lists per second, over all kinds, a node may
-	// compare with the legacy, to measure how many answers are outdated. 0: none; more than 1000 would be no sample.
+	// RechecksPerSecond is how many cached lists per second, over all kinds, a node compares with the legacy system, to
+	// measure how many responses are outdated. 0: none.
 	RechecksPerSecond float64 `yaml:"rechecks_per_second" min:"0" max:"1000"`
 }
 
 // Terms are the three times that govern a list, counted from the legacy's answer.
 type Terms struct {
-	// TTL is how long a list is fresh. 0: never; each look-up asks the legacy.
+	// TTL is how long a list is fresh. 0: never; each look-up asks the legacy system.
 	TTL time.Duration `yaml:"ttl" max:"168h"`
-	// StaleWhileRevalidate is how long after its ttl a list is still served
-	// while one refresh runs.
+	// StaleWhileRevalidate is how long after its ttl a list is still served while it is refreshed.
 	StaleWhileRevalidate time.Duration `yaml:"stale_while_revalidate" max:"168h"`
-	// StaleIfError is how long after its ttl a list is served when the legacy
-	// cannot be asked.
+	// StaleIfError is how long after its ttl a list is served while it cannot be fetched.
 	StaleIfError time.Duration `yaml:"stale_if_error" max:"168h"`
 }
 
@@ -70,11 +67,11 @@ type KindConfig struct {
 
 // StatusConfig overrides any of a kind's times. Nil: the kind's.
 type StatusConfig struct {
-	// TTL is that of lists filtered by this status.
+	// TTL is the ttl of lists filtered by this status.
 	TTL *time.Duration `yaml:"ttl" max:"168h"`
-	// StaleWhileRevalidate is that of lists filtered by this status.
+	// StaleWhileRevalidate is the same time for lists filtered by this status.
 	StaleWhileRevalidate *time.Duration `yaml:"stale_while_revalidate" max:"168h"`
-	// StaleIfError is that of lists filtered by this status.
+	// StaleIfError is the same time for lists filtered by this status.
 	StaleIfError *time.Duration `yaml:"stale_if_error" max:"168h"`
 }
 

@@ -139,6 +139,31 @@ func TestALateListClosesNothing(t *testing.T) {
 	}
 }
 
+// A fifth of open_for after the breaker opened, an account that has not failed may probe. One that has
+// failed waits for the whole of it, so that it does not keep the breaker open for the others.
+func TestFailedAccountsProbeLast(t *testing.T) {
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("customer") == "acme" {
+			status(500)(w, r)
+			return
+		}
+		serveJSON(rows(""))(w, r)
+	}, "{attempts: 1, breaker: {min_requests: 1, open_for: 5s}}", func(t *testing.T, f *fixture) {
+		_ = buyer(t, f.Client, "acme")
+		time.Sleep(2 * time.Second)
+		_, err := f.Fetch(t.Context(), acme)
+		if e := asError(err); e.Reason != "breaker_open" || e.Wait != 3*time.Second || f.calls.Load() != 1 {
+			t.Errorf("the account that failed: %v after %d requests", err, f.calls.Load())
+		}
+		if got := buyer(t, f.Client, "other"); got != "ok" || f.BreakerState("buyer", "") != "closed" {
+			t.Errorf("an account that has not failed: %s, the breaker is %s", got, f.BreakerState("buyer", ""))
+		}
+		if got := buyer(t, f.Client, "acme"); got != "status_5xx" {
+			t.Errorf("the account that failed, once the breaker is closed: %s", got)
+		}
+	})
+}
+
 // Lists of one account that hang leave places to the others, of either kind and of the same name.
 func TestHangingListsLeavePlaces(t *testing.T) {
 	virtual(t, func(w http.ResponseWriter, r *http.Request) {

@@ -345,27 +345,25 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	for _, m := range reasons {
 		requests[meaning{m.failure, m.result, saysNothing}] = nil
 	}
-	fetches := all.Counters("requests_total", "Fetches from the legacy system, by result and failure: system, sign_in (credentials rejected), "+
-		"mapping (the response does not fit), foreign (records of another account), account (its id cannot be sent), refused (by the gateway), "+
-		"canceled (the caller left) or bug.",
+	fetches := all.Counters("requests_total", "Fetches from the legacy system; failure: system, sign_in, mapping, foreign, account, refused, canceled (the caller left) or bug.",
 		"kind", "result", "failure")
 	for m := range requests {
 		requests[m] = fetches.WithLabelValues(kind, string(m.result), string(m.failure))
 	}
 	return &metrics{
 		requests: requests,
-		refused: counters("refused_total", "Fetches refused by the gateway, by reason: breaker, concurrency limit, the account's concurrency limit, max_total_response_bytes, or ceiling.",
+		refused: counters("refused_total", "Fetches that the gateway refused: breaker, concurrency limit (also of the account), max_total_response_bytes, or ceiling.",
 			"reason", reasonBreaker, reasonFull, reasonAccountFull, reasonBytes, reasonCeiling),
-		retries: counters("retries_total", "Retries to the legacy system, by reason.",
+		retries: counters("retries_total", "Retries to the legacy system.",
 			"reason", reasonConnect, reason502, reason503, reasonThrottled, reasonOverloaded, mapping.ReasonChanged),
-		invalid:   counters("records_invalid_total", "Invalid legacy records, by field.", "field", fields...),
-		removed:   counters("internal_ids_removed_total", "Internal ids removed from texts, by field.", "field", fields...),
-		defaulted: counters("defaulted_total", "Fields that were missing or null in legacy records, so that the default was used. A jump means that a path has vanished, or that the legacy system hides the field.", "field", fields...),
-		transitions: counters("breaker_transitions_total", "State changes of the circuit breaker, by new state.",
+		invalid:   counters("records_invalid_total", "Invalid legacy records.", "field", fields...),
+		removed:   counters("internal_ids_removed_total", "Internal ids removed from texts.", "field", fields...),
+		defaulted: counters("defaulted_total", "Fields for which the default was used. A jump: the path has changed, or the field is hidden.", "field", fields...),
+		transitions: counters("breaker_transitions_total", "State changes of the circuit breaker.",
 			"to", gobreaker.StateClosed.String(), gobreaker.StateHalfOpen.String(), gobreaker.StateOpen.String()),
-		kept:    all.Counters("kept_replies_total", "Second requests saved because the record's version had not changed.", "kind").WithLabelValues(kind),
-		hidden:  all.Counters("hidden_records_total", "Legacy records that the mapping's where does not show, or fetch.missing skips.", "kind").WithLabelValues(kind),
-		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the one asked for.", "kind").WithLabelValues(kind),
+		kept:    all.Counters("kept_replies_total", "Second requests saved because the record was unchanged.", "kind").WithLabelValues(kind),
+		hidden:  all.Counters("hidden_records_total", "Legacy records hidden by where or fetch.missing.", "kind").WithLabelValues(kind),
+		foreign: all.Counters("foreign_records_total", "Legacy records of another account than the requested one.", "kind").WithLabelValues(kind),
 		duration: all.NativeHistograms("request_duration_seconds", "Duration of fetches from the legacy system, with mapping.",
 			prometheus.ExponentialBuckets(0.001, 2, 14), "kind").WithLabelValues(kind),
 	}
@@ -374,11 +372,11 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 // gauges show what is now, of a part that outlives every reload.
 func gauges(opts Options, kind string, p *places, breaker *currentBreaker) {
 	all := telemetry.Series(opts.Registerer, subsystem)
-	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, sign-ins excepted, of upstream.max_concurrent; a list has one from its admission to its first response.",
+	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, without sign-ins; at most upstream.max_concurrent.",
 		func() float64 { return float64(p.inFlight.Load()) })
-	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open. A few failing lists do not open it.",
+	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open.",
 		func() float64 { return float64(breaker.Load().stateFor("")) })
-	const help = "Accounts whose lists were fetched since the legacy system began to fail (asked), and those of them whose last fetch it failed (failing). 0 without a failure for two minutes."
+	const help = "Accounts whose lists were fetched since the legacy system began to fail (asked), and those whose last fetch failed (failing). 0 without a failure for two minutes."
 	for i, state := range []string{"asked", "failing"} {
 		all.With(prometheus.Labels{"kind": kind, "state": state}).GaugeFunc("accounts", help, func() float64 {
 			asked, failing := breaker.incidents.Load().accounts(opts.Now())

@@ -73,7 +73,7 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		return nil, err
 	}
 	results := telemetry.Series(opts.Registerer, subsystem).Counters("sign_ins_total",
-		"Requests for a token or session of the legacy system by result; held: not made, because they are bounded.", "result")
+		"Requests for a token or session of the legacy system; held: not sent, because of the limit.", "result")
 	c := &credentials{
 		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized},
 		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there

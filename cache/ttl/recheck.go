@@ -154,8 +154,8 @@ func (r *Rechecker) compare(ctx context.Context, next recheck, fetch Fetch, time
 }
 
 var (
-	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Cached lists compared with the legacy system after they were served, by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Cached responses by whether they were outdated, estimated from re-checks. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Cached lists compared with the legacy system by re-checks.", []string{"kind", "result"}, nil)
+	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Cached responses, outdated or not, estimated from re-checks.", []string{"kind", "result"}, nil)
 )
 
 // Describe sends the series' descriptions.

@@ -162,11 +162,20 @@ func checkTable(t *testing.T, exposed map[string]family) {
 
 func metricsTable(exposed map[string]family) string {
 	var b strings.Builder
-	b.WriteString("| metric | type | labels | |\n|---|---|---|---|\n")
+	b.WriteString("| metric {labels} | |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(exposed)) {
-		if f := exposed[name]; strings.HasPrefix(name, prefix) {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, f.Type, strings.Join(f.Labels, ", "), f.Help)
+		f := exposed[name]
+		if !strings.HasPrefix(name, prefix) {
+			continue
 		}
+		mark := "" // for a type that the name does not imply
+		if implied := map[bool]string{true: "counter", false: "gauge"}[strings.HasSuffix(name, "_total")]; f.Type != implied {
+			mark = f.Type + ": "
+		}
+		if len(f.Labels) > 0 {
+			name += "{" + strings.Join(f.Labels, ",") + "}"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s%s |\n", name, mark, f.Help)
 	}
 	return b.String()
 }

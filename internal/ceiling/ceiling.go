@@ -110,10 +110,10 @@ func New(o Options) *Limiter {
 	l := &Limiter{
 		opts:      o,
 		perSecond: series.Gauge("requests_per_second", "Requests per second that the fleet may send to the legacy system; 0: no ceiling."),
-		fallbacks: series.Gauge("fallback", "1 while Redis is unavailable and this node uses its own part of the ceiling."),
+		fallbacks: series.Gauge("fallback", "1 while Redis is unavailable and the node uses its own part of the ceiling."),
 	}
 	requests := series.Counters("requests_total",
-		"Requests to the legacy system that passed the ceiling or were refused by it; priority: the first of a fetch for a caller (interactive), a further one (continuation), a refresh or re-check (background).",
+		"Requests at the ceiling: the first of a fetch for a caller (interactive), a further one (continuation), a refresh or re-check (background).",
 		"priority", "result")
 	for p, name := range priorityNames {
 		l.requests[p].sent, l.requests[p].refused = requests.WithLabelValues(name, "sent"), requests.WithLabelValues(name, "refused")

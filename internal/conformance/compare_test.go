@@ -54,7 +54,11 @@ func compare(t *testing.T, trees [2]tree, only *regexp.Regexp) (all []difference
 			}
 			t.Run(r.name, func(t *testing.T) {
 				t.Parallel()
-				found := diff(r.observe(t, trees[0]), r.observe(t, trees[1]))
+				old, now := r.observe(t, trees[0]), r.observe(t, trees[1])
+				if strings.HasSuffix(r.name, allLists) && !old.hasRecords() && !now.hasRecords() {
+					t.Error("neither gateway returned a record: nothing was compared")
+				}
+				found := diff(old, now)
 				for i := 0; i < repeats && len(found) > 0; i++ {
 					again := diff(r.observe(t, trees[0]), r.observe(t, trees[1]))
 					found = slices.DeleteFunc(found, func(d difference) bool { return !slices.Contains(again, d) })
@@ -70,6 +74,9 @@ func compare(t *testing.T, trees [2]tree, only *regexp.Regexp) (all []difference
 	}
 	return all
 }
+
+// allLists ends the name of the run that asks for every list of an example's accounts.
+const allLists = ": all lists"
 
 // run is one gateway's life: it is started with an example and asked for one thing after the other.
 type run struct {
@@ -106,13 +113,14 @@ func allRuns(t *testing.T, dir string) []run {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		lists := run{name: example + ": all lists", example: example, accounts: []string{"unpaid"}, steps: []step{{path: "/livez"}, {path: "/readyz"}, {path: "/ops/config"}}}
+		address := addressOf(t, filepath.Join(dir, "examples", example+".yaml"))
+		lists := run{name: example + allLists, example: example, accounts: []string{"unpaid"}, steps: []step{{path: "/livez"}, {path: "/readyz"}, {path: "/ops/config"}}}
 		for i, test := range tests {
 			if strings.Contains(test.Account, " ") {
 				continue // no key can be for it
 			}
 			path := listPath(test.Kind, test.Status, test.InquiryType)
-			first, again := step{test.Kind, test.Account, path, func() http.Handler { return saved(t, test, folder) }}, step{test.Kind, test.Account, path, nil}
+			first, again := step{test.Kind, test.Account, path, func() http.Handler { return saved(t, test, folder, address) }}, step{test.Kind, test.Account, path, nil}
 			all = append(all, run{example + ": " + test.Name, example, []string{test.Account}, []step{first, again}})
 			isFirst := !slices.ContainsFunc(tests[:i], func(other probe.Test) bool { return other.Kind == test.Kind })
 			if isFirst {
@@ -128,6 +136,19 @@ func allRuns(t *testing.T, dir string) []run {
 		}
 	}
 	return all
+}
+
+// addressOf returns scheme and host of the system that an example is for.
+func addressOf(t *testing.T, example string) string {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`base_url: (https?://[^/\s]+)`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("no base_url in ", example)
+	}
+	return string(found[1])
 }
 
 // matrix asks for every list of an account, without a key and as an account that has not paid, and what the gateway would do.
@@ -221,7 +242,7 @@ func (r run) configure(t *testing.T, dir string, tr tree, legacyURL string) (key
 	}
 	for name, text := range map[string]string{
 		"gateway.yaml": before + "shutdown_delay: 0s\n" + strings.ReplaceAll(config, "LEGACY", legacyURL), "keys.yaml": gatewaytest.KeysFile(t, callers, keys),
-		"secrets/legacy-password": "a word\n", "secrets/legacy-token": "a token\n",
+		"secrets/legacy-password": password + "\n", "secrets/legacy-token": "a token\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

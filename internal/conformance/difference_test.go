@@ -114,6 +114,16 @@ func (o observation) answer(resp *http.Response, body []byte, where string, ops 
 	o.record("answer", where, fields)
 }
 
+// hasRecords reports whether a list with records was returned.
+func (o observation) hasRecords() bool {
+	for f := range o.facts {
+		if strings.HasPrefix(f.field, "body data[0].") {
+			return true
+		}
+	}
+	return false
+}
+
 // flatten calls f for each value within a value of JSON. Empty arrays and objects are values, too.
 func flatten(path string, value any, f func(path, value string)) {
 	object, _ := value.(map[string]any)

@@ -49,19 +49,36 @@ func (l *replayer) use(h http.Handler) {
 	l.now = h
 }
 
-// replay answers with replies, as `check --tests` does, and lets the gateway sign in. In a reply {legacy} stands for the system's address.
-func replay(t *testing.T, all []probe.Reply) http.Handler {
+// password is what examples sign in with.
+const password = "a word"
+
+// signsIn reports whether a request is a sign-in or asks for a token, whatever its format. The body of a request is in memory.
+func signsIn(r *http.Request) bool {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	text, path := strings.ReplaceAll(string(body), "+", " "), strings.ToLower(r.URL.Path)
+	return strings.Contains(text, password) || strings.Contains(path, "login") || strings.HasSuffix(path, "/token")
+}
+
+// tokens are where the examples look for one.
+const tokens = `{"access_token":"token","token_type":"Bearer","expires_in":3600,"token":"token","sessionToken":"token",
+"data":{"access_token":"token","authenticate":{"result":"token"}}}`
+
+// replay answers with replies, as `check --tests` does, and lets the gateway sign in. In a reply address stands for
+// the system's.
+func replay(t *testing.T, all []probe.Reply, address string) http.Handler {
 	transport, err := probe.Replay(all)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		resp, err := transport.RoundTrip(r)
-		if path := strings.ToLower(r.URL.Path); err != nil && (strings.Contains(path, "login") || strings.HasSuffix(path, "/token")) {
-			w.Header().Set("Set-Cookie", "RT_SID_support.443=session; Path=/")
-			say(http.StatusOK, "application/json", `{"access_token":"token","token_type":"Bearer","expires_in":3600,"data":{"access_token":"token"}}`)(w, r)
+		if signsIn(r) {
+			w.Header().Add("Set-Cookie", "RT_SID_support.443=session; Path=/")
+			w.Header().Add("Set-Cookie", "JSESSIONID=session; Path=/")
+			say(http.StatusOK, "application/json", tokens)(w, r)
 			return
 		}
+		resp, err := transport.RoundTrip(r)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
@@ -72,15 +89,15 @@ func replay(t *testing.T, all []probe.Reply) http.Handler {
 			t.Error(err)
 		}
 		for name, values := range resp.Header {
-			w.Header().Set(name, strings.ReplaceAll(values[0], "{legacy}", "http://"+r.Host))
+			w.Header().Set(name, strings.ReplaceAll(values[0], address, "http://"+r.Host))
 		}
 		w.WriteHeader(resp.StatusCode)
-		_, _ = w.Write(bytes.ReplaceAll(text, []byte("{legacy}"), []byte("http://"+r.Host))) // an error: the gateway has gone
+		_, _ = w.Write(bytes.ReplaceAll(text, []byte(address), []byte("http://"+r.Host))) // an error: the gateway has gone
 	})
 }
 
-// saved are the replies of a test of examples/tests.
-func saved(t *testing.T, test probe.Test, folder string) http.Handler {
+// saved are the replies of a test of examples/tests, from a system at an address.
+func saved(t *testing.T, test probe.Test, folder, address string) http.Handler {
 	var all []probe.Reply
 	for _, r := range test.Replies {
 		reply, err := r.Reply(folder)
@@ -89,7 +106,7 @@ func saved(t *testing.T, test probe.Test, folder string) http.Handler {
 		}
 		all = append(all, reply)
 	}
-	return replay(t, all)
+	return replay(t, all, address)
 }
 
 func recordingOf(example string) string { return "testdata/recordings/" + example + ".json.gz" }
@@ -123,7 +140,7 @@ func recorded(t *testing.T, example string) http.Handler {
 		}
 		all = append(all, reply)
 	}
-	return replay(t, all)
+	return replay(t, all, "{legacy}")
 }
 
 // failures are how a legacy system fails.

@@ -162,9 +162,9 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer, state func() float64) *metrics {
 	all := telemetry.Series(reg, "redis")
-	all.GaugeFunc("breaker_state", "Breaker in front of Redis: 0 closed, 1 half-open, 2 open; of a Cluster the worst of its masters'.", state)
+	all.GaugeFunc("breaker_state", "Circuit breaker in front of Redis, in a Cluster the worst: 0 closed, 1 half-open, 2 open.", state)
 	return &metrics{
-		operations: all.Counters("operations_total", "Redis calls, by command and result; skipped: the breaker was open.", "operation", "result"),
+		operations: all.Counters("operations_total", "Redis calls; skipped: the breaker was open.", "operation", "result"),
 		durations: all.Histograms("operation_duration_seconds", "Duration of Redis calls.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25}, "operation"),
 	}

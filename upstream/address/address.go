@@ -67,17 +67,17 @@ func (v Values) SetCursor(text, asJSON string) {
 
 // Sending is what a request has beside its address.
 type Sending struct {
-	// Method is GET (default) or POST, for a search that changes nothing: the gateway
-	// repeats it under the same conditions as a GET. A login is a POST.
+	// Method is GET (default), or POST for a search that changes nothing: it is retried like a GET. A login is a POST.
 	Method string `yaml:"method" enum:",GET,POST"`
-	// Body of a POST has the placeholders of query in its texts, {secret} for what auth.secret_file holds, a login {username} and {password}: a mapping or list
-	// for json, a mapping of parameters for form, one text for xml.
+	// Body is the body of a POST: a mapping or list for json, a mapping of parameters for form, one text for xml. Its texts
+	// may have the placeholders of query, {secret} for the content of auth.secret_file, and in a login {username} and
+	// {password}.
 	Body any `yaml:"body"`
 	// BodyType is json (default), form or xml.
 	BodyType string `yaml:"body_type" enum:",json,form,xml"`
-	// BodyCharset is that of a form or XML, such as euc-kr; default utf-8.
+	// BodyCharset is the charset of a form or XML, such as euc-kr; default utf-8.
 	BodyCharset string `yaml:"body_charset"`
-	// Headers are sent with these requests, besides upstream.headers. They hold no secrets.
+	// Headers are sent with these requests, besides upstream.headers. They must not hold secrets.
 	Headers map[string]string `yaml:"headers"`
 }
 

@@ -137,7 +137,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	if lost := a.opts.LostRecords; lost != nil {
 		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "inquiry_gateway_log_lost_records_total",
-			Help: "Log records lost because the log is not read as fast as it is written.",
+			Help: "Log records lost because the log is not read fast enough.",
 		}, func() float64 { return float64(lost()) }))
 	}
 	if a.redis, err = redisclient.Open(cfg.Redis, redisclient.Options{Registerer: a.registry, Logger: a.opts.Logger, Dial: a.opts.Dial}); err != nil {

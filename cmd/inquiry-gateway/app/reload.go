@@ -51,9 +51,9 @@ func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloa
 	all := telemetry.Series(reg, "config")
 	r := &reloader{
 		total: all.Counters("reloads_total",
-			"Reloads of the configuration, by result; after a failed one the old configuration stays.", "result"),
+			"Reloads of the configuration.", "result"),
 		lastSuccessful: all.Gauge("last_reload_successful",
-			"1 while everything that runs is what the files say, keys included; 0 after a refused reload."),
+			"1 while everything that runs is what the files say, keys included."),
 		every: cmp.Or(o.PollFiles, pollFiles), watcher: NewWatcher(cfg.Files()), hangup: o.Hangup,
 	}
 	r.total.WithLabelValues("ok")

@@ -11,16 +11,16 @@ import (
 
 // Auth is the `auth:` section: where keys come from, exactly one of the three.
 type Auth struct {
-	// KeysFile is the file of the keys.
+	// KeysFile is the file with the hashes of the keys.
 	KeysFile string `yaml:"keys_file"`
-	// Redis takes keys from the Redis of the section redis; write {}.
+	// Redis reads keys from the Redis of the section redis; write {}.
 	Redis *keysredis.Config `yaml:"redis"`
 	// Introspection asks an authorization server about each key (RFC 7662).
 	Introspection *introspect.Config `yaml:"introspection"`
-	// PepperFile holds a secret that makes digests of keys HMAC-SHA-256. Empty: SHA-256.
+	// PepperFile is a file with a secret, with which keys are hashed by HMAC-SHA-256. Without it: SHA-256.
 	PepperFile setting.File `yaml:"pepper_file"`
-	// CacheTTL is how long a key in Redis or at an authorization server is good that cannot be looked up again, never past its
-	// end: so long may a revoked one be used. Left out: 30s with redis, 10s with introspection.
+	// CacheTTL is how long a known key stays valid if it cannot be looked up again, and at most how long a revoked one may be
+	// used. Default: 30s with redis, 10s with introspection.
 	CacheTTL *time.Duration `yaml:"cache_ttl" min:"0s" max:"10m"`
 }
 
