@@ -20,12 +20,12 @@ type node = map[string]any
 
 // schemaWriter makes the JSON Schema of the file.
 type schemaWriter struct {
-	said comments
-	defs node // by the name of the Go type, or of a form
+	fieldComments comments
+	defs          node // by the name of the Go type, or of a form
 }
 
-func makeSchema(said comments) ([]byte, error) {
-	w := schemaWriter{said, node{
+func makeSchema(fieldComments comments) ([]byte, error) {
+	w := schemaWriter{fieldComments, node{
 		"variable": node{"type": "string", "pattern": `\$\{[A-Za-z_][A-Za-z0-9_]*\}`, "description": "${NAME} is the value of the environment variable NAME."},
 		// The file's writer may leave out the quotes of a text that looks like a number.
 		"text":     node{"type": []string{"string", "number", "boolean"}},
@@ -79,7 +79,7 @@ func (w schemaWriter) section(v reflect.Value) node {
 		}
 		value := v.FieldByIndex(f.Index)
 		key := maps.Clone(w.value(value, f.Rules))
-		if text := w.said.of(t, f); text != "" {
+		if text := w.fieldComments.of(t, f); text != "" {
 			key["description"] = strings.TrimSuffix(text+" "+boundsIn(value.Type(), f.Rules), " ")
 		}
 		if shown := defaultOf(value); shown != nil {
