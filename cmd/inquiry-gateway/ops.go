@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -272,8 +273,7 @@ func listenerFlags(c *cli.Command) (all []opsListener, err error) {
 	return all, err
 }
 
-// nodesOf returns the nodes behind the listeners that the flags name: one for each address of a host. The addresses are of
-// one family, because a node with two would count twice, and all loopback addresses are one node.
+// nodesOf returns the nodes behind the listeners that the flags name: see [nodeAddresses].
 func nodesOf(ctx context.Context, c *cli.Command) (nodes []opsListener, err error) {
 	all, err := listenerFlags(c)
 	if err != nil {
@@ -289,18 +289,30 @@ func nodesOf(ctx context.Context, c *cli.Command) (nodes []opsListener, err erro
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", listener.address, err)
 		}
-		for _, address := range addresses {
-			if len(addresses) > 1 && !address.IsLoopback() && address.Unmap().Is4() == addresses[0].Unmap().Is4() {
-				port := cmp.Or(u.Port(), u.Scheme)
-				listener.dial = net.JoinHostPort(address.Unmap().String(), port)
-				nodes = append(nodes, listener)
-			}
+		behind := nodeAddresses(addresses)
+		for _, address := range behind {
+			listener.dial = net.JoinHostPort(address.String(), cmp.Or(u.Port(), u.Scheme))
+			nodes = append(nodes, listener)
 		}
-		if listener.dial == "" {
+		if len(behind) == 0 {
 			nodes = append(nodes, listener)
 		}
 	}
 	return nodes, nil
+}
+
+// nodeAddresses returns the address of each node behind a host that has all these addresses; none if it is one node. It
+// takes addresses of one family only, because a node that has both would count twice. All loopback addresses are one node.
+func nodeAddresses(all []netip.Addr) (nodes []netip.Addr) {
+	for _, address := range all {
+		if address = address.Unmap(); !address.IsLoopback() && address.Is4() == all[0].Unmap().Is4() {
+			nodes = append(nodes, address)
+		}
+	}
+	if len(nodes) == 1 {
+		return nil
+	}
+	return nodes
 }
 
 // readToken returns the token of --token-file, or "" without the flag.
