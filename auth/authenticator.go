@@ -263,7 +263,7 @@ const (
 
 // newResults makes the counters of the outcomes of AuthenticateFrom.
 func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
-	return telemetry.Resolve(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications, by result: ok, or why the request was refused.", "result"),
+	return telemetry.Resolve(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications: ok, or why the request was refused.", "result"),
 		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
 		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonUnusable, ReasonExpired, ReasonRevoked)
 }

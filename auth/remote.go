@@ -286,7 +286,7 @@ type lookupMetrics struct {
 func newLookupMetrics(store string, reg prometheus.Registerer) *lookupMetrics {
 	all := telemetry.Series(reg, "auth").With(prometheus.Labels{"store": store})
 	return &lookupMetrics{
-		results: telemetry.Resolve(all.Counters("lookups_total", "Look-ups in the key store, by result; keys cached on the node need none.", "result"),
+		results: telemetry.Resolve(all.Counters("lookups_total", "Look-ups of keys that are not cached on the node.", "result"),
 			lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy),
 		duration: all.NativeHistograms("lookup_duration_seconds", "Duration of look-ups in the key store.",
 			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}).WithLabelValues(),

@@ -24,7 +24,6 @@ const (
 const (
 	derivedSelected   = "selected"
 	derivedImpossible = "impossible"
-	derivedFailed     = "failed" // the list was asked for by its own key
 )
 
 // Reasons for an entry that was not stored, as labels.
@@ -67,21 +66,21 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	all := telemetry.Series(reg, "cache")
 	m := &metrics{
-		fills:    all.Counters("fills_total", "Fills by result.", "kind", "result"),
-		refused:  all.Counters("refused_entries_total", "Stored entries that were refused and fetched again.", "tier", "reason"),
-		unstored: all.Counters("unstored_total", "Fetched lists that a tier did not store.", "reason"),
+		fills:    all.Counters("fills_total", "Fetches of lists for the cache.", "kind", "result"),
+		refused:  all.Counters("refused_entries_total", "Stored entries that were refused, and fetched again.", "tier", "reason"),
+		unstored: all.Counters("unstored_total", "Fetched lists that were not stored.", "reason"),
 		derived: all.Counters("derived_total",
-			"Lists that needed no fetch: selected from another list, or empty because no record can have the filter values.",
+			"Lists that needed no fetch: selected from another list, or empty because of the filter values.",
 			"kind", "result"),
-		evicted: all.Counter("evictions_total", "Lists evicted from the in-process tier to stay within its limit."),
-		purges:  all.Counters("purges_total", "Accounts and kinds purged at this node, by mode: hard or soft.", "mode"),
+		evicted: all.Counter("evictions_total", "Lists evicted from the in-process tier."),
+		purges:  all.Counters("purges_total", "Accounts and kinds purged at this node.", "mode"),
 	}
-	lookups := all.Counters("lookups_total", "Look-ups, by outcome and tier; tier is empty for a fill.", "kind", "outcome", "tier")
+	lookups := all.Counters("lookups_total", "Look-ups of lists; tier is empty after a fetch.", "kind", "outcome", "tier")
 	// Ages end at the ttl, somewhere inside a bucket: narrow ones keep a percentile
 	// from being taken for far more. A native histogram costs a hit 100 ns.
-	ages := all.Histograms("age_seconds", "Age of the served lists, since the legacy system's response.",
+	ages := all.Histograms("age_seconds", "Age of the served lists since the legacy system's response.",
 		[]float64{.1, .5, 1, 2.5, 5, 7.5, 10, 12.5, 15, 20, 25, 30, 35, 45, 60, 75, 90, 120, 180, 300, 600, 1200, 1800, 3600}, "kind")
-	duration := all.Histograms("fill_duration_seconds", "Duration of fills, from the first request to the finished body.",
+	duration := all.Histograms("fill_duration_seconds", "Duration of fetches of lists, with rendering.",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}, "kind")
 	for k, kind := range kindNames {
 		m.ages[k], m.duration[k] = ages.WithLabelValues(kind), duration.WithLabelValues(kind)
@@ -98,14 +97,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // startRare makes the series of rare events, so that a rate sees the first of them.
 func (m *metrics) startRare() {
 	for _, kind := range kindNames {
-		for _, result := range []string{derivedSelected, derivedImpossible, derivedFailed} {
+		for _, result := range []string{derivedSelected, derivedImpossible} {
 			m.derived.WithLabelValues(kind, result)
 		}
 	}
 	for _, mode := range []string{purgeSoft, purgeHard} {
 		m.purges.WithLabelValues(mode)
 	}
-	for _, reason := range []error{errForeign, errPurged, errMapping} {
+	for _, reason := range []error{errForeign, errPurged} {
 		m.refused.WithLabelValues(TierLocal, reason.Error())
 	}
 	for _, reason := range refusals() {

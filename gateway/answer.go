@@ -87,7 +87,7 @@ func (req *request) writeList() {
 		req.send(http.StatusNotModified, nil)
 		return
 	}
-	variant, coding := req.gateway.chooseVariant(entry, req.http.Header[acceptEncodingField])
+	variant, coding := req.gateway.chooseRepresentation(entry, req.http.Header[acceptEncodingField])
 	if coding != nil {
 		req.fields.add("Content-Encoding", coding)
 	}

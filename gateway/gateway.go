@@ -37,13 +37,13 @@ type Authenticator interface {
 }
 
 // Lists returns the list that a key names. Lookup is the hot path: it returns only fresh entries of this
-// process and needs no context; call Served after serving one. Get does all the rest. Coded returns an
+// process and needs no context; call RecordHit after serving one. Get does all the rest. Encoded returns an
 // entry in a content coding, or nil.
 type Lists interface {
 	Lookup(k cache.Key) (cache.Result, bool)
-	Served(k cache.Key, r cache.Result)
+	RecordHit(k cache.Key, r cache.Result)
 	Get(ctx context.Context, k cache.Key) (cache.Result, error)
-	Coded(e *cache.Entry, c cache.Coding) *cache.Variant
+	Encoded(e *cache.Entry, c cache.Coding) *cache.Representation
 }
 
 // Limiter decides whether one more request of an account is within its rate, without waiting. A

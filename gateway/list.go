@@ -72,7 +72,7 @@ func (req *request) lookUp(k cache.Key) (err error) {
 	if !req.gateway.recording(req) {
 		found, ok := lists.Lookup(k)
 		if ok {
-			lists.Served(k, found)
+			lists.RecordHit(k, found)
 			req.list = found
 			return nil
 		}

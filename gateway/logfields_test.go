@@ -26,8 +26,8 @@ var fieldMeanings = map[string]string{
 	"endpoint":         "`buyer_inquiries`, `seller_inquiries`, ...",
 	"status":           "HTTP status; 499: the caller left before the response",
 	"duration_seconds": "from the request to the end of the response",
-	"bytes":            "bytes of the body that were sent",
-	"client_address":   "the caller's address, behind `gateway.trusted_proxies` too",
+	"bytes":            "of the body that were sent",
+	"client_address":   "the caller's, also behind `gateway.trusted_proxies`",
 	"trace_id":         "only if the trace is recorded",
 	"span_id":          "only if the trace is recorded",
 	"account":          "only with a valid key, as the next two",
@@ -36,12 +36,12 @@ var fieldMeanings = map[string]string{
 	"cache":            "outcome: `hit`, `stale`, `miss`, ...; only for lists, as the next three",
 	"tier":             "`local` or `redis`; empty after a fetch",
 	"age_seconds":      "age of the list",
-	"list_seconds":     "time until the list was there",
-	"kind":             "with `log.access_keys: hashed` only, as the next two",
-	"key":              "hash of the list that the legacy system is asked for",
+	"list_seconds":     "time until the list was available",
+	"kind":             "only with `log.access_keys: hashed`, as the next two",
+	"key":              "hash of the list that is fetched from the legacy system",
 	"etag":             "hash of that list's content",
 	"error_code":       "the public error code",
-	"cause":            "why, as callers are not told",
+	"cause":            "why; not shown to callers",
 }
 
 // The table in docs/log.md lists the fields of request records as they are written.
@@ -77,12 +77,12 @@ func TestLogFields(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	table.WriteString("| field | type | |\n|---|---|---|\n")
+	table.WriteString("| field | |\n|---|---|\n")
 	for _, name := range names {
 		if fieldMeanings[name] == "" {
 			t.Errorf("%s has no meaning", name)
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", name, types[name], fieldMeanings[name])
+		fmt.Fprintf(&table, "| `%s` | %s%s |\n", name, map[string]string{"number": "number: "}[types[name]], fieldMeanings[name])
 	}
 	if len(names) != len(fieldMeanings) {
 		t.Errorf("%d of %d fields are written: %v", len(names), len(fieldMeanings), names)

@@ -27,15 +27,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	http, log := telemetry.Series(reg, "http"), telemetry.Series(reg, "log")
 	return &metrics{
 		requests: http.Counters("requests_total",
-			"Requests on the public listener, by endpoint, status and public error code; 499: the caller left.", "endpoint", "code", "error"),
+			"Requests on the public listener, by public error code; 499: the caller left.", "endpoint", "code", "error"),
 		duration: http.NativeHistograms("request_duration_seconds",
-			"Duration of requests, until the last byte was handed to the connection, by endpoint and cache outcome.",
+			"Duration of requests, until the last byte was written; cache is the outcome.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}, "endpoint", "cache"),
 		inFlight:  http.Gauge("requests_in_flight", "Requests in flight."),
 		panics:    telemetry.Panics(reg).WithLabelValues("handler"),
 		logErrors: log.Counter("errors_total", "Log records of requests that could not be written."),
 		logSuppressed: log.Counter("suppressed_total",
-			"Refused requests and failed connections without a log record of their own."),
+			"Refused requests and failed connections without a log record."),
 	}
 }
 

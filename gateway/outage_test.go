@@ -22,7 +22,7 @@ import (
 // outage is one node, its cache over its client over gobreaker, in virtual time, in front of a legacy
 // system that fails by a rule.
 type outage struct {
-	lists  *cache.Lists
+	lists  *cache.Cache
 	client *upstream.Client
 	cfg    upstream.Config
 	start  time.Time
@@ -53,12 +53,12 @@ var (
 
 func outageTable() string {
 	back := 2*upstream.DefaultConfig().Breaker.OpenFor + outageFillTimeout
-	return fmt.Sprintf(`| what fails, with 500 or by hanging | what holds, on each node |
+	return fmt.Sprintf(`| accounts that fail, with 500 or by hanging | what holds, on each node |
 |---|---|
-| %d, %d or %d of 11 accounts, each with %d or %d lists and 27 requests per second | at least %.0f %% of the requests of the others, once a second together, are answered |
-| 70 of 100 accounts | on average at least %.0f %% of the requests of the others are answered |
-| one filter of an account | all its other lists are answered |
-| all of %d, %d, %d or %d accounts, before or after lists have come | %s after the first failure the legacy system gets at most %.1f requests per second and account, and at most %d in all with more than min_requests lists in use; never more than max_concurrent at a time; %s after it has recovered (two open_for and one fetch) all lists are answered |
+| %d, %d or %d of 11, each with %d or %d lists and 27 requests per second | at least %.0f %% of the requests of the others, once a second together, are answered |
+| 70 of 100 | on average at least %.0f %% of the requests of the others are answered |
+| one, for one filter | all its other lists are answered |
+| all of %d, %d, %d or %d | %s after the first failure the legacy system gets at most %.1f requests per second and account, and %d in all with more than min_requests lists in use; never more than max_concurrent at a time; %s after it has recovered (two open_for and one fetch) all lists are answered |
 `, loudAccounts[0], loudAccounts[1], loudAccounts[2], loudLists[0], loudLists[1], 100*leastOfHealthy, 100*leastBesideMany,
 		allAccounts[0], allAccounts[1], allAccounts[2], allAccounts[3], noticed, mostPerAccount, mostInAll, back)
 }
@@ -106,7 +106,7 @@ func newOutage(t *testing.T) *outage {
 // keep sets the ttl. Nothing is served stale: each failure shows.
 func (o *outage) keep(t *testing.T, ttl time.Duration) {
 	cfg := cache.DefaultConfig()
-	cfg.Buyer = cache.KindConfig{Terms: cache.Terms{TTL: ttl}}
+	cfg.Buyer = cache.KindConfig{Freshness: cache.Freshness{TTL: ttl}}
 	apply, err := o.lists.Prepare(cfg, cache.Fills{Timeout: outageFillTimeout, Mappings: Mappings(o.client)})
 	if err != nil {
 		t.Fatal(err)

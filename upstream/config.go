@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsontree"
@@ -24,46 +22,45 @@ import (
 type Config struct {
 	// BaseURL is the address of the legacy system, http or https, without a query.
 	BaseURL string `yaml:"base_url" required:"the address of the legacy system, such as https://legacy.internal"`
-	// Timeout is that of one attempt of one request; a whole list has request_timeout.
+	// Timeout is the longest time of one attempt of one request; a whole list has request_timeout.
 	Timeout time.Duration `yaml:"timeout" above:"0s"`
-	// MaxResponseBytes bounds all replies to one fetch together, after decompression. The whole list is kept in memory.
+	// MaxResponseBytes is the maximum size of all replies for one list together, after decompression. They are kept in
+	// memory.
 	MaxResponseBytes int64 `yaml:"max_response_bytes" above:"0" max:"1GiB"`
-	// MaxTotalResponseBytes bounds the replies of all fetches in progress on this node, and is at least twice max_response_bytes; in memory they
-	// take about twice as much. Beyond it a fetch ends with 503; the last quarter is for small lists. At most an eighth of the memory limit is used.
+	// MaxTotalResponseBytes is the maximum size of the replies of all fetches in progress on this node, at least twice
+	// max_response_bytes; in memory they take about twice as much. Beyond it a fetch ends with 503; the last quarter is for
+	// small lists. At most an eighth of the memory limit is used.
 	MaxTotalResponseBytes int64 `yaml:"max_total_response_bytes" above:"0"`
-	// MaxRecords is how many records one list may have; one with more is refused.
+	// MaxRecords is the maximum of records of one list; a longer one is refused.
 	MaxRecords int `yaml:"max_records" min:"1"`
-	// MaxConcurrent is the maximum of requests in flight on this node; one sign-in may come on top. When none is free, a new list fails with 503;
-	// the further requests of a list (pages, details, responses) wait, and go before new lists.
+	// MaxConcurrent is the maximum of requests in flight on this node, besides one sign-in. If none is free, a new list fails
+	// with 503; further requests of a list (pages, details, responses) wait, and go before new lists.
 	MaxConcurrent int `yaml:"max_concurrent" min:"1"`
-	// Headers are sent with every request. They hold no secrets: those go into auth.
+	// Headers are sent with every request. They must not hold secrets: use auth.
 	Headers map[string]string `yaml:"headers"`
 	// Auth is how the gateway signs in at the legacy system.
 	Auth AuthConfig `yaml:"auth"`
-	// TLS is for a legacy system behind a private CA or one that asks for a client
-	// certificate. It counts for the token endpoint of auth, too, so ca_file must
-	// hold its authority besides where that is another one.
+	// TLS is for a private CA or a client certificate. It also applies to the token endpoint of auth, so ca_file must hold
+	// its authority, too.
 	TLS setting.TLS `yaml:"tls"`
-	// Attempts is how often a request is sent in all that was refused or answered with 502, 503, or a 429 that tells when to come
-	// back. One request in ten may be repeated at all. 1, for a legacy system that bears no repeat: none.
+	// Attempts is the maximum of attempts of a request that is refused, or answered with 502, 503, or a 429 with Retry-After.
+	// At most one request in ten is repeated. 1: none is.
 	Attempts int `yaml:"attempts" min:"1"`
-	// Breaker is when to stop asking a legacy system that does not answer.
+	// Breaker is the circuit breaker.
 	Breaker BreakerConfig `yaml:"breaker"`
-	// Buyer is how the lists of buyers are asked for and read.
+	// Buyer is how the lists of buyers are requested and read.
 	Buyer mapping.EndpointConfig `yaml:"buyer"`
-	// Seller is how the lists of sellers are asked for and read.
+	// Seller is how the lists of sellers are requested and read.
 	Seller mapping.EndpointConfig `yaml:"seller"`
 
-	// MaxRequestsPerSecond is how many requests all nodes together may send to the
-	// legacy in any second, of every sort: pages, further requests, repeats, refreshes,
-	// sign-ins. 95 % of it can be used steadily, a quarter by one account. 0: no bound.
+	// MaxRequestsPerSecond is the maximum of requests per second of all nodes together to the legacy system: pages, second
+	// requests, retries, refreshes and sign-ins. 95 % of it can be used steadily, a quarter by one account. 0: no limit.
 	MaxRequestsPerSecond int `yaml:"max_requests_per_second" min:"0" max:"1000000"`
-	// MaxNodes is how many nodes share max_requests_per_second while Redis is unavailable; 0: 3,
-	// or 1 without Redis.
+	// MaxNodes is how many nodes share max_requests_per_second while Redis is unavailable. 0: 3, or 1 without Redis.
 	MaxNodes int `yaml:"max_nodes" min:"0" max:"1000"`
 
-	// MaxConcurrentPerAccount is the maximum of one account, in the same way,
-	// so that none can keep the others from the legacy. 0: a quarter of max_concurrent, at least 1.
+	// MaxConcurrentPerAccount is the maximum of requests in flight for one account on this node. 0: a quarter of
+	// max_concurrent, at least 1.
 	MaxConcurrentPerAccount int `yaml:"max_concurrent_per_account" min:"0"`
 }
 
@@ -93,25 +90,19 @@ func (c Config) Kinds() (kinds []string) {
 	return kinds
 }
 
-// endpoints are the configurations of these lists, by kind.
-func (c Config) endpoints() map[string]mapping.EndpointConfig {
-	all := map[string]mapping.EndpointConfig{}
-	for _, kind := range c.Kinds() {
-		all[kind] = *c.Endpoint(kind)
-	}
-	return all
-}
-
-// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken.
+// BreakerWindow is the shortest period over which outcomes are counted: with a request_timeout of more than 5 s it is twice that.
+// An outage is when no list has come for this long.
 const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is how many fetches must have failed within 10 s; while lists come, an account that goes on failing counts once. Lower it for few callers.
+	// MinRequests is how many fetches must have failed within 10 s. While other lists succeed, an account that keeps failing
+	// counts once. Lower it for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
-	// FailureRatio is the share of fetches that must have failed, too, to open the breaker while lists come.
+	// FailureRatio is the share of fetches that must have failed, too, while other lists succeed.
 	FailureRatio float64 `yaml:"failure_ratio" above:"0" max:"1"`
-	// OpenFor is how long accounts and lists that have failed are not fetched; others probe after a fifth of it, one at a time.
+	// OpenFor is how long accounts and lists that have failed are not fetched; others are probed after a fifth of it, one at
+	// a time.
 	OpenFor time.Duration `yaml:"open_for" above:"0s"`
 }
 
@@ -143,10 +134,17 @@ func DefaultConfig() Config {
 
 // Validate reports every mistake as [setting.Problems], with keys as they are within the section.
 func (c Config) Validate() error {
-	p := &setting.Problems{}
+	_, err := c.compile()
+	return err
+}
+
+// compile checks the configuration, and compiles the mapping of each list.
+func (c Config) compile() (plans map[string]*mapping.Plan, err error) {
+	p, plans := &setting.Problems{}, map[string]*mapping.Plan{}
 	c.checkLimits(p)
 	c.checkBaseURL(p)
-	c.checkHeaders(p)
+	address.CheckHeaders("headers", c.Headers, p)
+	c.checkOwnHeaders("headers.", c.Headers, p)
 	c.Auth.check(c.BaseURL, p)
 	c.checkOwnHeaders("auth.login.headers.", c.Auth.Login.Headers, p)
 	c.TLS.Config("tls", p)
@@ -155,8 +153,9 @@ func (c Config) Validate() error {
 		"base_url is plain http, as is what auth names, so the files would not be used; change base_url or empty them")
 	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
 	sendsSecret := false
-	for kind, ec := range c.endpoints() {
-		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
+	for _, kind := range c.Kinds() {
+		ec := *c.Endpoint(kind)
+		plans[kind] = mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
 		text, _ := json.Marshal(ec)
 		if strings.Contains(string(text), "{"+address.Secret+"}") {
 			sendsSecret = true
@@ -167,7 +166,7 @@ func (c Config) Validate() error {
 		c.checkOwnHeaders(kind+".details.fetch.headers.", ec.Details.Fetch.Headers, p)
 	}
 	p.AddIf(c.Auth.Type == authSecret && !sendsSecret, "auth.secret_file", "no request has {secret} in its query or body")
-	return p.Err()
+	return plans, p.Err()
 }
 
 // checkLimits checks what bounds of how hard the legacy may be asked contradict each other.
@@ -195,34 +194,12 @@ func (c Config) checkBaseURL(p *setting.Problems) {
 	}
 }
 
-// checkHeaders checks the headers of every request. A header with a placeholder would be
-// sent as it stands, so it is refused.
-func (c Config) checkHeaders(p *setting.Problems) {
-	placeholders := strings.NewReplacer("{"+address.Account+"}", "", "{"+address.Status+"}", "", "{"+address.Type+"}", "")
-	for name, value := range c.Headers {
-		field := "headers." + name
-		switch {
-		case !validHeader(name, value):
-			p.Add(field, "not a valid HTTP header")
-		case placeholders.Replace(value) != value:
-			p.Add(field, "placeholders have a meaning in path, query and body only; a header is the same for every request")
-		}
-	}
-	c.checkOwnHeaders("headers.", c.Headers, p)
-}
-
 // checkOwnHeaders finds headers that have a meaning of their own.
 func (c Config) checkOwnHeaders(at string, headers map[string]string, p *setting.Problems) {
 	for name := range headers {
 		p.AddIf(reserved(name), at+name, "the gateway sets this header itself; remove it (for credentials use auth)")
 		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.headerName()), at+name, "auth sets this header; remove it here")
 	}
-}
-
-// validHeader tells whether name and value can be sent (RFC 9110, 5.1 and
-// 5.5). net/http would refuse the others, but only with the first request.
-func validHeader(name, value string) bool {
-	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
 
 // reserved names the headers whose meaning this package depends on.
@@ -238,16 +215,16 @@ func reserved(name string) bool {
 // AuthConfig says how the gateway identifies itself to the legacy system.
 // Secrets are in files of one line each.
 type AuthConfig struct {
-	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, secret sends one in the requests' query or body,
-	// oauth2_client_credentials and session get one first. none is the default.
+	// Type is how the gateway signs in: basic, bearer and header send a fixed credential, secret sends one in the requests'
+	// query or body, oauth2_client_credentials and session get a token first.
 	Type string `yaml:"type" enum:",none,basic,bearer,header,secret,oauth2_client_credentials,session"`
 
 	setting.User `yaml:",inline" with:"type=basic,session"`
-	// TokenFile holds the bearer token, or the value of the header.
+	// TokenFile is the file with the bearer token, or with the value of the header.
 	TokenFile setting.File `yaml:"token_file" with:"type=bearer!,header!"`
-	// SecretFile holds what {secret} stands for in query and body of the requests.
+	// SecretFile is the file with the value of {secret} in query and body.
 	SecretFile setting.File `yaml:"secret_file" with:"type=secret!"`
-	// Name is that of the header with the credential.
+	// Name is the name of the header with the credential.
 	Name string `yaml:"name" with:"type=header!"`
 
 	// TokenURL is the token endpoint of the authorization server (RFC 6749, 4.4).
@@ -256,20 +233,19 @@ type AuthConfig struct {
 	// Params are further parameters of the token request, such as scope or audience.
 	Params map[string]string `yaml:"params" with:"type=oauth2_client_credentials"`
 
-	// Login opens a session: one sign-in for all callers, and again when the legacy
-	// says that the session has ended.
+	// Login is the request that opens a session, for all callers.
 	Login LoginConfig `yaml:"login" with:"type=session!"`
 	// Token is where the reply to the login has the token.
 	Token TokenConfig `yaml:"token" with:"type=session!"`
-	// Send is the header that the token is sent in, such as {X-Token: "{token}"} or {Cookie: "SID={token}"}. Default: Authorization: "Bearer {token}"
-	// for one of token.json, else as it came.
+	// Send is the header with the token, such as {X-Token: "{token}"} or {Cookie: "SID={token}"}. Default: Authorization:
+	// "Bearer {token}" for token.json, else as it came.
 	Send map[string]string `yaml:"send" with:"type=session"`
-	// RenewOn are statuses that say that the session has ended; default 401. For a 200 see renew_if.
+	// RenewOn are statuses that mean that the session has ended; default 401.
 	RenewOn []int `yaml:"renew_on" min:"300" max:"599" with:"type=session"`
-	// RenewIf is for a legacy that says with status 200, or by a SOAP fault, that the session has ended: a
-	// reply that meets one of these conditions. After a new sign-in a reply with status 200 is believed if it fits the mapping.
-	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
-	// TTL is how long a session is used before the next sign-in. 0s: until the legacy says that it has ended.
+	// RenewIf are conditions, one of which means that the session has ended or the credential is wrong, for replies with status 200 and SOAP faults.
+	// Right after a sign-in such a reply with status 200 is accepted if it fits the mapping.
+	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=basic,bearer,header,secret,oauth2_client_credentials,session"`
+	// TTL is how long a session is used before the next sign-in. 0s: until it ends.
 	TTL time.Duration `yaml:"ttl" with:"type=session"`
 }
 
@@ -286,9 +262,9 @@ const (
 
 // LoginConfig is the request that opens a session: a POST.
 type LoginConfig struct {
-	// BaseURL is the server that the login is sent to; default upstream.base_url.
+	// BaseURL is the server of the login; default upstream.base_url.
 	BaseURL string `yaml:"base_url" form:"url"`
-	// Basic sends username and password as HTTP Basic credentials. Else {username} and {password} in the body's texts stand for them.
+	// Basic sends username and password as HTTP Basic credentials, instead of {username} and {password} in the body.
 	Basic                 bool `yaml:"basic"`
 	mapping.RequestConfig `yaml:",inline"`
 }
@@ -390,7 +366,8 @@ func (a AuthConfig) check(base string, p *setting.Problems) {
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(secret), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
-	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
+	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
+	p.AddIf(a.Name != "" && !address.ValidHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
 	switch a.Type {
 	case authBasic:
 		p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
@@ -429,9 +406,8 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 		}
 	}
 	name, text := a.sends()
-	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !validHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
+	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !address.ValidHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
 		"wants one header with {token} in its text, such as {X-Token: \"{token}\"}")
-	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 }
 

@@ -10,16 +10,16 @@ import (
 
 // Config is the `auth.introspection:` section (RFC 7662).
 type Config struct {
-	// URL is that of the introspection endpoint: https, or http on loopback.
+	// URL is the introspection endpoint: https, or http on loopback.
 	URL string `yaml:"url" required:"the introspection endpoint, such as https://id.example.com/oauth2/introspect"`
 	// Without a client the gateway does not sign in.
 	setting.Client `yaml:",inline"`
 	// ClientAuth is how the gateway sends client_id and secret: basic (default) or post (RFC 6749, 2.3.1).
 	ClientAuth string `yaml:"client_auth" enum:"basic,post"`
 	setting.CA `yaml:",inline"`
-	// Timeout is how long the server may take to answer.
+	// Timeout is the longest time of one request to the server.
 	Timeout time.Duration `yaml:"timeout" min:"10ms" max:"10s"`
-	// Claims names the members of the server's answer. A name that is no member is read as a GJSON path.
+	// Claims are the names of members in the server's response. A name that is not a member is read as a GJSON path.
 	Claims Claims `yaml:"claims"`
 }
 
@@ -27,13 +27,13 @@ type Config struct {
 // no member of the answer itself is read as a GJSON path. The names of scope, exp and jti
 // are those of RFC 7662, 2.2.
 type Claims struct {
-	// Account is the member that names the account: a text or a number.
+	// Account is the member with the account's id: a text or a number.
 	Account string `yaml:"account" required:"the member of the answer that names the account"`
-	// Kind is the member that holds buyer or seller.
+	// Kind is the member with buyer or seller.
 	Kind string `yaml:"kind" required:"the member of the answer that holds buyer or seller"`
 	// APIAccess is the member that says whether the account has paid: "paid", or true.
 	APIAccess string `yaml:"api_access" required:"the member of the answer that says whether the account has paid"`
-	// Plan is the member that names the plan of rate_limit; an answer may lack it.
+	// Plan is the member with the plan of rate_limit; optional.
 	Plan string `yaml:"plan"`
 }
 

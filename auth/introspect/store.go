@@ -78,7 +78,7 @@ func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 	opts = opts.WithDefaults()
 	s := &Store{opts: opts, state: StateOK}
 	s.breaker = telemetry.Series(opts.Registerer, "auth").Gauge("introspection_breaker_state",
-		"Breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
+		"Circuit breaker of the introspection endpoint: 0 closed, 1 half-open, 2 open.")
 	s.endpoint = s.newEndpoint(cfg)
 	s.RemoteStore = auth.NewRemoteStore("introspection", s.endpoint.policy(ttl), opts)
 	return s

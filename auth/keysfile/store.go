@@ -63,9 +63,9 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	all := telemetry.Series(opts.Registerer, "auth")
 	s := &Store{
 		path: path, hasher: h, now: opts.Now, log: opts.Logger,
-		reloads: all.Counters("reloads_total", "Reloads of the keys file, by result; after a failed one the old keys stay valid.", "result"),
+		reloads: all.Counters("reloads_total", "Reloads of the keys file.", "result"),
 		inForce: all.Gauge("last_reload_successful",
-			"1 while the keys in force are those of the keys file, 0 while the file is invalid."),
+			"0 while the keys file is invalid and the old keys are in force."),
 	}
 	l, err := read(path, h)
 	if err != nil {
@@ -76,7 +76,7 @@ func New(path string, h auth.Hasher, opts auth.Options) (*Store, error) {
 	s.reloads.WithLabelValues(resultFailed)
 	s.inForce.Set(1)
 	for _, state := range []string{auth.StateActive, auth.StateExpired, auth.StateRevoked} { // asked, since keys expire without anything being read
-		all.With(prometheus.Labels{"state": state}).GaugeFunc("keys", "Keys in the keys file, by state.", func() float64 { return float64(s.count(state)) })
+		all.With(prometheus.Labels{"state": state}).GaugeFunc("keys", "Keys in the keys file.", func() float64 { return float64(s.count(state)) })
 	}
 	return s, nil
 }

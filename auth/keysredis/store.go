@@ -54,7 +54,7 @@ func New(client *redisclient.Client, prefix string, h auth.Hasher, ttl time.Dura
 	s := &Store{
 		client: client, layout: layout{prefix, h.Field()}, log: opts.Logger, panics: opts.Panics,
 		newest: telemetry.Series(opts.Registerer, "auth").Gauge("last_change_timestamp_seconds",
-			"Time of the newest change of keys in Redis that this node has read; nodes should agree within a second."),
+			"Time of the newest change of keys that this node has read from Redis."),
 	}
 	s.RemoteStore = auth.NewRemoteStore("redis", s.policy(ttl), opts)
 	ctx, stop := context.WithCancel(context.Background())

@@ -15,15 +15,15 @@ import (
 // plan. An account whose plan has no entry has the limit of the section itself.
 type Config struct {
 	Plan `yaml:",inline"`
-	// Plans are the limits of each account on a plan, by its name in the key store, in printable ASCII.
+	// Plans are the limits of accounts on a plan, by its name in the key store, in printable ASCII.
 	Plans map[string]Plan `yaml:"plans"`
 }
 
 // Plan is a limit of those whom its section names.
 type Plan struct {
-	// PerSecond is how many requests per second are allowed in the long run.
+	// PerSecond is the number of requests per second in the long run.
 	PerSecond float64 `yaml:"per_second" min:"0.001" max:"1000000" zero:"no limit"`
-	// Burst is how many may come at once. 0: a second's worth.
+	// Burst is the number of requests that may come at once. 0: those of one second.
 	Burst int `yaml:"burst" min:"0" max:"1000000"`
 }
 

@@ -263,7 +263,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (m metrics) {
 	all := telemetry.Series(reg, "rate_limit")
 	decisions := all.Counters("decisions_total",
-		"Decisions of the rate limit, by result and by basis: the fleet's count, or the node's alone.", "result", "by")
+		"Decisions of the rate limit, by the fleet's count or the node's alone.", "result", "by")
 	m.fallback = all.Gauge("fallback", "1 while Redis is unavailable and this node limits on its own.")
 	for allowed, result := range []string{"limited", "allowed"} {
 		for local, by := range []string{"fleet", "node"} {

@@ -136,7 +136,7 @@ func (r *Rechecker) compare(ctx context.Context, next recheck, fetch Fetch, time
 		r.missed.Add(1)
 		return
 	}
-	stands := float64(1+r.missed.Swap(0)) / next.share
+	weight := float64(1+r.missed.Swap(0)) / next.share
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	body, at, err := fetch(ctx, next.entry.Key)
@@ -150,12 +150,12 @@ func (r *Rechecker) compare(ctx context.Context, next recheck, fetch Fetch, time
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.checked[labels]
-	r.checked[labels] = recheckCount{c.checks + 1, c.answers + stands}
+	r.checked[labels] = recheckCount{c.checks + 1, c.answers + weight}
 }
 
 var (
-	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Cached lists compared with the legacy system after they were served, by whether they had changed. Absent while re-checks are off.", []string{"kind", "result"}, nil)
-	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Cached responses by whether they were outdated, estimated from re-checks. Absent while re-checks are off.", []string{"kind", "result"}, nil)
+	rechecksDesc = prometheus.NewDesc("inquiry_gateway_cache_rechecks_total", "Cached lists compared with the legacy system by re-checks.", []string{"kind", "result"}, nil)
+	answersDesc  = prometheus.NewDesc("inquiry_gateway_cache_rechecked_answers_total", "Cached responses, outdated or not, estimated from re-checks.", []string{"kind", "result"}, nil)
 )
 
 // Describe sends the series' descriptions.

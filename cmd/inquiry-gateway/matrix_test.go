@@ -43,7 +43,7 @@ func situations(parts map[string][]string) (all []situation) {
 // cells counts those that were started: their prefixes in the Redis that they share differ.
 var cells atomic.Int64
 
-// docs/failures.md says what callers get: each row of it, and all pairs, with the whole program and a
+// docs/failures.md says what callers get: each cell of it, and all pairs, with the whole program and a
 // real Redis.
 func TestMatrix(t *testing.T) {
 	testkit.SkipShort(t)
@@ -284,39 +284,54 @@ type response struct {
 	rank   int // in the document's list; a larger one is worse
 }
 
-// failure is one row of the document.
+// failure is one cell of the document's table.
 type failure struct {
 	part, state, knows string
 	response           response
 }
 
 // declared reads the rows of docs/failures.md about some parts, which have these names there.
-func declared(t *testing.T, parts map[string]string) (rows []failure) {
+func declared(t *testing.T, parts map[string]string) (declared []failure) {
 	text, err := os.ReadFile("../../docs/failures.md")
 	must(t, err)
-	saysResponse := regexp.MustCompile("^(\\d{3}) `(.*)`$")
+	saysResponse := regexp.MustCompile("^(\\d{3}) `([^`]*)`")
+	var columns []string // what the node has, by column
+	var rows [][]string
 	ranks := map[string]int{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
-		if found := saysResponse.FindStringSubmatch(cells[0]); len(cells) == 2 && found != nil {
+		found := saysResponse.FindStringSubmatch(cells[0])
+		switch {
+		case len(cells) == 2 && found != nil:
 			ranks[found[2]] = len(ranks)
+		case len(cells) > 2 && columns == nil:
+			columns = cells[2:]
+		case len(cells) > 2:
+			rows = append(rows, cells)
 		}
-		found := saysResponse.FindStringSubmatch(cells[len(cells)-1])
-		if len(cells) != 4 || found == nil {
-			continue
-		}
+	}
+	for _, cells := range rows {
 		name, _, _ := strings.Cut(cells[0], " (")
 		for part, called := range parts {
-			if called == name {
+			if called != name {
+				continue
+			}
+			for i, knows := range columns {
+				found := saysResponse.FindStringSubmatch(cells[2+i])
+				if found == nil {
+					continue
+				}
 				status, err := strconv.Atoi(found[1])
 				must(t, err)
 				rank, listed := ranks[found[2]]
 				if !listed {
-					t.Fatalf("%s is not in the list of responses", line)
+					t.Fatalf("%s is not in the list of responses", cells[2+i])
 				}
-				rows = append(rows, failure{part, cells[1], cells[2], response{status, found[2], rank}})
+				for _, state := range strings.Split(cells[1], ", ") {
+					declared = append(declared, failure{part, state, knows, response{status, found[2], rank}})
+				}
 			}
 		}
 	}
-	return rows
+	return declared
 }

@@ -47,8 +47,11 @@ for i, key in ipairs(KEYS) do
   local every, burst = tonumber(ARGV[2 * i + 2]), tonumber(ARGV[2 * i + 3])
   local next = tonumber(redis.call('GET', key) or '')
   if not next or next > now + ahead + every then
-    next = i == 1 and now + ARGV[3] or 0
-    redis.call('SET', key, string.format('%.0f', next), 'PX', 60000)
+    next = 0
+    if i == 1 then
+      next = now + ARGV[3]
+      redis.call('SET', key, string.format('%.0f', next), 'PX', 60000)
+    end
   end
   local slot = math.max(next, now - burst)
   if slot - now > most then return -1 end
@@ -110,10 +113,10 @@ func New(o Options) *Limiter {
 	l := &Limiter{
 		opts:      o,
 		perSecond: series.Gauge("requests_per_second", "Requests per second that the fleet may send to the legacy system; 0: no ceiling."),
-		fallbacks: series.Gauge("fallback", "1 while Redis is unavailable and this node uses its own part of the ceiling."),
+		fallbacks: series.Gauge("fallback", "1 while Redis is unavailable and the node uses its own part of the ceiling."),
 	}
 	requests := series.Counters("requests_total",
-		"Requests to the legacy system that passed the ceiling or were refused by it; priority: the first of a fetch for a caller (interactive), a further one (continuation), a refresh or re-check (background).",
+		"Requests at the ceiling: the first of a fetch for a caller (interactive), a further one (continuation), a refresh or re-check (background).",
 		"priority", "result")
 	for p, name := range priorityNames {
 		l.requests[p].sent, l.requests[p].refused = requests.WithLabelValues(name, "sent"), requests.WithLabelValues(name, "refused")

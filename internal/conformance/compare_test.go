@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 	"inquiry-gateway/upstream/probe"
 )
@@ -55,8 +56,8 @@ func compare(t *testing.T, trees [2]tree, only *regexp.Regexp) (all []difference
 			t.Run(r.name, func(t *testing.T) {
 				t.Parallel()
 				old, now := r.observe(t, trees[0]), r.observe(t, trees[1])
-				if strings.HasSuffix(r.name, allLists) && !old.hasList() && !now.hasList() {
-					t.Error("neither gateway returned a list: nothing was compared")
+				if strings.HasSuffix(r.name, allLists) && !old.hasRecords() && !now.hasRecords() {
+					t.Error("neither gateway returned a record: nothing was compared")
 				}
 				found := diff(old, now)
 				for i := 0; i < repeats && len(found) > 0; i++ {
@@ -113,13 +114,14 @@ func allRuns(t *testing.T, dir string) []run {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+		address := addressOf(t, filepath.Join(dir, "examples", example+".yaml"))
 		lists := run{name: example + allLists, example: example, accounts: []string{"unpaid"}, steps: []step{{path: "/livez"}, {path: "/readyz"}, {path: "/ops/config"}}}
 		for i, test := range tests {
 			if strings.Contains(test.Account, " ") {
 				continue // no key can be for it
 			}
 			path := listPath(test.Kind, test.Status, test.InquiryType)
-			first, again := step{test.Kind, test.Account, path, func() http.Handler { return saved(t, test, folder) }}, step{test.Kind, test.Account, path, nil}
+			first, again := step{test.Kind, test.Account, path, func() http.Handler { return saved(t, test, folder, address) }}, step{test.Kind, test.Account, path, nil}
 			all = append(all, run{example + ": " + test.Name, example, []string{test.Account}, []step{first, again}})
 			isFirst := !slices.ContainsFunc(tests[:i], func(other probe.Test) bool { return other.Kind == test.Kind })
 			if isFirst {
@@ -135,6 +137,19 @@ func allRuns(t *testing.T, dir string) []run {
 		}
 	}
 	return all
+}
+
+// addressOf returns scheme and host of the system that an example is for.
+func addressOf(t *testing.T, example string) string {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`base_url: (https?://[^/\s]+)`).FindSubmatch(text)
+	if found == nil {
+		t.Fatal("no base_url in ", example)
+	}
+	return string(found[1])
 }
 
 // matrix asks for every list of an account, without a key and as an account that has not paid, and what the gateway would do.
@@ -230,9 +245,7 @@ func (r run) configure(t *testing.T, dir string, tr tree, legacyURL string) (key
 		"gateway.yaml": before + "shutdown_delay: 0s\n" + strings.ReplaceAll(config, "LEGACY", legacyURL), "keys.yaml": gatewaytest.KeysFile(t, callers, keys),
 		"secrets/legacy-password": password + "\n", "secrets/legacy-token": "a token\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(dir, name), text)
 	}
 	return keys, true
 }
@@ -274,12 +287,9 @@ func (r run) observe(t *testing.T, tr tree) observation {
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.ReadFile(p.Log())
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := testkit.Read(t, p.Log())
 	if o.requests(l); r.example != "" { // of many refused callers the gateway logs only some
-		o.log(string(log))
+		o.log(log)
 	}
 	return o
 }

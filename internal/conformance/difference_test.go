@@ -114,10 +114,10 @@ func (o observation) answer(resp *http.Response, body []byte, where string, ops 
 	o.record("answer", where, fields)
 }
 
-// hasList reports whether a list was returned.
-func (o observation) hasList() bool {
-	for f, values := range o.facts {
-		if f.field == "status" && strings.Contains(f.where, ": /api/") && slices.Contains(values, "200 OK") {
+// hasRecords reports whether a list with records was returned.
+func (o observation) hasRecords() bool {
+	for f := range o.facts {
+		if strings.HasPrefix(f.field, "body data[0].") {
 			return true
 		}
 	}

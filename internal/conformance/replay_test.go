@@ -64,8 +64,9 @@ func signsIn(r *http.Request) bool {
 const tokens = `{"access_token":"token","token_type":"Bearer","expires_in":3600,"token":"token","sessionToken":"token",
 "data":{"access_token":"token","authenticate":{"result":"token"}}}`
 
-// replay answers with replies, as `check --tests` does, and lets the gateway sign in. In a reply {legacy} stands for the system's address.
-func replay(t *testing.T, all []probe.Reply) http.Handler {
+// replay answers with replies, as `check --tests` does, and lets the gateway sign in. In a reply address stands for
+// the system's.
+func replay(t *testing.T, all []probe.Reply, address string) http.Handler {
 	transport, err := probe.Replay(all)
 	if err != nil {
 		t.Fatal(err)
@@ -88,15 +89,15 @@ func replay(t *testing.T, all []probe.Reply) http.Handler {
 			t.Error(err)
 		}
 		for name, values := range resp.Header {
-			w.Header().Set(name, strings.ReplaceAll(values[0], "{legacy}", "http://"+r.Host))
+			w.Header().Set(name, strings.ReplaceAll(values[0], address, "http://"+r.Host))
 		}
 		w.WriteHeader(resp.StatusCode)
-		_, _ = w.Write(bytes.ReplaceAll(text, []byte("{legacy}"), []byte("http://"+r.Host))) // an error: the gateway has gone
+		_, _ = w.Write(bytes.ReplaceAll(text, []byte(address), []byte("http://"+r.Host))) // an error: the gateway has gone
 	})
 }
 
-// saved are the replies of a test of examples/tests.
-func saved(t *testing.T, test probe.Test, folder string) http.Handler {
+// saved are the replies of a test of examples/tests, from a system at an address.
+func saved(t *testing.T, test probe.Test, folder, address string) http.Handler {
 	var all []probe.Reply
 	for _, r := range test.Replies {
 		reply, err := r.Reply(folder)
@@ -105,7 +106,7 @@ func saved(t *testing.T, test probe.Test, folder string) http.Handler {
 		}
 		all = append(all, reply)
 	}
-	return replay(t, all)
+	return replay(t, all, address)
 }
 
 func recordingOf(example string) string { return "testdata/recordings/" + example + ".json.gz" }
@@ -139,7 +140,7 @@ func recorded(t *testing.T, example string) http.Handler {
 		}
 		all = append(all, reply)
 	}
-	return replay(t, all)
+	return replay(t, all, "{legacy}")
 }
 
 // failures are how a legacy system fails.

@@ -33,12 +33,12 @@ func New(l net.Listener, name string, limit int, reg prometheus.Registerer) *Lis
 	http := telemetry.Series(reg, "http")
 	out := &Listener{
 		Listener: l,
-		open:     http.Gauges("connections", "Open connections, by listener.", "listener").WithLabelValues(name),
-		limit:    http.Gauges("connections_limit", "Maximum open connections, by listener.", "listener").WithLabelValues(name),
+		open:     http.Gauges("connections", "Open connections.", "listener").WithLabelValues(name),
+		limit:    http.Gauges("connections_limit", "Maximum open connections.", "listener").WithLabelValues(name),
 		evicted: http.Counters("connections_evicted_total",
-			"Unauthenticated connections that were closed at the limit, to make room for new ones.", "listener").WithLabelValues(name),
+			"Unauthenticated connections closed at the limit for new ones.", "listener").WithLabelValues(name),
 		refused: http.Counters("connections_refused_total",
-			"New connections that were closed at the limit, because all others were authenticated.", "listener").WithLabelValues(name),
+			"New connections closed at the limit, because all others were authenticated.", "listener").WithLabelValues(name),
 	}
 	out.SetMax(limit)
 	return out

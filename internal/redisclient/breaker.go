@@ -3,8 +3,10 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -47,7 +49,8 @@ func (c *Client) addServer(client *redis.Client) {
 	client.AddHook(callHook{s.protected})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.servers = append(c.servers, s)
+	gone := func(p weak.Pointer[server]) bool { return p.Value() == nil }
+	c.servers = append(slices.DeleteFunc(c.servers, gone), weak.Make(s))
 }
 
 // worstState is the state of the worst breaker of all servers in use.
@@ -55,8 +58,8 @@ func (c *Client) worstState() gobreaker.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	worst := gobreaker.StateClosed
-	for _, s := range c.servers {
-		if time.Since(time.Unix(0, s.called.Load())) < inUse {
+	for _, p := range c.servers {
+		if s := p.Value(); s != nil && time.Since(time.Unix(0, s.called.Load())) < inUse {
 			worst = max(worst, s.breaker.State())
 		}
 	}
@@ -162,9 +165,9 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer, state func() float64) *metrics {
 	all := telemetry.Series(reg, "redis")
-	all.GaugeFunc("breaker_state", "Breaker in front of Redis: 0 closed, 1 half-open, 2 open; of a Cluster the worst of its masters'.", state)
+	all.GaugeFunc("breaker_state", "Circuit breaker in front of Redis, in a Cluster the worst: 0 closed, 1 half-open, 2 open.", state)
 	return &metrics{
-		operations: all.Counters("operations_total", "Redis calls, by command and result; skipped: the breaker was open.", "operation", "result"),
+		operations: all.Counters("operations_total", "Redis calls; skipped: the breaker was open.", "operation", "result"),
 		durations: all.Histograms("operation_duration_seconds", "Duration of Redis calls.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25}, "operation"),
 	}

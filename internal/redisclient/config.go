@@ -25,33 +25,32 @@ const (
 // Config is the `redis:` section. Without Addrs there is no Redis and the
 // cache stays in the process.
 type Config struct {
-	// Addrs are host:port of the server, of the nodes of a cluster, or of sentinels.
+	// Addrs are host:port of the server, of nodes of a Cluster, or of sentinels.
 	Addrs []string `yaml:"addrs" form:"host-port"`
-	// Mode says what the addresses are. auto means sentinel with a
-	// master_name, cluster with several addresses, and single otherwise.
+	// Mode is what the addresses are. auto means sentinel with a master_name, cluster with several addresses, and single
+	// otherwise.
 	Mode string `yaml:"mode" enum:",auto,single,sentinel,cluster"`
-	// MasterName is the name that the sentinels have for the master.
+	// MasterName is the name of the master at the sentinels.
 	MasterName string `yaml:"master_name"`
 	// Without a name it is the default user.
 	setting.User `yaml:",inline"`
-	// SentinelUsername is the user's name at the sentinels themselves.
+	// SentinelUsername is the user at the sentinels.
 	SentinelUsername string `yaml:"sentinel_username"`
-	// SentinelPasswordFile holds the password for the sentinels themselves.
+	// SentinelPasswordFile is the file with the password for the sentinels.
 	SentinelPasswordFile setting.File `yaml:"sentinel_password_file"`
 	// TLS encrypts the connections. Any key of it turns that on. A certificate must have the name in addrs, or the one that
-	// sentinels and nodes of a cluster announce.
+	// sentinels and nodes of a Cluster announce.
 	TLS TLS `yaml:"tls"`
-	// Prefix begins every key and channel, so that installations can share a Redis. Empty: iq.
+	// Prefix is the beginning of every key, so that installations can share a Redis. Empty: iq.
 	Prefix string `yaml:"prefix"`
-	// Timeout bounds one call, connecting included, which takes two round trips before the call, or
-	// four with TLS: give a few times as much. A miss waits for Redis no
-	// longer than one and a half of it, whatever Redis does.
+	// Timeout is the longest time of one call. A new connection takes two round trips more, or four with TLS: set it to a few
+	// times as much. A miss waits for Redis for one and a half of it at most.
 	Timeout time.Duration `yaml:"timeout" min:"1ms" max:"5s" zero:"100ms"`
 }
 
 // TLS says how to reach Redis over TLS. Any field set turns it on.
 type TLS struct {
-	// Enabled turns TLS on where no other key of this section is set.
+	// Enabled turns TLS on if no other key of this section is set.
 	Enabled bool        `yaml:"enabled"`
 	Files   setting.TLS `yaml:",inline"`
 }

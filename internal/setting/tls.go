@@ -15,15 +15,15 @@ type TLS struct {
 
 // CA names the authorities that certificates of others are checked against.
 type CA struct {
-	// CAFile holds the only authorities that are trusted, in PEM form. Empty: the machine's.
+	// CAFile is a PEM file with the trusted authorities. Default: the machine's.
 	CAFile File `yaml:"ca_file"`
 }
 
 // Pair is a certificate with its key.
 type Pair struct {
-	// CertFile holds the certificate that the gateway shows, in PEM form, with its chain.
+	// CertFile is a PEM file with the gateway's certificate and its chain.
 	CertFile File `yaml:"cert_file"`
-	// KeyFile holds the private key of cert_file in PEM form.
+	// KeyFile is a PEM file with the private key of cert_file.
 	KeyFile File `yaml:"key_file"`
 }
 

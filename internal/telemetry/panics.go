@@ -17,7 +17,7 @@ type Catcher struct {
 
 // Panics counts panics by the part where they happened.
 func Panics(reg prometheus.Registerer) *prometheus.CounterVec {
-	return Series(reg, "").Counters("panics_total", "Panics by where they happened; each is a bug, and the request that it belonged to has failed.", "where")
+	return Series(reg, "").Counters("panics_total", "Panics; each is a bug, and its request has failed.", "where")
 }
 
 // NewCatcher makes the catcher of a part, which the log names. A nil total counts

@@ -15,26 +15,26 @@ import (
 
 const referenceHead = `# All keys of the configuration
 
-This page is made from the program's own structs; do not edit it. [The example](../cmd/inquiry-gateway/config/testdata/example.yaml) shows
-how they look in a file. ` + "`inquiry-gateway check --print`" + ` tells what a file says, defaults included.
+Generated from the source; do not edit. [The example](../cmd/inquiry-gateway/config/testdata/example.yaml) shows
+the keys in a file; ` + "`inquiry-gateway check --print`" + ` prints a configuration with its defaults.
 
-Durations are written 500ms, 30s or 1h30m; sizes 4KiB, 16MiB or a number of bytes. A file is named from the folder of the configuration file.
-The last column says after what a change counts: a reload, which follows by itself when a file changes, or a restart. What is below a section
-counts with it.
+Durations are written 500ms, 30s or 1h30m; sizes 4KiB, 16MiB or a number of bytes. Relative file names start at the folder of the configuration file.
+The last column says when a changed value applies: after a reload, which happens by itself when a file changes, or after a restart. It also holds for
+all keys below a section.
 `
 
 // referenceWriter makes the page of all keys.
 type referenceWriter struct {
 	strings.Builder
-	said comments
-	seen map[reflect.Type]string // the key at which a section was written
+	fieldComments comments
+	seen          map[reflect.Type]string // the key at which a section was written
 }
 
-func makeReference(said comments) []byte {
-	w := &referenceWriter{said: said, seen: map[reflect.Type]string{}}
+func makeReference(fieldComments comments) []byte {
+	w := &referenceWriter{fieldComments: fieldComments, seen: map[reflect.Type]string{}}
 	w.WriteString(referenceHead)
 	root := reflect.ValueOf(config.Default())
-	w.table("The file itself", "what stands in no section.")
+	w.table("Top level", "keys outside a section.")
 	for _, f := range yamlfile.FieldsOf(root.Type()) {
 		if value := root.FieldByIndex(f.Index); !yamlfile.HasKeys(value.Type()) {
 			w.key(root.Type(), f.Key, value, f)
@@ -42,7 +42,7 @@ func makeReference(said comments) []byte {
 	}
 	for _, f := range yamlfile.FieldsOf(root.Type()) {
 		if value := root.FieldByIndex(f.Index); yamlfile.HasKeys(value.Type()) {
-			w.table(f.Key, said.of(root.Type(), f))
+			w.table(f.Key, fieldComments.of(root.Type(), f))
 			w.keys(f.Key, value)
 		}
 	}
@@ -51,7 +51,7 @@ func makeReference(said comments) []byte {
 
 // table begins that of a section.
 func (w *referenceWriter) table(name, text string) {
-	fmt.Fprintf(w, "\n## %s\n\n%s\n\n| key | value | default | what it is | a change counts after a |\n|---|---|---|---|---|\n", name, text)
+	fmt.Fprintf(w, "\n## %s\n\n%s\n\n| key | value | default | meaning | applies after a |\n|---|---|---|---|---|\n", name, text)
 }
 
 // keys writes one row for each key of a section and of those below it.
@@ -63,8 +63,8 @@ func (w *referenceWriter) keys(path string, section reflect.Value) {
 }
 
 func (w *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, f yamlfile.Field) {
-	text := strings.TrimSuffix(w.said.of(owner, f), ".")
-	inner, first, repeated := yamlfile.Below(v), "", false
+	text := strings.TrimSuffix(w.fieldComments.of(owner, f), ".")
+	inner, first, repeated := yamlfile.InnerSection(v), "", false
 	if inner.IsValid() {
 		if first, repeated = w.seen[inner.Type()]; repeated {
 			text += "; the keys of `" + first + "`"
