@@ -259,7 +259,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	})
 
 	t.Run("forms", func(t *testing.T) {
-		var answer, question, focused, done string
+		var answer, question, focused string
 		run(t, chromedp.EmulateViewport(400, 900), browser.Colors("dark"), chromedp.Navigate(s.server.URL+"/"), browser.UntilPage(live),
 			chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"), chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"), press(`#explain button`),
 			browser.UntilPage(`document.querySelector("#answer dl")`), text(&answer, "#answer"), measure("explained-dark-400"),
@@ -272,7 +272,6 @@ func TestConsoleInABrowser(t *testing.T) {
 		if focused != "Cancel" || len(s.purged) > 0 {
 			t.Errorf("%q has the focus, and Enter purged %+v", focused, s.purged)
 		}
-<<<<<<< HEAD
 		for _, c := range []struct {
 			reached string
 			failing error
@@ -281,25 +280,21 @@ func TestConsoleInABrowser(t *testing.T) {
 			{ops.ReachedFleet, nil, "Purged on all nodes at "}, {ops.ReachedNode, nil, "Without Redis it reaches no other"},
 			{"", errors.New("Redis is unavailable"), "Not on all nodes. purged on this node only"}, {"", ops.ErrPurge, "Not done. cannot be purged"},
 		} {
+			s.mu.Lock()
 			s.purged, s.reached, s.failing = nil, c.reached, c.failing
+			s.mu.Unlock()
 			run(t, press(`#purge form button`), browser.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
-				browser.UntilPage(fmt.Sprintf(`document.getElementById("purged").innerText.includes(%q)`, c.says)), text(&done, "#purged"))
-			if len(s.purged) != 1 || !slices.Equal(s.purged[0].Accounts, []string{"acme"}) {
-				t.Errorf("purged %+v, the page says %q", s.purged, done)
+				browser.UntilPage(fmt.Sprintf(`document.getElementById("purged").innerText.includes(%q)`, c.says)))
+			s.mu.Lock()
+			for _, p := range s.purged { // Chromium may send a request twice if a connection that it reuses has ended
+				if !slices.Equal(p.Accounts, []string{"acme"}) || len(p.Kinds) > 0 {
+					t.Errorf("purged %+v", p)
+				}
 			}
-=======
-		run(t, press(`#purge form button`), browser.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
-			browser.UntilPage(`document.getElementById("done")`), text(&done, "#done"))
-		s.mu.Lock()
-		for _, p := range s.purged { // Chromium may send a request twice if a connection that it reuses has ended
-			if !slices.Equal(p.Accounts, []string{"acme"}) || len(p.Kinds) > 0 {
-				t.Errorf("purged %+v", p)
+			if len(s.purged) == 0 {
+				t.Error("nothing was purged")
 			}
-		}
-		s.mu.Unlock()
-		if len(s.purged) == 0 {
-			t.Error("nothing was purged")
->>>>>>> main
+			s.mu.Unlock()
 		}
 	})
 
