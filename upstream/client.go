@@ -367,7 +367,12 @@ func gauges(opts Options, kind string, p *places, current *atomic.Pointer[Client
 	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, without sign-ins; at most upstream.max_concurrent.",
 		func() float64 { return float64(p.inFlight.Load()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open.",
-		func() float64 { return float64(breaker.Load().stateFor("")) })
+		func() float64 {
+			if s := current.Load().endpoints[kind]; s != nil {
+				return float64(s.breaker.stateFor(""))
+			}
+			return 0
+		})
 	const help = "Accounts whose lists were fetched since the legacy system began to fail (asked), and those whose last fetch failed (failing). 0 without a failure for two minutes."
 	for i, state := range []string{"asked", "failing"} {
 		all.With(prometheus.Labels{"kind": kind, "state": state}).GaugeFunc("accounts", help, func() float64 {
