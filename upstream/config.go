@@ -242,9 +242,9 @@ type AuthConfig struct {
 	Send map[string]string `yaml:"send" with:"type=session"`
 	// RenewOn are statuses that mean that the session has ended; default 401.
 	RenewOn []int `yaml:"renew_on" min:"300" max:"599" with:"type=session"`
-	// RenewIf are conditions, one of which means that the session has ended, for replies with status 200 and SOAP faults.
+	// RenewIf are conditions, one of which means that the session has ended or the credential is wrong, for replies with status 200 and SOAP faults.
 	// Right after a sign-in such a reply with status 200 is accepted if it fits the mapping.
-	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
+	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=basic,bearer,header,secret,oauth2_client_credentials,session"`
 	// TTL is how long a session is used before the next sign-in. 0s: until it ends.
 	TTL time.Duration `yaml:"ttl" with:"type=session"`
 }
@@ -366,6 +366,7 @@ func (a AuthConfig) check(base string, p *setting.Problems) {
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(secret), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
+	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	p.AddIf(a.Name != "" && !address.ValidHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
 	switch a.Type {
 	case authBasic:
@@ -407,7 +408,6 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 	name, text := a.sends()
 	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !address.ValidHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
 		"wants one header with {token} in its text, such as {X-Token: \"{token}\"}")
-	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 }
 

@@ -52,7 +52,7 @@ type credentials struct {
 	opts    Options
 	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
 	renewOn []int                                // statuses that reject a token
-	renewIf mapping.Conditions                   // one of them in a 200 or a fault does so, too
+	renewIf mapping.Conditions                   // one of them in a 200 or a fault rejects a credential, too
 	flight  singleflight.Group
 
 	ok, failed, limited prometheus.Counter // sign-ins
@@ -75,7 +75,8 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		"Requests for a token or session of the legacy system; held: not sent, because of the limit.", "result")
 	c := &credentials{
 		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized},
-		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
+		renewIf: mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}),                                        // Validate has told them
+		ok:      results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
 	client := signInClient{&http.Client{CheckRedirect: noRedirect, Transport: network}, cfg.common(opts, "application/json"), opts.Ceiling}
 	switch _, secret := a.secret(); a.Type {
@@ -91,7 +92,6 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		if len(a.RenewOn) > 0 {
 			c.renewOn = a.RenewOn
 		}
-		c.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
 		c.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), c.renewIf, opts.Now)
 	}
 	return c, nil
@@ -190,13 +190,11 @@ func (c *credentials) whyRejected(r reply, err error, used token, format *mappin
 		return nil, false
 	case err != nil && asError(err).Reason == reasonDenied:
 		return asError(err), true
-	case c.request == nil:
-		return nil, false
-	case slices.Contains(c.renewOn, r.status):
+	case c.request != nil && slices.Contains(c.renewOn, r.status):
 		return failure(reasonDenied, "status %d", r.status), true
 	case (isFault(err) || err == nil && r.status == http.StatusOK) && c.renewIf.Any(r.body, err != nil):
 		return failure(reasonDenied, "the reply meets auth.renew_if"), true
-	case err != nil && c.hasWorked(used) && mayBeEnd(r, asError(err)):
+	case err != nil && c.request != nil && c.hasWorked(used) && mayBeEnd(r, asError(err)):
 		return asError(err), false
 	}
 	return nil, false

@@ -160,7 +160,8 @@ func (x *Explainer) Take(body string) (page Page, err error) {
 const maxBesideShown = 30
 
 // noteBeside notes the values around the list of the first reply that no key reads, and doubts those
-// that are named as systems name the next page, also where there is none this time.
+// that are named as systems name the next page, also where there is none this time. A list that is read in pages is not
+// doubted: CheckEnd refuses it if its last reply names one more.
 func (x *Explainer) noteBeside(reply jsontree.Value) {
 	if x.Replies > 1 {
 		return
@@ -174,7 +175,7 @@ func (x *Explainer) noteBeside(reply jsontree.Value) {
 		}
 		nested := v.Kind() == jsontree.Object || v.Kind() == jsontree.Array
 		switch {
-		case isNextMark(name):
+		case isNextMark(name) && x.Paging.Style == PageNone:
 			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks"})
 		case nested || strings.ContainsAny(strings.TrimSpace(v.String()), " \n"):
 			return

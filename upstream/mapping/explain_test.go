@@ -54,7 +54,11 @@ func TestSignsOfPagesAreShown(t *testing.T) {
 			t.Errorf("%s: doubts %v", sign, x.Doubts)
 		}
 	}
-	x := planOf(t).Explainer(acme, 1)
+	x := planOf(t, "paging: {style: page, param: page, total: total}").Explainer(acme, 1)
+	if _, err := x.Take(strings.Replace(testkit.SampleList(testkit.SampleTicket), "{", `{"total":1,"next_page":"/list?page=2",`, 1)); err != nil || len(x.Doubts) > 0 {
+		t.Errorf("a list that is read in pages: %v, doubts %v", err, x.Doubts)
+	}
+	x = planOf(t).Explainer(acme, 1)
 	_, _ = x.Take(testkit.SampleList(testkit.SampleTicket))
 	if _ = x.CheckEnd(End{Header: http.Header{"X-Pagination": {`{"TotalCount":165,"HasNext":true}`}, "Date": {"x"}}}); len(x.Beside) != 1 || !strings.Contains(x.Beside[0], "X-Pagination") {
 		t.Errorf("%q", x.Beside)
