@@ -23,31 +23,32 @@ const (
 // when they are not fetched again. A failure is remembered until the list comes, is purged or the
 // configuration changes. It is safe for concurrent use.
 type backoff struct {
-	keys localcache.Cache[Key, *failure] // a pointer as in Lists: one instance of otter is compiled for both
+	keys localcache.Cache[Key, *failure] // a pointer as in Cache: one instance of otter is compiled for both
 }
 
 // failure is that of the last fetch of a list. It is immutable.
 type failure struct {
-	policy  *policy // in force when the fetch began
-	began   time.Time
-	fetch   fetchVersion
-	err     error
-	count   int       // of fetches in a row; 0: only refused ones
-	until   time.Time // the list is not fetched before
-	checked time.Time // Redis has nothing newer before
+	policy    *policy // in force when the fetch began
+	began     time.Time
+	fetch     fetchVersion
+	err       error     // of the last that was not refused
+	count     int       // of failed fetches in a row; 0: only refused ones
+	until     time.Time // the list is not fetched before
+	refreshAt time.Time // nor refreshed before
+	checked   time.Time // Redis has nothing newer before
 }
 
-// RestError is the error of the last fill of a list that is in back-off.
-type RestError struct {
+// BackoffError is the error of the last fill of a list that is in back-off.
+type BackoffError struct {
 	Err  error
 	Left time.Duration // of the back-off
 }
 
 // Error implements error.
-func (e *RestError) Error() string { return e.Err.Error() }
+func (e *BackoffError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the error of the fill.
-func (e *RestError) Unwrap() error { return e.Err }
+func (e *BackoffError) Unwrap() error { return e.Err }
 
 func newBackoff() (*backoff, error) {
 	keys, err := otter.New(&otter.Options[Key, *failure]{MaximumSize: failingKeys})
@@ -55,43 +56,36 @@ func newBackoff() (*backoff, error) {
 }
 
 // failed records a failed fetch. The back-off grows with each failure, unless the fetch began during
-// a back-off: otherwise several callers would lengthen it at once. A refused fetch never reached the
-// legacy system. It says nothing about the list: callers are not refused for it, and a refresh waits as
-// after a first failure.
-func (b *backoff) failed(k Key, f failure, now time.Time) {
+// a back-off: otherwise several callers would lengthen it at once. It begins anew if a purge or a reload has
+// ended that of the failure before. A refused fetch never reached the legacy system and says nothing about
+// the list: callers are not refused for it, and a refresh waits as after a first failure.
+func (b *backoff) failed(k Key, f failure, now time.Time, ended func(*failure) bool) {
 	fault, told := errors.AsType[FillError](f.err)
 	b.keys.Compute(k.clone(), func(old *failure, found bool) (*failure, otter.ComputeOp) {
 		switch {
-		case !found:
+		case !found || ended(old):
 			old = &failure{}
 		case old.began.After(f.began): // this fetch began before a purge
 			f.policy, f.began, f.fetch = old.policy, old.began, old.fetch
 		}
-		switch f.count = old.count; {
-		case told && fault.Refused():
-			if old.err != nil {
-				f.err = old.err
+		if told && fault.Refused() {
+			f.err, f.count, f.until, f.checked = old.err, old.count, old.until, old.checked
+			if f.refreshAt = now.Add(delay(1)); f.refreshAt.Before(old.refreshAt) {
+				f.refreshAt = old.refreshAt
 			}
-			f.until, f.checked = later(old.until, now.Add(delay(1))), old.checked
 			return &f, otter.WriteOp
-		case !f.began.Before(old.until):
+		}
+		if f.count = max(old.count, 1); old.count > 0 && !f.began.Before(old.until) {
 			f.count++
 		}
-		f.count = max(f.count, 1)
 		wait := delay(f.count)
 		if told {
 			wait = max(wait, min(fault.RetryAfter(), retryMost))
 		}
 		f.until = now.Add(wait)
+		f.refreshAt = f.until
 		return &f, otter.WriteOp
 	})
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // succeeded forgets the failure of a list that the legacy gave at a moment, to this node or to another.

@@ -39,7 +39,7 @@ func TestWhatEndsTheRestOfAList(t *testing.T) {
 					}
 					here, elsewhere := f.nodes[0], f.nodes[1]
 					others := 0
-					other := func(l *Lists, kind string) Key {
+					other := func(l *Cache, kind string) Key {
 						others++
 						k := Key{Kind: kind, Account: fmt.Sprint("other-", others)}
 						f.clock.Add(time.Millisecond)
@@ -189,7 +189,7 @@ func TestAListRestsForRetryAfter(t *testing.T) {
 			t.Errorf("%v: the list that there is: %v %v", told, r.Outcome, err)
 		}
 		_, err := l.Get(t.Context(), otherKey)
-		if rest, ok := errors.AsType[*RestError](err); !ok || rest.Left != time.Millisecond || g.calls.Load() != n {
+		if rest, ok := errors.AsType[*BackoffError](err); !ok || rest.Left != time.Millisecond || g.calls.Load() != n {
 			t.Errorf("%v: %v after %d fetches", told, err, g.calls.Load()-n)
 		}
 		g.clock.Add(time.Millisecond)
@@ -199,26 +199,75 @@ func TestAListRestsForRetryAfter(t *testing.T) {
 	}
 }
 
+// A fetch that was refused brings back no back-off that a purge or a reload has ended, and begins none for callers.
+func TestARefusalRefusesNoCaller(t *testing.T) {
+	for name, end := range map[string]func(*Cache){
+		"a purge": func(l *Cache) { purge(t, l, acme) },
+		"a reload": func(l *Cache) {
+			apply, err := l.Prepare(testConfig(), Fills{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			apply()
+		},
+		"nothing": func(*Cache) {},
+	} {
+		l, g := alone(t)
+		refused := legacyDown{refused: true}
+		g.failWith(legacyDown{wait: time.Minute})
+		_, _ = l.Get(t.Context(), aKey)
+		end(l)
+		if name == "nothing" {
+			g.clock.Add(time.Minute)
+		}
+		g.failWith(refused)
+		for range 3 {
+			if _, err := l.Get(t.Context(), aKey); err != error(refused) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if x, err := l.Explain(t.Context(), aKey); err != nil || x.Outcome != Miss {
+				t.Errorf("%s: explained as %s, %v", name, x.Outcome, err)
+			}
+		}
+		g.failWith(nil)
+		mustGet(t, l, aKey)
+	}
+}
+
+// What explain says of a back-off is what is in force.
+func TestExplainKnowsWhatEndsABackOff(t *testing.T) {
+	l, g := alone(t)
+	g.failWith(errLegacy)
+	_, _ = l.Get(t.Context(), aKey)
+	if x, err := l.Explain(t.Context(), aKey); err != nil || x.Outcome != outcomeFailed || x.RetryAt.IsZero() {
+		t.Errorf("%+v, %v", x, err)
+	}
+	purge(t, l, acme)
+	if x, err := l.Explain(t.Context(), aKey); err != nil || x.Outcome != Miss || !x.RetryAt.IsZero() {
+		t.Errorf("after a purge %+v, %v", x, err)
+	}
+}
+
 // Who asks for a cold list that has failed gets that error, until its time is over or something
 // says that another try may work.
 func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
-	for name, end := range map[string]func(*Lists) error{
-		"nothing": func(*Lists) error { return nil },
-		"a purge": func(l *Lists) error {
+	for name, end := range map[string]func(*Cache) error{
+		"nothing": func(*Cache) error { return nil },
+		"a purge": func(l *Cache) error {
 			_, err := l.Purge(t.Context(), Purge{Accounts: []string{aKey.Account}})
 			return err
 		},
-		"a soft purge": func(l *Lists) error {
+		"a soft purge": func(l *Cache) error {
 			_, err := l.Purge(t.Context(), Purge{Kinds: []string{aKey.Kind}, Soft: true})
 			return err
 		},
-		"a reload": func(l *Lists) error {
+		"a reload": func(l *Cache) error {
 			apply, err := l.Prepare(testConfig(), Fills{})
 			apply()
 			return err
 		},
-		"another list": func(l *Lists) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
-		"an open breaker": func(l *Lists) error {
+		"another list": func(l *Cache) error { _, err := l.Get(t.Context(), Key{Kind: aKey.Kind, Account: "other"}); return err },
+		"an open breaker": func(l *Cache) error {
 			l.opts.Failing = func(string, string) bool { return true } // which answers then, and not the last error
 			return nil
 		},
@@ -258,6 +307,8 @@ func TestAColdListThatFailsIsNotFetchedForEachLookUp(t *testing.T) {
 	}
 }
 
+func never(*failure) bool { return false }
+
 // That a fill was refused takes nothing of what is known of a list: it rests for as long, and the
 // next failure is not the first.
 func TestARefusalShortensNoRest(t *testing.T) {
@@ -267,7 +318,7 @@ func TestARefusalShortensNoRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	fail := func(err error) *failure {
-		b.failed(aKey, failure{began: now, err: err}, now)
+		b.failed(aKey, failure{began: now, err: err}, now, never)
 		return b.lookup(aKey, time.Time{})
 	}
 	var known *failure
@@ -277,11 +328,11 @@ func TestARefusalShortensNoRest(t *testing.T) {
 	}
 	known = fail(errLegacy)
 	now = now.Add(time.Second)
-	if f := fail(legacyDown{refused: true}); f.until != known.until || f.count != known.count || f.err != known.err {
+	if f := fail(legacyDown{refused: true}); f.until != known.until || f.refreshAt != known.refreshAt || f.count != known.count || f.err != known.err {
 		t.Errorf("after a refusal %+v, before %+v", f, known)
 	}
 	now = known.until
-	if f := fail(legacyDown{refused: true}); !f.until.After(now) {
+	if f := fail(legacyDown{refused: true}); !f.refreshAt.After(now) || f.until.After(now) {
 		t.Errorf("a refusal at the end of a back-off: %+v", f)
 	}
 	if f := fail(errLegacy); f.count < known.count {

@@ -1,13 +1,11 @@
-// Package cache keeps finished v1 bodies in the process and in Redis, fresh on
-// purpose.
+// Package cache keeps finished v1 bodies in the process and in Redis, with explicit freshness rules.
 //
-// [Lists.Lookup] answers out of the process, or leaves the key to [Lists.Get]. Get loads the
-// key's source, which is the list that the legacy is asked for, and selects the wanted list
-// from it where the two differ. It serves what the policy allows at once; else it joins
-// the one flight of the source and waits for it. A flight looks into the process once more,
-// then reads Redis, takes the fleet's lease where the list is not there, and fills: see
-// flight.go. How an entry may be served is judged in one place, decide, by the policy in
-// force at that moment.
+// [Cache.Lookup] answers from the process, or leaves the key to [Cache.Get]. Get loads the key's source, which
+// is the list that the legacy system is asked for, and selects the wanted list from it if they differ. What the
+// policy lets be served at once is served; otherwise all callers share one flight of the source. A flight
+// reads Redis, and if one of its callers may not be served what there is, it takes the fleet's lease
+// and fetches the list: see flight.go and fetch.go. How an entry may be used is decided in one place,
+// decide, by the caller's own query.
 //
 // Two things make an entry unusable besides its age: another key or mapping than the one
 // that is asked for (belongsTo), and a purge since its fetch began (invalidations).
@@ -18,7 +16,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,31 +36,21 @@ const (
 	KindSeller = "seller"
 )
 
-// The tiers that a [Result] can name. A fill has no tier.
+// The tiers that a [Result] can name. A fetched list has none.
 const (
 	TierLocal = "local"
 	TierRedis = "redis"
 )
 
-// ErrFillPanicked is what every waiter gets when the fill panicked or ended its
+// ErrFillPanicked is what every waiter gets if the fill panicked or ended its
 // goroutine. The panic is logged with its stack.
 var ErrFillPanicked = errors.New("cache: the fill panicked")
 
-// ErrFillOverdue is what every waiter gets when the fill neither returned nor
-// gave up at its deadline. It wraps [context.DeadlineExceeded].
-var ErrFillOverdue error = overdueError{}
-
-// ErrClosed is returned for a look-up that would need a fill after Close.
+// ErrClosed is returned for a look-up that would need a fetch after Close.
 var ErrClosed = errors.New("cache: closed")
 
 // ErrUnknownKind is returned for a key whose kind is neither buyer nor seller.
 var ErrUnknownKind = errors.New("cache: the key's kind is neither buyer nor seller")
-
-// overdueError is a type because it wraps another error.
-type overdueError struct{}
-
-func (overdueError) Error() string { return "cache: the fill went past its deadline" }
-func (overdueError) Unwrap() error { return context.DeadlineExceeded }
 
 // Key names one list: everything of a request that affects the bytes. Empty
 // Status or InquiryType means no filter. It is comparable.
@@ -74,26 +61,20 @@ type Key struct {
 	InquiryType string `json:"inquiry_type,omitempty"`
 }
 
-// clone detaches a key from the buffers of the request it came with.
-func (k Key) clone() Key {
-	return Key{strings.Clone(k.Kind), strings.Clone(k.Account), strings.Clone(k.Status), strings.Clone(k.InquiryType)}
-}
-
-// Content is a finished v1 body and the moment when the legacy answered.
+// Content is a finished v1 body and the moment when the legacy system answered.
 type Content struct {
 	Body       []byte    // handed over: the caller must not change it afterwards
 	AnsweredAt time.Time // zero or in the future: taken as now
 	NoStore    bool      // serve it, but keep it in no tier
-	// Fingerprint is that of the mapping that made the body. A list of another
-	// mapping than the one its flight began under is served to who waits for it,
-	// and kept in no tier.
+	// Fingerprint is that of the mapping that made the body. A list of another mapping than the one in force
+	// when its flight began is served to its waiters, and kept in no tier.
 	Fingerprint string
 }
 
-// Fill fetches a list. It runs detached from the caller: its context keeps the
-// caller's values, has its own deadline and ends early only when the cache is
-// closed. It is called once per key at a time, but again beside a call that a purge or a reload
-// has left behind, or that is past its deadline. An error is never stored.
+// Fill fetches a list from the legacy system. It runs detached from the caller: its context keeps the
+// caller's values, has its own deadline and ends early only when the cache is closed. One call per key
+// runs at a time, except beside an older call that began before a purge or a reload, or that has overrun
+// its deadline. An error is never stored.
 type Fill func(ctx context.Context, k Key, about FillInfo) (Content, error)
 
 // FillInfo is what a fill is told besides its key.
@@ -108,16 +89,16 @@ type FillInfo struct {
 // FillError is what the error of a fill may say about itself, for the back-off.
 type FillError interface {
 	error
-	// Refused: the legacy was not asked. That says nothing about the list.
+	// Refused reports that the legacy system was not asked. That says nothing about the list.
 	Refused() bool
-	// RetryAfter is how long the legacy wants not to be asked for the list; 0: it does not say.
+	// RetryAfter is how long the legacy system wants not to be asked for the list; 0: it does not say.
 	RetryAfter() time.Duration
 }
 
-// Variant is one coding of a body, ready to be written. Neither field may be
+// Representation is a body in one encoding, ready to be written. Neither field may be
 // changed: both are shared by all readers.
-type Variant struct {
-	Body   []byte   // nil: this coding does not exist
+type Representation struct {
+	Body   []byte   // nil: there is none in this encoding
 	Length []string // the decimal Content-Length as a header value
 }
 
@@ -146,6 +127,7 @@ type Result struct {
 	Wait    time.Duration // time spent reading Redis, filling or waiting; 0 on a local hit
 
 	lookedAt time.Time // of Lookup
+	refresh  bool      // it is stale and to be refreshed
 }
 
 // Options are what a cache is built from. Fill is required, every other zero
@@ -184,18 +166,15 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Lists is the cache of finished lists. It is safe for concurrent use. It never
-// looks into a body. A look-up goes through the in-process tier, then Redis, then
-// the fill, and a list's age is counted from the moment the legacy system answered,
-// whichever tier it went through.
+// Cache is the cache of finished lists. It is safe for concurrent use. It never
+// looks into a body. A list's age is counted from the moment the legacy system answered,
+// whichever tier the list went through.
 //
-// What holds, and for how long:
 //   - A purge hides older lists here at once, and on other nodes within a second: see Purge.
 //   - One node fetches a list for the fleet, and the callers of all nodes wait for it as long as they
 //     have time; they get it up to 25 ms later than those of that node. If that node crashes, the
-//     others wait for as long as a fetch may take. If Redis is slow a fetch may begin although its
-//     caller has left.
-//   - Failed fetches are cached, for 5 s at most or as long as Retry-After says, a minute at most: see backoff.
+//     others wait for as long as a fetch may take.
+//   - Failed fetches are negatively cached, for at most 5 s, or for Retry-After up to a minute: see backoff.
 //   - Ages are counted on the clock of Redis, which each poll reads, to within a round
 //     trip, on the safe side; no node's clock plays a part. If Redis fails over to a
 //     machine with another clock, lists stored before are wrong by the difference.
@@ -204,13 +183,12 @@ func (o Options) withDefaults() (Options, error) {
 //   - Without Redis a node caches for itself.
 //
 // docs/redis.md has the rights that it needs in Redis.
-type Lists struct {
+type Cache struct {
 	opts          Options
 	policy        atomic.Pointer[policy]
 	tier          localcache.Cache[Key, *Entry]
 	redis         *redistier.Tier // nil: no Redis
 	invalidations *invalidations
-	repeats       repeats
 	backoff       *backoff
 	comp          *compressor
 	metrics       *metrics
@@ -219,7 +197,7 @@ type Lists struct {
 	life context.Context // ends when Close gives up waiting
 	end  context.CancelFunc
 
-	mu         sync.Mutex // guards the fields below; never held during a call
+	mu         sync.Mutex // guards the fields below; never held while Redis or the legacy system is asked
 	flights    map[Key]*flight
 	refreshing int // background flights among them
 	closed     bool
@@ -231,30 +209,32 @@ type Lists struct {
 // New builds a cache. It does not need Redis to be up; with Redis it starts the
 // goroutine that reads purges, which Close ends. What is wrong with
 // the configuration is a [setting.Problems].
-func New(cfg Config, opts Options) (*Lists, error) {
-	p, err := compile(cfg, opts.Fills)
+func New(config Config, opts Options) (*Cache, error) {
+	p, err := compile(config, opts.Fills)
 	if err != nil {
 		return nil, err
 	}
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	l := &Lists{opts: opts, flights: make(map[Key]*flight), invalidations: newInvalidations(p.interest()), tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache")}
-	l.repeats.made = map[redistier.Purge]repeat{}
-	l.policy.Store(p)
-	l.metrics = newMetrics(opts.Registerer)
-	if l.comp, err = newCompressor(); err != nil {
+	c := &Cache{
+		opts: opts, flights: make(map[Key]*flight), invalidations: newInvalidations(p.retention()),
+		tracer: telemetry.NewTracer(opts.Traces, "inquiry-gateway/cache"),
+	}
+	c.policy.Store(p)
+	c.metrics = newMetrics(opts.Registerer)
+	if c.comp, err = newCompressor(); err != nil {
 		return nil, err
 	}
-	if l.backoff, err = newBackoff(); err != nil {
+	if c.backoff, err = newBackoff(); err != nil {
 		return nil, err
 	}
-	l.tier, err = otter.New(&otter.Options[Key, *Entry]{
-		MaximumWeight: uint64(cfg.MaxBytes),
+	c.tier, err = otter.New(&otter.Options[Key, *Entry]{
+		MaximumWeight: uint64(config.MaxBytes),
 		Weigher:       func(_ Key, e *Entry) uint32 { return e.weight() },
 		OnAtomicDeletion: func(d otter.DeletionEvent[Key, *Entry]) {
 			if d.WasEvicted() {
-				l.metrics.evicted.Inc()
+				c.metrics.evicted.Inc()
 			}
 		},
 	})
@@ -262,54 +242,52 @@ func New(cfg Config, opts Options) (*Lists, error) {
 		return nil, err
 	}
 	if opts.Redis != nil {
-		l.redis = redistier.New(redistier.Options{
-			Client: opts.Redis, Prefix: opts.Prefix, PurgeLife: purgeLife,
-		})
+		c.redis = redistier.New(opts.Redis, opts.Prefix, purgeLife)
 	}
-	l.registerGauges()
-	l.life, l.end = context.WithCancel(context.Background())
-	if l.redis != nil {
-		l.watch()
+	c.registerGauges()
+	c.life, c.end = context.WithCancel(context.Background())
+	if c.redis != nil {
+		c.watch()
 	}
-	return l, nil
+	return c, nil
 }
 
 // registerGauges makes the series that are asked of the tier itself.
-func (l *Lists) registerGauges() {
-	all := telemetry.Series(l.opts.Registerer, "cache")
-	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(l.tier.EstimatedSize()) })
+func (c *Cache) registerGauges() {
+	all := telemetry.Series(c.opts.Registerer, "cache")
+	all.GaugeFunc("entries", "Lists in the in-process tier.", func() float64 { return float64(c.tier.EstimatedSize()) })
 	all.GaugeFunc("local_bytes", "Bytes of the in-process tier.",
-		func() float64 { return float64(l.tier.WeightedSize()) })
+		func() float64 { return float64(c.tier.WeightedSize()) })
 	all.GaugeFunc("local_limit_bytes", "Limit of the in-process tier: cache.max_bytes, or half of the memory limit if that is less.",
-		func() float64 { return float64(l.tier.GetMaximum()) })
+		func() float64 { return float64(c.tier.GetMaximum()) })
 }
 
 // Prepare does all that can fail of another policy: it is checked, and its sealing keys are
 // read. apply puts it into force, with what is known of fills. Entries are kept:
 // from the next look-up on their age is compared with the new policy.
-func (l *Lists) Prepare(cfg Config, fills Fills) (apply func(), err error) {
+func (c *Cache) Prepare(cfg Config, fills Fills) (apply func(), err error) {
 	p, err := compile(cfg, fills)
 	if err != nil {
 		return nil, err
 	}
 	return func() {
-		l.policy.Store(p)
-		l.invalidations.keepFor(p.interest())
-		l.tier.SetMaximum(uint64(cfg.MaxBytes))
+		c.policy.Store(p)
+		c.invalidations.keepFor(p.retention())
+		c.tier.SetMaximum(uint64(cfg.MaxBytes))
 	}, nil
 }
 
 // Close waits for the fills and refreshes that run, and ends them when ctx is
 // done; then it returns ctx's error. Afterwards only what is in the in-process
 // tier is served. The Redis client stays open.
-func (l *Lists) Close(ctx context.Context) error {
-	l.mu.Lock()
-	l.closed = true
-	l.mu.Unlock()
+func (c *Cache) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	done := make(chan struct{})
-	go func() { l.wg.Wait(); close(done) }()
-	defer l.watchers.Wait()
-	defer l.end()
+	go func() { c.wg.Wait(); close(done) }()
+	defer c.watchers.Wait()
+	defer c.end()
 	select {
 	case <-done:
 		return nil
@@ -320,11 +298,11 @@ func (l *Lists) Close(ctx context.Context) error {
 
 // RedisState is "off" without Redis, "ok", or "down" while a breaker keeps
 // requests away from it, or from a part of a Cluster.
-func (l *Lists) RedisState() string {
-	if l.redis == nil {
+func (c *Cache) RedisState() string {
+	if c.redis == nil {
 		return "off"
 	}
-	if l.redis.Down() {
+	if c.opts.Redis.Down() {
 		return "down"
 	}
 	return "ok"

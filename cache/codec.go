@@ -1,116 +1,84 @@
 package cache
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
-// An encoded entry is "IQE" version | CRC-32C of all after | entryHead | the strings and the body
-// one after the other. All numbers are big endian.
+// An encoded entry is "IQE" version | XXH3 of entryHead and id, 8 bytes | entryHead | id | body. The body has a
+// checksum of its own, which makes the ETag, too. All numbers are big endian.
 const (
-	entryMagic = "IQE\x06"
-	headSize   = len(entryMagic) + 4
+	entryMagic = "IQE\x07"
+	headSize   = len(entryMagic) + 8
 )
 
-// entryHead is what comes before the strings and the body.
+// entryHead is what comes before the id and the body.
 type entryHead struct {
 	AnsweredAt int64         // Unix ns on the clock of Redis
 	FetchBegan uint64        // microseconds on the clock of Redis
 	Sum        [sumSize]byte // of the body
-	Lengths    [6]uint32     // of kind, account, status, inquiry type, fingerprint and body
+	ID         uint32        // bytes of the id: redistier.ListID.Canonical
 }
 
 var entryHeadSize = binary.Size(entryHead{})
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// What makes an encoded entry refused; the text is the metric's label.
+// Why a stored entry is refused; the text is the metric's label.
 var (
-	errForeign   = errors.New("foreign")   // of another key
-	errFuture    = errors.New("future")    // answered later than now
-	errFormat    = errors.New("format")    // not an entry of this version
-	errTruncated = errors.New("truncated") // ends early, or goes on
-	errChecksum  = errors.New("checksum")
-	errTooBig    = errors.New("too_big")
-	errPurged    = errors.New("purged")  // older than a purge
-	errMapping   = errors.New("mapping") // made before a reload by another one; in Redis it has another key
+	errForeign = errors.New("foreign") // of another list
+	errCorrupt = errors.New("corrupt") // not an entry of this version, changed, cut, or from the future
+	errSealed  = errors.New("sealed")  // sealed by an unknown key, plain though there is a key, or sealed though there is none
+	errTooBig  = errors.New("too_big")
+	errPurged  = errors.New("purged") // older than a purge
 )
 
 // refusals are all reasons for which an entry of Redis can be refused.
-func refusals() []error {
-	return []error{
-		errForeign, errFuture, errFormat, errTruncated, errChecksum, errTooBig, errPurged,
-		errUnsealed, errSealed, errUnknownKey, errSealBroken,
-	}
-}
-
-// parts are what comes after the head, but for the body.
-func (e *Entry) parts() [5]string {
-	return [...]string{e.Kind, e.Account, e.Status, e.InquiryType, e.fingerprint}
-}
+func refusals() []error { return []error{errForeign, errCorrupt, errSealed, errTooBig, errPurged} }
 
 // Size is what the entry takes in Redis, in bytes, before sealing.
 func (e *Entry) Size() int {
-	size := headSize + entryHeadSize + len(e.Identity.Body)
-	for _, s := range e.parts() {
-		size += len(s)
-	}
-	return size
+	return headSize + entryHeadSize + len(idOf(e.Key, e.fingerprint).Canonical()) + len(e.Identity.Body)
 }
 
 // encode builds the stored form in one allocation of the exact size.
-func (e *Entry) encode() []byte {
-	h := entryHead{AnsweredAt: e.stamp, FetchBegan: e.fetch.began, Sum: e.sum}
-	for i, s := range e.parts() {
-		h.Lengths[i] = uint32(len(s))
-	}
-	h.Lengths[5] = uint32(len(e.Identity.Body))
-	raw := make([]byte, headSize, e.Size())
+func (e *Entry) encode(id []byte) []byte {
+	head := entryHead{AnsweredAt: e.answeredAtRedis, FetchBegan: e.fetch.began, Sum: e.sum, ID: uint32(len(id))}
+	raw := make([]byte, headSize, headSize+entryHeadSize+len(id)+len(e.Identity.Body))
 	copy(raw, entryMagic)
-	raw, _ = binary.Append(raw, binary.BigEndian, h) // of a fixed size, which cannot fail
-	for _, s := range e.parts() {
-		raw = append(raw, s...)
-	}
-	raw = append(raw, e.Identity.Body...)
-	binary.BigEndian.PutUint32(raw[len(entryMagic):], crc32.Checksum(raw[headSize:], castagnoli))
-	return raw
+	raw, _ = binary.Append(raw, binary.BigEndian, head) // of a fixed size, which cannot fail
+	raw = append(raw, id...)
+	binary.BigEndian.PutUint64(raw[len(entryMagic):], xxh3.Hash(raw[headSize:]))
+	return append(raw, e.Identity.Body...)
 }
 
-// decode checks the stored form and builds the entry over it: the body points
+// decode checks the stored form and builds the entry of a list with this id over it: the body points
 // into raw, which must not be changed afterwards.
-func decode(raw []byte) (*Entry, error) {
-	switch {
-	case len(raw) < len(entryMagic) || string(raw[:len(entryMagic)]) != entryMagic:
-		return nil, errFormat
-	case len(raw) < headSize:
-		return nil, errTruncated
-	case binary.BigEndian.Uint32(raw[len(entryMagic):]) != crc32.Checksum(raw[headSize:], castagnoli):
-		return nil, errChecksum
+func decode(raw, id []byte, k Key, fingerprint string) (*Entry, error) {
+	var head entryHead
+	if len(raw) < headSize+entryHeadSize || string(raw[:len(entryMagic)]) != entryMagic {
+		return nil, errCorrupt
 	}
-	var h entryHead
-	n, err := binary.Decode(raw[headSize:], binary.BigEndian, &h)
-	if err != nil {
-		return nil, errTruncated
+	_, _ = binary.Decode(raw[headSize:], binary.BigEndian, &head) // the length is right
+	begin := headSize + entryHeadSize
+	if uint64(head.ID) > uint64(len(raw)-begin) {
+		return nil, errCorrupt
 	}
-	rest := raw[headSize+n:]
-	var parts [len(h.Lengths)][]byte
-	for i, length := range h.Lengths {
-		if uint64(length) > uint64(len(rest)) {
-			return nil, errTruncated
-		}
-		parts[i], rest = rest[:length], rest[length:]
+	end := begin + int(head.ID)
+	if binary.BigEndian.Uint64(raw[len(entryMagic):]) != xxh3.Hash(raw[headSize:end]) {
+		return nil, errCorrupt
 	}
-	if len(rest) != 0 {
-		return nil, errTruncated
+	if !bytes.Equal(raw[begin:end], id) {
+		return nil, errForeign
 	}
-	return newEntry(origin{
-		key:         Key{string(parts[0]), string(parts[1]), string(parts[2]), string(parts[3])},
-		fingerprint: string(parts[4]),
-		answeredAt:  time.Unix(0, h.AnsweredAt),
-		stamp:       h.AnsweredAt,
-		fetch:       fetchVersion{began: h.FetchBegan},
-		sum:         h.Sum,
-	}, parts[5], cap(raw)), nil
+	e := newEntry(origin{
+		key: k, fingerprint: fingerprint, fetch: fetchVersion{began: head.FetchBegan},
+		answeredAt: time.Unix(0, head.AnsweredAt), answeredAtRedis: head.AnsweredAt,
+	}, raw[end:], cap(raw))
+	if e.sum != head.Sum {
+		return nil, errCorrupt
+	}
+	return e, nil
 }

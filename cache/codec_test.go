@@ -5,12 +5,12 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
-	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/zeebo/xxh3"
 	"pgregory.net/rapid"
 
 	"inquiry-gateway/cache/redistier"
@@ -18,9 +18,16 @@ import (
 )
 
 func entryOf(k Key, text string) *Entry {
-	o := origin{key: k, fingerprint: "f1", answeredAt: time.Unix(1_700_000_000, 123), fetch: fetchVersion{began: 3}, sum: bodySum(0, []byte(text))}
+	o := origin{key: k, fingerprint: "f1", answeredAt: time.Unix(1_700_000_000, 123), fetch: fetchVersion{began: 3}}
 	return newEntry(o, []byte(text), len(text))
 }
+
+func decodeFor(raw []byte, k Key, fingerprint string) (*Entry, error) {
+	return decode(raw, idOf(k, fingerprint).Canonical(), k, fingerprint)
+}
+
+// stored is an entry as Redis has it, unsealed.
+func stored(e *Entry) []byte { return e.encode(idOf(e.Key, e.fingerprint).Canonical()) }
 
 func TestEncodedEntriesComeBackWhole(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -31,63 +38,65 @@ func TestEncodedEntriesComeBackWhole(t *testing.T) {
 			fingerprint: text.Draw(t, "fingerprint"),
 			answeredAt:  time.Unix(0, rapid.Int64().Draw(t, "nanos")),
 			fetch:       fetchVersion{began: rapid.Uint64().Draw(t, "began")},
-			sum:         bodySum(0, body),
 		}
 		first := newEntry(o, body, cap(body))
-		raw := first.encode()
+		raw := stored(first)
 		if len(raw) != first.Size() {
 			t.Fatalf("%d bytes, the size is said to be %d", len(raw), first.Size())
 		}
-		e, err := decode(raw)
+		e, err := decodeFor(raw, o.key, o.fingerprint)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.fetch != o.fetch || e.spread != first.spread {
+		if !e.belongsTo(o.key, o.fingerprint) || !e.AnsweredAt.Equal(o.answeredAt) || e.fetch != o.fetch || e.jitterShare != first.jitterShare {
 			t.Fatalf("came back as %+v", e)
 		}
 		if !bytes.Equal(e.Identity.Body, body) || e.ETag[0] != first.ETag[0] || e.Identity.Length[0] != first.Identity.Length[0] {
 			t.Fatal("the body, or what goes with it, changed")
 		}
+		if _, err := decodeFor(raw, o.key, o.fingerprint+"x"); err != errForeign {
+			t.Fatalf("for another mapping: %v", err)
+		}
 	})
 }
 
 func TestEveryFlippedBitAndEveryCutIsRefused(t *testing.T) {
-	raw := entryOf(aKey, "the body").encode()
+	raw := stored(entryOf(aKey, "the body"))
 	for i := range len(raw) * 8 {
 		bad := bytes.Clone(raw)
 		bad[i/8] ^= 1 << (i % 8)
-		if _, err := decode(bad); err == nil {
+		if _, err := decodeFor(bad, aKey, "f1"); err == nil {
 			t.Fatalf("bit %d flipped, and the entry was accepted", i)
 		}
 	}
 	for n := range raw {
-		if _, err := decode(raw[:n]); err == nil {
+		if _, err := decodeFor(raw[:n], aKey, "f1"); err == nil {
 			t.Fatalf("cut to %d bytes, and the entry was accepted", n)
 		}
 	}
-	if _, err := decode(append(bytes.Clone(raw), 0)); err == nil {
+	if _, err := decodeFor(append(bytes.Clone(raw), 0), aKey, "f1"); err == nil {
 		t.Fatal("a byte too much, and the entry was accepted")
 	}
 }
 
 // Garbage is refused with a bounded label, and what is accepted is inside of what was read.
 func FuzzDecode(f *testing.F) {
-	good := entryOf(aKey, "the body").encode()
+	good := stored(entryOf(aKey, "the body"))
 	for _, seed := range [][]byte{good, good[:len(good)-5], []byte(entryMagic), good[headSize:], []byte("garbage"), nil} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		// With the checksum made right the fields behind it are reached, too.
-		sum := binary.BigEndian.AppendUint32([]byte(entryMagic), crc32.Checksum(raw, castagnoli))
+		sum := binary.BigEndian.AppendUint64([]byte(entryMagic), xxh3.Hash(raw))
 		for _, raw := range [][]byte{bytes.Clone(raw), append(sum, raw...)} {
-			e, err := decode(raw)
+			e, err := decodeFor(raw, aKey, "f1")
 			if err != nil {
-				if err != errFormat && err != errTruncated && err != errChecksum {
+				if err != errCorrupt && err != errForeign {
 					t.Fatalf("error %v has no bounded label", err)
 				}
 				continue
 			}
-			if len(e.Identity.Body) > len(raw) || !e.belongsTo(e.Key, e.fingerprint) || len(e.ETag) != 1 {
+			if len(e.Identity.Body) > len(raw) || !e.belongsTo(aKey, "f1") || len(e.ETag) != 1 {
 				t.Fatalf("out of %d bytes %+v", len(raw), e)
 			}
 		}
@@ -115,30 +124,30 @@ func mustRing(t testing.TB, keys ...byte) *ring {
 func TestASealOpensOnlyForItsOwnKeyAndUnchanged(t *testing.T) {
 	r := mustRing(t, 1)
 	rapid.Check(t, func(t *rapid.T) {
-		raw, l := rapid.SliceOf(rapid.Byte()).Draw(t, "entry"), redistier.ListID{Kind: "a", Account: "b", Status: "c", InquiryType: "d", Fingerprint: "e"}
-		sealed := r.seal(raw, l)
-		if got, err := r.open(sealed, l); err != nil || !bytes.Equal(got, raw) {
+		raw, id := rapid.SliceOf(rapid.Byte()).Draw(t, "entry"), redistier.ListID{Kind: "a", Account: "b", Status: "c", InquiryType: "d", Fingerprint: "e"}
+		sealed := r.seal(raw, id.Canonical())
+		if got, err := r.open(sealed, id.Canonical()); err != nil || !bytes.Equal(got, raw) {
 			t.Fatalf("%x, %v", got, err)
 		}
-		other := l
+		other := id
 		parts := [...]*string{&other.Kind, &other.Account, &other.Status, &other.InquiryType, &other.Fingerprint}
 		*parts[rapid.IntRange(0, 4).Draw(t, "part")] = rapid.SampledFrom([]string{"", "x", "bc"}).Draw(t, "text")
-		if _, err := r.open(sealed, other); err == nil {
+		if _, err := r.open(sealed, other.Canonical()); err == nil {
 			t.Fatalf("opened for %v", other)
 		}
 		bad := bytes.Clone(sealed)
 		bad[rapid.IntRange(0, len(bad)-1).Draw(t, "byte")] ^= 1
-		if _, err := r.open(bad, l); err == nil {
+		if _, err := r.open(bad, id.Canonical()); err == nil {
 			t.Fatal("opened after a change")
 		}
-		if _, err := r.open(sealed[:rapid.IntRange(0, len(sealed)-1).Draw(t, "length")], l); err == nil {
+		if _, err := r.open(sealed[:rapid.IntRange(0, len(sealed)-1).Draw(t, "length")], id.Canonical()); err == nil {
 			t.Fatal("opened after a cut")
 		}
 	})
 }
 
 func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
-	raw, l := []byte("entry"), redistier.ListID{Account: "acme"}
+	raw, l := []byte("entry"), redistier.ListID{Account: "acme"}.Canonical()
 	old, rotated := mustRing(t, 1), mustRing(t, 2, 1)
 	for _, tt := range []struct {
 		name   string
@@ -147,10 +156,10 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 		want   error
 	}{
 		{"after a rotation", rotated, old.seal(raw, l), nil},
-		{"sealed by the new first key", old, rotated.seal(raw, l), errUnknownKey},
-		{"plain with a ring", old, raw, errUnsealed},
+		{"sealed by the new first key", old, rotated.seal(raw, l), errSealed},
+		{"plain with a ring", old, raw, errSealed},
 		{"sealed without a ring", nil, old.seal(raw, l), errSealed},
-		{"head only", old, old.seal(raw, l)[:sealOverhead-1], errTruncated},
+		{"head only", old, old.seal(raw, l)[:sealOverhead-1], errCorrupt},
 	} {
 		if _, err := tt.r.open(tt.sealed, l); err != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
@@ -159,7 +168,7 @@ func TestTheFirstKeySealsAndAllOpen(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	r, l := mustRing(f, 1), redistier.ListID{Account: "acme"}
+	r, l := mustRing(f, 1), redistier.ListID{Account: "acme"}.Canonical()
 	f.Add(r.seal([]byte("entry"), l))
 	f.Add([]byte(sealMagic))
 	f.Add([]byte{})
@@ -177,7 +186,7 @@ func FuzzOpen(f *testing.F) {
 
 func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
 	f := newFleet(t, 0)
-	node := func(keys ...byte) *Lists {
+	node := func(keys ...byte) *Cache {
 		return f.add(t, f.srv.Addr, 4*time.Second, func(s *setup) { s.SealingKeysFile = keyFile(keys...) })
 	}
 	mustGet(t, node(1), aKey)
@@ -194,7 +203,7 @@ func TestSealedListsAreSharedAndTheirContentIsNotInRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := f.nodes[1]
-	if r := mustGet(t, l, otherKey); r.Outcome != Miss || r.Entry.Account != otherKey.Account || refused(t, l)["seal_brokenredis"] != 1 {
+	if r := mustGet(t, l, otherKey); r.Outcome != Miss || r.Entry.Account != otherKey.Account || refused(t, l)["corruptredis"] != 1 {
 		t.Errorf("%s of %s", r.Outcome, r.Entry.Account)
 	}
 	settled(l)

@@ -39,8 +39,8 @@ type Config struct {
 	RechecksPerSecond float64 `yaml:"rechecks_per_second" min:"0" max:"1000"`
 }
 
-// Terms are the three times that govern a list, counted from the legacy's answer.
-type Terms struct {
+// Freshness are the three times that govern a list, counted from the legacy's answer.
+type Freshness struct {
 	// TTL is how long a list is fresh. 0: never; each look-up asks the legacy system.
 	TTL time.Duration `yaml:"ttl" max:"168h"`
 	// StaleWhileRevalidate is how long after its ttl a list is still served while it is refreshed.
@@ -50,17 +50,13 @@ type Terms struct {
 }
 
 // lifetime is how long after the legacy's answer a list can be of any use.
-func (t Terms) lifetime() time.Duration { return t.TTL + max(t.StaleWhileRevalidate, t.StaleIfError) }
-
-// stricter takes the shorter of each time: what is fresh, or may be served stale,
-// by the result is so by both.
-func (t Terms) stricter(o Terms) Terms {
-	return Terms{min(t.TTL, o.TTL), min(t.StaleWhileRevalidate, o.StaleWhileRevalidate), min(t.StaleIfError, o.StaleIfError)}
+func (t Freshness) lifetime() time.Duration {
+	return t.TTL + max(t.StaleWhileRevalidate, t.StaleIfError)
 }
 
 // KindConfig is the freshness policy of one kind of list.
 type KindConfig struct {
-	Terms `yaml:",inline"`
+	Freshness `yaml:",inline"`
 	// ByStatus overrides the policy for lists filtered by a status.
 	ByStatus map[string]StatusConfig `yaml:"by_status"`
 }
@@ -77,8 +73,8 @@ type StatusConfig struct {
 
 // For is what governs the lists filtered by a status: the kind's times, with what the status
 // overrides.
-func (c KindConfig) For(status string) Terms {
-	t, override := c.Terms, c.ByStatus[status]
+func (c KindConfig) For(status string) Freshness {
+	t, override := c.Freshness, c.ByStatus[status]
 	for _, of := range []struct{ time, by *time.Duration }{
 		{&t.TTL, override.TTL}, {&t.StaleWhileRevalidate, override.StaleWhileRevalidate}, {&t.StaleIfError, override.StaleIfError},
 	} {
@@ -91,7 +87,7 @@ func (c KindConfig) For(status string) Terms {
 
 // DefaultConfig returns the policy of a file without a `cache:` section.
 func DefaultConfig() Config {
-	kind := KindConfig{Terms: Terms{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}}
+	kind := KindConfig{Freshness: Freshness{TTL: 30 * time.Second, StaleWhileRevalidate: 30 * time.Second, StaleIfError: 10 * time.Minute}}
 	return Config{
 		MaxBytes: 256 << 20, Buyer: kind, Seller: kind,
 		Jitter: 0.1, MaxEntryBytes: 8 << 20,
@@ -123,10 +119,10 @@ func (c Config) sealing() (*ring, error) {
 // validate checks the times of the kind, and of each status. A list must not outlive what
 // Redis remembers of purges.
 func (c KindConfig) validate(path string, p *setting.Problems) {
-	bound := func(t Terms, path string) {
+	bound := func(t Freshness, path string) {
 		p.AddIf(t.lifetime() > maxLifetime, path+".ttl", "together with its stale window it must not be above 168h")
 	}
-	bound(c.Terms, path)
+	bound(c.Freshness, path)
 	for _, status := range slices.Sorted(maps.Keys(c.ByStatus)) {
 		field := path + ".by_status." + status
 		if !filters.Valid(status) {
@@ -156,11 +152,15 @@ func compile(c Config, fills Fills) (*policy, error) {
 	}
 	p := &policy{ring: r, jitter: c.Jitter, maxEntry: int(c.MaxEntryBytes), fillTimeout: fills.Timeout}
 	for i, kind := range []KindConfig{c.Buyer, c.Seller} {
-		k := kindPolicy{Terms: kind.Terms, byStatus: map[string]Terms{}, mapping: fills.Mappings[kindNames[i]]}
-		p.oldest = max(p.oldest, k.lifetime())
+		k := kindPolicy{Freshness: kind.Freshness, byStatus: map[string]Freshness{}, mapping: fills.Mappings[kindNames[i]], longest: kind.lifetime()}
+		p.oldest = max(p.oldest, k.longest)
 		for status := range kind.ByStatus {
-			k.byStatus[status] = kind.For(status)
-			p.oldest = max(p.oldest, k.byStatus[status].lifetime())
+			of := kind.For(status)
+			k.byStatus[status] = of
+			p.oldest = max(p.oldest, of.lifetime())
+			if k.mapping.Status.Of(status) == filters.Local {
+				k.longest = max(k.longest, of.lifetime())
+			}
 		}
 		p.kinds[i] = k
 	}
@@ -179,28 +179,28 @@ type policy struct {
 
 // kindPolicy is what holds for the lists of one kind.
 type kindPolicy struct {
-	Terms
-	byStatus map[string]Terms // with all that the kind has
+	Freshness
+	byStatus map[string]Freshness // with all that the kind has
 	mapping  Mapping
+	longest  time.Duration // how long a list without a filter by status can be of use, for those selected from it, too
 }
 
-// of returns the terms of a list with this status filter.
-func (p *policy) of(i kindIndex, status string) Terms {
+// of returns the Freshness of a list with this status filter.
+func (p *policy) of(i kindIndex, status string) Freshness {
 	k := &p.kinds[i]
-	if status != "" && len(k.byStatus) > 0 {
+	if len(k.byStatus) > 0 {
 		if t, ok := k.byStatus[status]; ok {
 			return t
 		}
 	}
-	return k.Terms
+	return k.Freshness
 }
 
-// interest is how long a purge can concern a list: while one can be of use that a fill has got
-// which began before it.
-func (p *policy) interest() time.Duration { return p.oldest + p.fillTimeout + time.Minute }
+// retention is how long a purge matters: no list whose fetch began before it is of use for longer.
+func (p *policy) retention() time.Duration { return p.oldest + p.fillTimeout + time.Minute }
 
-// mostRead is how many bytes an entry of Redis may have.
-func (p *policy) mostRead() int { return p.maxEntry + sealOverhead }
+// maxReadBytes is how many bytes an entry of Redis may have.
+func (p *policy) maxReadBytes() int { return p.maxEntry + sealOverhead }
 
 // kindIndex is an array index; kinds other than the two have none.
 type kindIndex int

@@ -61,13 +61,13 @@ seller: {ttl: 1m}
 	for _, tt := range []struct {
 		kind   kindIndex
 		status string
-		want   Terms
+		want   Freshness
 	}{
-		{0, "", Terms{30 * s, 20 * s, 600 * s}},
-		{0, "pending", Terms{10 * s, 20 * s, 600 * s}},
-		{0, "answered", Terms{30 * s, 20 * s, 0}},
-		{0, "other", Terms{30 * s, 20 * s, 600 * s}},
-		{1, "pending", Terms{60 * s, 30 * s, 600 * s}},
+		{0, "", Freshness{30 * s, 20 * s, 600 * s}},
+		{0, "pending", Freshness{10 * s, 20 * s, 600 * s}},
+		{0, "answered", Freshness{30 * s, 20 * s, 0}},
+		{0, "other", Freshness{30 * s, 20 * s, 600 * s}},
+		{1, "pending", Freshness{60 * s, 30 * s, 600 * s}},
 	} {
 		if got := p.of(tt.kind, tt.status); got != tt.want {
 			t.Errorf("%s %q: %v, want %v", kindNames[tt.kind], tt.status, got, tt.want)

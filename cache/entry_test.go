@@ -20,7 +20,7 @@ import (
 func TestReadersCannotReachEachOthersBytes(t *testing.T) {
 	l, _ := alone(t, filledBy(strings.Repeat("inquiry ", 1000)))
 	e := mustGet(t, l, aKey).Entry
-	for _, v := range []*Variant{&e.Identity, l.Coded(e, Gzip), l.Coded(e, Zstd)} {
+	for _, v := range []*Representation{&e.Identity, l.Encoded(e, Gzip), l.Encoded(e, Zstd)} {
 		if len(v.Body) != cap(v.Body) || len(v.Length) != cap(v.Length) || v.Length[0] != fmt.Sprint(len(v.Body)) {
 			t.Error("appending to a body reaches what others read, or its length is wrong")
 		}
@@ -75,7 +75,7 @@ func TestAnotherMappingIsAnotherList(t *testing.T) {
 	if _, ok := l.Lookup(aKey); ok {
 		t.Error("a list of the old mapping was served")
 	}
-	if n := refused(t, l); n["mappinglocal"] != 1 || n["foreignlocal"] != 0 { // the latter is an alarm
+	if n := refused(t, l); n["foreignlocal"] != 0 { // which is an alarm
 		t.Errorf("refused %v", n)
 	}
 	if r := mustGet(t, l, aKey); r.Outcome != Miss || !r.Stored {
@@ -113,7 +113,7 @@ func TestAKindOfItsOwnIsRefused(t *testing.T) {
 func TestACodingExistsOnlyWhereItIsSmaller(t *testing.T) {
 	noise := make([]byte, 4096)
 	for i := range noise {
-		noise[i] = byte(spreadOf(aKey, int64(i)) * 256)
+		noise[i] = byte(jitterShareOf(aKey.Hash(), int64(i)) * 256)
 	}
 	for _, tt := range []struct {
 		name, body string
@@ -129,7 +129,7 @@ func TestACodingExistsOnlyWhereItIsSmaller(t *testing.T) {
 			Gzip: func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 			Zstd: func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r, zstd.WithDecoderConcurrency(1)) },
 		} {
-			v := l.Coded(e, c)
+			v := l.Encoded(e, c)
 			if (v != nil) != tt.want {
 				t.Errorf("%s: coding %d exists: %t", tt.name, c, v != nil)
 			}
@@ -156,14 +156,14 @@ func TestACodingIsMadeOnceAndWeighed(t *testing.T) {
 	var made sync.Map
 	var callers sync.WaitGroup
 	for range 50 {
-		callers.Go(func() { made.Store(l.Coded(e, Gzip), true) })
+		callers.Go(func() { made.Store(l.Encoded(e, Gzip), true) })
 	}
 	callers.Wait()
 	n := 0
 	made.Range(func(any, any) bool { n++; return true })
 	l.tier.CleanUp()
 	grown := l.tier.WeightedSize() - before
-	if size := len(l.Coded(e, Gzip).Body); n != 1 || grown != uint64(size) {
+	if size := len(l.Encoded(e, Gzip).Body); n != 1 || grown != uint64(size) {
 		t.Errorf("%d variants, the tier grew by %d bytes for one of %d", n, grown, size)
 	}
 	if r, ok := l.Lookup(aKey); !ok || r.Entry != e {
@@ -186,8 +186,8 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 	const bound = 8 << 20
 	manySizes := func(_ context.Context, k Key, _ FillInfo) (Content, error) { // 50 B to 15 KB, compressible like JSON
 		var b strings.Builder
-		for i := range int(spreadOf(k, 1)*200) + 1 {
-			fmt.Fprintf(&b, `{"title":"Order %d of %s","content":"%x"},`, i, k.Account, spreadOf(k, int64(i)))
+		for i := range int(jitterShareOf(k.Hash(), 1)*200) + 1 {
+			fmt.Fprintf(&b, `{"title":"Order %d of %s","content":"%x"},`, i, k.Account, jitterShareOf(k.Hash(), int64(i)))
 		}
 		return Content{Body: []byte(b.String())}, nil
 	}
@@ -203,8 +203,8 @@ func TestTheTierStaysInItsBoundByTheRealHeap(t *testing.T) {
 		l, _ := alone(t, tt.fill, func(s *setup) { s.MaxBytes = bound })
 		for i := range tt.keys {
 			e := mustGet(t, l, Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i), Status: "pending"}).Entry
-			l.Coded(e, Gzip)
-			l.Coded(e, Zstd)
+			l.Encoded(e, Gzip)
+			l.Encoded(e, Zstd)
 		}
 		l.tier.CleanUp()
 		held, counted := heap()-before, int64(l.tier.WeightedSize())
@@ -220,7 +220,7 @@ type told map[any]int
 
 func (o told) tell(what any, list uint64) { o[what], o[list] = o[what]+1, o[list]+1 }
 
-func (o told) Answered(e *Entry, outcome Outcome, _ time.Time) { o.tell(outcome, e.sourceKey) }
+func (o told) Answered(e *Entry, outcome Outcome, _ time.Time) { o.tell(outcome, e.hash) }
 func (o told) Failed(_, _ string, list uint64, _ time.Time)    { o.tell("failed", list) }
 
 func TestTheObserverIsToldOfLookups(t *testing.T) {
@@ -228,7 +228,7 @@ func TestTheObserverIsToldOfLookups(t *testing.T) {
 	l, g := alone(t, func(s *setup) { s.Observer = o })
 	mustGet(t, l, aKey)
 	r, _ := l.Lookup(aKey)
-	l.Served(aKey, r)
+	l.RecordHit(aKey, r)
 	g.failWith(errLegacy)
 	if _, err := l.Get(t.Context(), sellers); err != errLegacy {
 		t.Errorf("error %v", err)

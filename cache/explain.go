@@ -49,67 +49,58 @@ func secondsOf(d time.Duration) Seconds { return Seconds(d.Seconds()) }
 
 // Explain looks like Get, but changes no list, fills nothing and counts
 // nothing. It reads Redis within its usual timeout. Errors: ErrUnknownKind.
-func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
+func (c *Cache) Explain(ctx context.Context, k Key) (Explanation, error) {
 	var q query
-	if !l.start(&q, k) {
+	if !c.start(&q, k) {
 		return Explanation{}, ErrUnknownKind
 	}
-	var impossible bool
-	q.source, impossible = q.mapping().sourceOf(k)
 	x := Explanation{
-		Key: k, DerivedFrom: derivedFrom(k, q.source), Redis: l.RedisState(), Policy: q.policy.governing(q.kind, k.Status),
-		TTL: secondsOf(q.terms.TTL), StaleWhileRevalidate: secondsOf(q.terms.StaleWhileRevalidate), StaleIfError: secondsOf(q.terms.StaleIfError),
+		Key: k, DerivedFrom: derivedFrom(k, q.source), Redis: c.RedisState(), Policy: q.policy.governing(q.kind, k.Status),
+		TTL: secondsOf(q.freshness.TTL), StaleWhileRevalidate: secondsOf(q.freshness.StaleWhileRevalidate), StaleIfError: secondsOf(q.freshness.StaleIfError),
 		Mapping: q.mapping().Fingerprint,
 	}
 	var e *Entry
-	if !impossible && l.redis != nil { // before the tier: at the start it tells which purges there were
-		names := l.redis.Names(idOf(q.source, x.Mapping))
-		raw, _, err := l.readList(ctx, names)
+	if !q.impossible && c.redis != nil { // before the tier: at the start it tells which purges there were
+		names := c.redis.Names(idOf(q.source, x.Mapping))
+		raw, _, err := c.readList(ctx, names)
 		if err == nil && len(raw) > 0 {
-			if e, err = l.open(q.source, x.Mapping, names.Account, raw); err != nil {
+			if e, err = c.open(q.source, x.Mapping, names.Account, raw); err != nil {
 				x.Refused = err.Error()
 			} else {
 				x.Tier = TierRedis
 			}
 		}
-		_, synced := l.invalidations.position()
+		_, synced := c.invalidations.position()
 		x.Unconfirmed = !synced
 	}
-	now := l.opts.Now()
-	for _, key := range [...]Key{q.source, k} {
-		kept, ok := l.tier.GetEntryQuietly(key)
-		if ok && kept.Value.belongsTo(key, x.Mapping) && l.decide(&q, kept.Value, now).state != purged && !l.invalidations.newer(e, kept.Value) {
-			e, x.Tier = kept.Value, TierLocal
-		}
+	now := c.opts.Now()
+	if kept, ok := c.tier.GetEntryQuietly(q.source); ok && kept.Value.belongsTo(q.source, x.Mapping) &&
+		!c.invalidations.sinceFetch(kept.Value).hard && !c.invalidations.newer(e, kept.Value) {
+		e, x.Tier = kept.Value, TierLocal
 	}
-	if last := l.invalidations.last(k.Kind, redistier.Hash(k.Account)); last > 0 {
+	if last := c.invalidations.last(k.Kind, redistier.Hash(k.Account)); last > 0 {
 		x.PurgedAt = time.UnixMicro(int64(last)).UTC()
 	}
-	var answered time.Time
+	h := c.healthOf(&q, e, now)
+	if x.Failing = h.failed; h.inBackoff {
+		x.RetryAt = h.refreshAt.UTC()
+	}
+	d := c.decide(&q, e, now)
+	x.Outcome, x.Err = d.outcome, d.err
 	if e != nil {
-		answered = e.AnsweredAt
+		x.AnsweredAt, x.Age, x.Remaining, x.Bytes = e.AnsweredAt.UTC(), secondsOf(d.age), secondsOf(d.remaining), e.Size()
+		x.Jitter = secondsOf(q.jitter(e))
 	}
-	if r := l.backoff.lookup(q.source, answered); r != nil {
-		if x.Failing = r.count > 0; r.until.After(now) {
-			x.RetryAt = r.until.UTC()
-		}
-	}
-	v := l.decide(&q, e, now)
-	x.Outcome, x.Err = v.outcome, v.err
-	if e != nil {
-		x.AnsweredAt, x.Age, x.Remaining, x.Bytes = e.AnsweredAt.UTC(), secondsOf(v.age), secondsOf(v.remaining), e.Size()
-		x.Jitter = secondsOf(time.Duration(float64(q.terms.TTL) * q.policy.jitter * e.spread))
-	}
-	x.InFlight = l.inFlight(q.source)
-	if v.action == fetch {
-		if x.IfItFails = outcomeFailed; v.state.servable() {
+	x.InFlight = c.inFlight(q.source)
+	if d.action == fetch {
+		if x.IfItFails = outcomeFailed; d.state.servable() {
 			x.IfItFails = StaleError
 		}
 		if x.InFlight {
 			x.Outcome = Collapsed
 		}
 	}
-	if impossible {
+	if q.impossible {
 		x.Outcome, x.IfItFails = Impossible, ""
 	}
 	return x, nil
@@ -118,7 +109,7 @@ func (l *Lists) Explain(ctx context.Context, k Key) (Explanation, error) {
 // governing names the configuration key that governs a list.
 func (p *policy) governing(i kindIndex, status string) string {
 	name := "cache." + kindNames[i]
-	if _, ok := p.kinds[i].byStatus[status]; ok && status != "" {
+	if _, ok := p.kinds[i].byStatus[status]; ok {
 		name += ".by_status." + status
 	}
 	return name

@@ -27,7 +27,7 @@ func TestExplainPredictsWhatTheNextLookUpDoes(t *testing.T) {
 		g.clock.Add(tt.age)
 		if tt.failing {
 			g.failWith(errLegacy)
-			l.backoff.failed(aKey, failure{began: g.clock.Now(), err: errLegacy}, g.clock.Now())
+			l.backoff.failed(aKey, failure{policy: l.policy.Load(), began: g.clock.Now(), err: errLegacy, fetch: l.tierEntry(t, aKey).fetch}, g.clock.Now(), never)
 		}
 		x, err := l.Explain(t.Context(), aKey)
 		if err != nil || g.calls.Load() != 1 {
@@ -56,7 +56,7 @@ func TestExplainSeesRedisAndItsPurges(t *testing.T) {
 		t.Errorf("%+v, %v", x, err)
 	}
 	purge(t, f.nodes[1], acme)
-	for _, l := range []*Lists{f.nodes[1], f.add(t, f.srv.Addr, 4*time.Second)} {
+	for _, l := range []*Cache{f.nodes[1], f.add(t, f.srv.Addr, 4*time.Second)} {
 		x, err = l.Explain(t.Context(), aKey)
 		if err != nil || x.Refused != "purged" || x.Outcome != Miss || x.PurgedAt.IsZero() || x.Tier != "" {
 			t.Errorf("after a purge: %+v, %v", x, err)

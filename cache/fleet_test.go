@@ -53,6 +53,33 @@ func TestOneNodeFillsForTheFleet(t *testing.T) {
 	}
 }
 
+// A legacy system that takes 4 s is asked once for each list, of which 500 callers ask three nodes.
+func TestASlowListIsFetchedOnceForTheFleet(t *testing.T) {
+	f := newFleet(t, 3, func(s *setup) {
+		fill := s.Fill
+		s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
+			time.Sleep(4 * time.Second) // by which the leases would end if they were short
+			return fill(ctx, k, about)
+		}
+		s.Fills.Timeout = time.Minute
+	})
+	f.warm(t)
+	const lists = 5
+	var callers sync.WaitGroup
+	for i := range lists * 500 {
+		callers.Go(func() {
+			k := Key{Kind: KindBuyer, Account: fmt.Sprint("account-", i%lists)}
+			if r, err := f.nodes[i%3].Get(t.Context(), k); err != nil || r.Entry.Key != k {
+				t.Errorf("%v: %v", k, err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := f.calls.Load(); n != lists {
+		t.Errorf("%d requests for %d lists", n, lists)
+	}
+}
+
 // leases counts the leases in Redis.
 func (f *fleet) leases(t *testing.T) int {
 	keys, err := f.srv.Client().Keys(t.Context(), "*:lease:*").Result()
@@ -253,10 +280,10 @@ func TestKeysInRedisHaveAnEndAndHoldNoNames(t *testing.T) {
 		t.Errorf("keys %v", keys)
 	}
 	for _, k := range keys {
-		if ttl := f.rdb.PTTL(t.Context(), k).Val(); (ttl <= 0 || ttl > time.Hour) && k != "iq:5:purges" { // which are removed one by one
+		if ttl := f.rdb.PTTL(t.Context(), k).Val(); (ttl <= 0 || ttl > time.Hour) && k != "iq:6:purges" { // which are removed one by one
 			t.Errorf("%s lives for %s", k, ttl)
 		}
-		if !strings.HasPrefix(k, "iq:5:") {
+		if !strings.HasPrefix(k, "iq:6:") {
 			t.Errorf("%s is outside of the prefix", k)
 		}
 		for _, secret := range []string{"acme", "pending", "delivery"} {
@@ -280,15 +307,16 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 	}
 	key := f.namesOf(aKey).Entry
 	good := f.rdb.Get(t.Context(), key).Val()
-	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour), fetch: fetchVersion{began: micros(time.Now())}}, []byte("x"), 1).encode()
-	for reason, value := range map[string]string{
-		"foreign":  f.rdb.Get(t.Context(), f.namesOf(otherKey).Entry).Val(),
-		"checksum": good[:len(good)-1],
-		"format":   "hello",
-		"future":   string(early),
-		"too_big":  strings.Repeat("x", int(testConfig().MaxEntryBytes)+100),
-		"":         "no string, but a list of Redis",
+	early := newEntry(origin{key: aKey, answeredAt: time.Now().Add(time.Hour), fetch: fetchVersion{began: micros(time.Now())}}, []byte("x"), 1)
+	for _, tt := range []struct{ reason, value string }{
+		{"foreign", f.rdb.Get(t.Context(), f.namesOf(otherKey).Entry).Val()},
+		{"corrupt", good[:len(good)-1]},
+		{"corrupt", "hello"},
+		{"corrupt", string(stored(early))},
+		{"too_big", strings.Repeat("x", int(testConfig().MaxEntryBytes)+100)},
+		{"", "no string, but a list of Redis"},
 	} {
+		reason, value := tt.reason, tt.value
 		f.srv.Do("DEL", key)
 		if reason == "" {
 			f.srv.Do("LPUSH", key, value)
@@ -316,10 +344,10 @@ func TestGarbageInRedisIsRefusedAndFilledAgain(t *testing.T) {
 
 // refused counts the entries that a node has refused, by reason and tier. Each has its
 // series from the start: a rate sees the first event only then.
-func refused(t testing.TB, l *Lists) map[string]float64 {
+func refused(t testing.TB, l *Cache) map[string]float64 {
 	t.Helper()
 	n, err := testkit.Values(registryOf(l), "inquiry_gateway_cache_refused_entries_total")
-	if err != nil || len(n) != len(refusals())+3 {
+	if err != nil || len(n) != len(refusals())+2 {
 		t.Fatalf("%v, %v", n, err)
 	}
 	return n

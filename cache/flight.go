@@ -9,255 +9,315 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"inquiry-gateway/cache/redistier"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/telemetry"
 )
-
-// What happens on a miss is read from above to below: how callers share one flight here, what a
-// flight does before the legacy is asked in miss.go, and the fill in fill.go.
 
 // maxRefreshing bounds the background refreshes of one node.
 const maxRefreshing = 128
 
-// flight is one walk to Redis and the legacy for one key, shared by everyone who
-// asks meanwhile. Unlike a call of x/sync/singleflight it is detached from its
-// callers: each follows its own context, and a purge or a reload lets no new
-// caller join.
+// flight brings one list to all who ask for it meanwhile. First it reads Redis. If one of its callers may
+// not be served what there is, the list is fetched: see fetch.go. Unlike a call of
+// x/sync/singleflight it is detached from its callers: each follows its own context, and after a purge or a
+// reload new callers must not join it.
 type flight struct {
 	key        Key
 	kind       kindIndex
-	background bool            // a refresh, for which nobody waits
+	background bool            // begun by a refresh
 	policy     *policy         // when it began
 	ctx        context.Context // of who began it, without its end
 	span       telemetry.Span
 
-	callers callers // guarded by Lists.mu
+	// Guarded by Cache.mu.
+	waiters  int
+	fetching bool
+	settled  bool
 
-	newest atomic.Pointer[Entry]        // the newest entry so far, for who cannot wait for a better one, too
-	fetch  atomic.Pointer[fetchVersion] // once the fill has begun
-	waits  atomic.Bool                  // for the fill of another node
-
-	// Of the one goroutine that is at work on it:
-	redis  inRedis
-	tooOld bool // a list was found that is too old to be served
+	looked chan struct{} // closed when Redis was read; found and tier do not change after that
+	found  *Entry        // the newest list of the process and Redis; nil: there is none
+	tier   string        // of found
 
 	done   chan struct{} // closed when settled; result and err do not change after that
 	result Result
 	err    error
+
+	// Of look, then of the fetch.
+	names          redistier.Names
+	redisAvailable bool   // it is to have the list, too
+	redisQuick     bool   // it may be called once more
+	seen           string // what it had
+	token          string // of the fleet's lease while this flight has it
+
+	version atomic.Pointer[fetchVersion] // once the legacy system is asked
+	polls   atomic.Bool                  // for the list that another node fetches
 }
 
-// callers are those who wait for a flight. The strictest terms of all of them count, until it is
-// settled.
-type callers struct {
-	number  int
-	terms   Terms
-	last    time.Time // when the last one came
-	settled bool      // they have been told
-}
-
-// inRedis is what a flight knows of its list in Redis.
-type inRedis struct {
-	names redistier.Names
-	there bool   // Redis has answered, so that it is to have the list, too
-	quick bool   // and quickly enough to be asked once more
-	seen  string // what it has and was refused
-	token string // of the fleet's lease, while it is ours
-}
-
-// join returns the flight that brings what q is for, and whether the caller has to run it; nil: so
-// many refreshes run that this one does not begin. Who waits for it must leave it. e is what the
-// process has. The span of a refresh is a trace of its own, with a link to what caused it: it
-// outlives that.
-func (l *Lists) join(ctx context.Context, q *query, e *Entry, refresh bool) (f *flight, runs bool, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if f, ok := l.flights[q.source]; ok && !l.outdated(f) {
-		if !refresh {
-			f.callers.terms, f.callers.last = f.callers.terms.stricter(q.terms), time.Now()
-			f.callers.number++
-		}
+// join returns the flight of a query's source, and whether the caller has to run look; nil: a list that may
+// be served has come meanwhile, or so many refreshes run that this one does not begin. The caller must
+// leave the flight. The span of a refresh is a trace of its own, with a link to what caused it: it outlives that.
+func (c *Cache) join(ctx context.Context, q *query, refresh bool) (f *flight, leads bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f, ok := c.flights[q.source]; ok && !c.outdated(f) {
+		f.waiters++
 		return f, false, nil
 	}
-	f = &flight{
-		key: q.source, kind: q.kind, background: refresh, policy: l.policy.Load(), callers: callers{terms: q.terms, last: time.Now()}, done: make(chan struct{}),
-	}
+	e, d := c.local(q, c.opts.Now())
 	switch {
-	case l.closed:
-		return nil, false, ErrClosed
-	case !refresh:
-		f.callers.number = 1
-	case l.refreshing >= maxRefreshing:
-		l.metrics.fills.WithLabelValues(q.source.Kind, fillSkipped).Inc()
+	case d.state == fresh || !refresh && d.serves():
 		return nil, false, nil
-	default:
-		l.refreshing++
+	case c.closed:
+		return nil, false, ErrClosed
+	case refresh && c.refreshing >= maxRefreshing:
+		c.metrics.fills.WithLabelValues(q.source.Kind, fillSkipped).Inc()
+		return nil, false, nil
+	case refresh:
+		c.refreshing++
 	}
-	if e != nil && e.fingerprint == f.fingerprint() { // else a reload came after the look-up
-		f.newest.Store(e)
+	f = &flight{
+		key: q.source, kind: q.kind, background: refresh, policy: q.policy, waiters: 1, found: e, tier: TierLocal,
+		looked: make(chan struct{}), done: make(chan struct{}),
 	}
-	if f.ctx = context.WithoutCancel(ctx); f.background {
-		f.ctx, f.span = l.tracer.Force(f.ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
+	if f.ctx = context.WithoutCancel(ctx); refresh {
+		f.ctx, f.span = c.tracer.Force(f.ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
 	} else {
-		f.ctx, f.span = l.tracer.Start(f.ctx, "cache.flight")
+		f.ctx, f.span = c.tracer.Start(f.ctx, "cache.flight")
 	}
-	l.flights[q.source] = f
-	l.wg.Add(1) // until finish
+	c.flights[q.source] = f
+	c.wg.Add(1) // until finish
 	return f, true, nil
 }
 
-// outdated tells that a purge has come since the flight's fill began, or that
-// the mapping is another one: who asks now must not get what it brings.
-func (l *Lists) outdated(f *flight) bool {
-	m := f.fetch.Load()
-	return f.fingerprint() != l.policy.Load().kinds[f.kind].mapping.Fingerprint || m != nil && l.invalidations.since(f.key.Kind, *m) != (invalidation{})
+// outdated tells that a purge has come since the fetch began, or that the mapping is another one: new
+// callers must not join the flight.
+func (c *Cache) outdated(f *flight) bool {
+	v := f.version.Load()
+	return f.fingerprint() != c.policy.Load().kinds[f.kind].mapping.Fingerprint || v != nil && c.invalidations.since(f.key.Kind, *v) != (invalidation{})
 }
 
 // inFlight tells whether a key has a flight that can be joined.
-func (l *Lists) inFlight(k Key) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f, ok := l.flights[k]
-	return ok && !l.outdated(f)
+func (c *Cache) inFlight(k Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f, ok := c.flights[k]
+	return ok && !c.outdated(f)
 }
 
-// wait waits for a flight, no longer than ctx, and returns its error, or that of ctx. Who runs it
-// reads Redis here, and has a fill done by another goroutine. Who does not run it has a span with
-// a link to it, since it belongs to another's trace.
-func (l *Lists) wait(ctx context.Context, f *flight, runs bool) error {
-	var s telemetry.Span
-	switch {
-	case !runs:
-		_, s = l.tracer.Start(ctx, "cache.wait", f.span.Link())
-		defer s.End()
-	case l.run(f.ctx, f, l.look, l.check):
-		l.finish(f)
-		return f.err
-	default:
-		go l.runToEnd(f, l.lease, l.fill)
+// leave is called by each who has joined. It ends a flight that nobody needs a fetch of.
+func (c *Cache) leave(f *flight) {
+	c.mu.Lock()
+	f.waiters--
+	unused := f.waiters == 0 && !f.fetching
+	if unused {
+		c.remove(f)
 	}
-	select {
-	case <-f.done:
-		return f.err
-	case <-ctx.Done():
-		s.Fail(reasonOf(ctx.Err()))
-		return ctx.Err()
+	c.mu.Unlock()
+	if unused {
+		c.finish(f)
 	}
 }
 
-// leave is called by each caller that does not wait for the flight any more.
-func (l *Lists) leave(f *flight) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f.callers.number--
-}
-
-// refreshSoon runs a flight in the background unless its key has one already. Where it does
-// not begin, the next look-up tries again.
-func (l *Lists) refreshSoon(ctx context.Context, q *query, e *Entry) {
-	if f, runs, _ := l.join(ctx, q, e, true); runs {
-		go l.runToEnd(f, l.look, l.check, l.lease, l.fill)
-	}
-}
-
-// part is one of a flight's: look, check, lease or fill. It tells whether the flight is settled.
-type part func(context.Context, *flight) bool
-
-// runToEnd is run on a goroutine of its own, until Close gives up waiting.
-func (l *Lists) runToEnd(f *flight, parts ...part) {
-	_ = growStack(0)
-	defer l.finish(f)
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
-	defer context.AfterFunc(l.life, cancel)()
-	l.run(ctx, f, parts...)
-}
-
-// growStack makes the stack of a new goroutine as large as a fill needs, 16 KiB, while next
-// to nothing is on it that must be copied. Later that takes 4 % of a miss.
-//
-//go:noinline
-func growStack(i int) byte {
-	var room [8 << 10]byte
-	return room[i]
-}
-
-// run runs parts of a flight until one settles it. However they end, the waiters are told.
-func (l *Lists) run(ctx context.Context, f *flight, parts ...part) (settled bool) {
-	began, whole := l.opts.Now(), false
-	defer func() {
-		if settled = settled || !whole; !whole && l.settle(f, Result{}, ErrFillPanicked) { // a panic or Goexit
-			l.failed(f, began, ErrFillPanicked, fillPanic)
-		}
-	}()
-	defer l.opts.Panics.Catch(nil)
-	for _, part := range parts {
-		if settled = part(ctx, f); settled {
-			break
-		}
-	}
-	whole = true
-	return settled
-}
-
-// abandon ends a flight that nobody waits for any more, so that it does not ask
-// the legacy for nobody. A refresh has no callers, and is abandoned only if it
-// has waited too long, or may not begin.
-func (l *Lists) abandon(f *flight, evenRefresh bool, why error) bool {
-	l.mu.Lock()
-	nobody := f.callers.number == 0 && (evenRefresh || !f.background)
-	if nobody && l.flights[f.key] == f {
-		delete(l.flights, f.key) // nobody joins it between here and its end
-	}
-	l.mu.Unlock()
-	return nobody && l.settle(f, Result{}, why)
-}
-
-// joined is when the last caller came.
-func (l *Lists) joined(f *flight) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return f.callers.last
-}
-
-// settle tells all who wait how the flight has ended, and whether that was not settled
-// before.
-func (l *Lists) settle(f *flight, r Result, err error) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if f.callers.settled {
-		return false
-	}
-	f.callers.settled, f.result, f.err = true, r, err
-	if l.flights[f.key] == f {
-		delete(l.flights, f.key)
+// remove has new callers begin a flight of their own. c.mu is held.
+func (c *Cache) remove(f *flight) {
+	if c.flights[f.key] == f {
+		delete(c.flights, f.key)
 	}
 	if f.background {
-		l.refreshing--
+		c.refreshing--
 	}
+}
+
+// look reads the list from Redis.
+func (c *Cache) look(f *flight) {
+	defer close(f.looked)
+	defer c.opts.Panics.Catch(nil)
+	if c.redis == nil {
+		f.names.Account = redistier.Hash(f.key.Account)
+		return
+	}
+	f.names = c.redis.Names(f.id())
+	ctx, span := c.tracer.Start(f.ctx, "cache.redis")
+	defer span.End()
+	raw, took, err := c.readList(ctx, f.names)
+	if err != nil {
+		span.Fail(redisclient.ResultOf(err))
+		return
+	}
+	timeout := c.opts.Redis.CallTimeout()
+	f.redisAvailable, f.redisQuick = true, took < timeout/2 // else Redis would add more than one and a half of it
+	result := "none"
+	if len(raw) > 0 {
+		result = "not_newer"
+		if e := c.accept(f, raw); e != nil {
+			f.found, f.tier, result = e, TierRedis, "newer"
+		}
+	}
+	span.Set(attribute.String("cache.result", result))
+}
+
+// readList reads a list from Redis, and tells how long that took. At the very start of the node it first
+// reads the purges, both within one and a half of redis.timeout.
+func (c *Cache) readList(ctx context.Context, n redistier.Names) (raw []byte, took time.Duration, err error) {
+	start := time.Now()
+	if _, synced := c.invalidations.position(); !synced {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.opts.Redis.CallTimeout()*3/2)
+		defer cancel()
+		if err := c.poll(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
+	raw, err = c.redis.Read(ctx, n, c.policy.Load().maxReadBytes())
+	return raw, time.Since(start), err
+}
+
+// accept keeps the list that Redis has, if it is newer than what the flight has found; nil: it is refused
+// or not newer.
+func (c *Cache) accept(f *flight, raw []byte) *Entry {
+	f.seen = redistier.Seen(raw)
+	e, err := c.open(f.key, f.fingerprint(), f.names.Account, raw)
+	if err != nil {
+		c.metrics.refused.WithLabelValues(TierRedis, err.Error()).Inc()
+		if err != errPurged { // else a purge of a kind is a warning for each account
+			c.opts.Logger.Warn("an entry in Redis was refused", "kind", f.key.Kind, "reason", err.Error())
+		}
+		return nil
+	}
+	c.backoff.succeeded(f.key, e.AnsweredAt)
+	if !c.invalidations.newer(e, f.found) {
+		return nil
+	}
+	c.keep(e)
+	return e
+}
+
+// open decodes what Redis has of a list, and checks it against the key, the purges and the clock. The error
+// is one of refusals.
+func (c *Cache) open(k Key, fingerprint, account string, raw []byte) (*Entry, error) {
+	p := c.policy.Load()
+	if len(raw) > p.maxReadBytes() {
+		return nil, errTooBig
+	}
+	id := idOf(k, fingerprint).Canonical()
+	raw, err := p.ring.open(raw, id)
+	if err != nil {
+		return nil, err
+	}
+	e, err := decode(raw, id, k, fingerprint)
+	if err != nil {
+		return nil, err
+	}
+	e.fetch.account = account
+	now := c.opts.Now()
+	_, late := c.clock()
+	e.AnsweredAt = now.Add(time.Unix(0, e.answeredAtRedis).Sub(late)) // from here on the age runs with this process's monotonic clock
+	switch {
+	case c.invalidations.sinceFetch(e).hard:
+		return nil, errPurged
+	case e.AnsweredAt.Sub(now) > maxSkew:
+		return nil, errCorrupt
+	}
+	return e, nil
+}
+
+// refresh brings a newer list in the background, unless its flight is there. If it does not begin, the
+// next look-up tries again.
+func (c *Cache) refresh(ctx context.Context, q query) {
+	f, leads, err := c.join(ctx, &q, true)
+	switch {
+	case err != nil || f == nil:
+		return
+	case !leads:
+		c.leave(f)
+		return
+	}
+	go func() {
+		c.look(f)
+		now, fetches := c.opts.Now(), false
+		switch {
+		case c.decide(&q, f.found, now).state == fresh:
+		case c.healthOf(&q, f.found, now).inBackoff:
+			c.backoff.markChecked(f.key, now)
+		default:
+			fetches = c.beginFetch(f)
+		}
+		c.leave(f)
+		if fetches {
+			c.runFetch(f)
+		}
+	}()
+}
+
+// beginFetch tells whether the caller has to run the fetch; false: it runs already.
+func (c *Cache) beginFetch(f *flight) (begins bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	begins, f.fetching = !f.fetching, true
+	return begins
+}
+
+// runFetch has the list fetched, until Close gives up waiting. However that ends, the waiters are told.
+func (c *Cache) runFetch(f *flight) {
+	defer c.finish(f)
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	began := c.opts.Now()
+	defer func() {
+		if c.settle(f, Result{}, ErrFillPanicked) { // a panic or Goexit
+			c.failed(f, began, ErrFillPanicked, fillPanic)
+		}
+	}()
+	defer c.opts.Panics.Catch(nil)
+	if !c.lease(ctx, f) {
+		c.fetch(ctx, f)
+	}
+}
+
+// settle tells all who wait how the fetch has ended; false: they have been told before.
+func (c *Cache) settle(f *flight, r Result, err error) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.settleLocked(f, r, err)
+}
+
+// settleLocked is settle with c.mu held.
+func (c *Cache) settleLocked(f *flight, r Result, err error) bool {
+	if f.settled {
+		return false
+	}
+	f.settled, f.result, f.err = true, r, err
+	c.remove(f)
 	close(f.done)
 	return true
 }
 
-// finish gives the lease back after a flight that stored nothing, and says in the span how it ended.
-func (l *Lists) finish(f *flight) {
-	defer l.wg.Done()
-	if token := f.redis.token; token != "" {
-		l.spawn(func() { _ = l.redis.Release(l.life, f.redis.names, token) }) // an error leaves the lease to its end
+// abandon settles a flight that nobody waits for, before the legacy system is asked. A refresh goes on.
+func (c *Cache) abandon(f *flight) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f.waiters == 0 && !f.background && c.settleLocked(f, Result{}, context.Canceled)
+}
+
+// finish gives the lease back after a flight that stored nothing, and ends the span.
+func (c *Cache) finish(f *flight) {
+	defer c.wg.Done()
+	if token := f.token; token != "" {
+		c.spawn(func() { _ = c.redis.Release(c.life, f.names, token) }) // an error leaves the lease to its end
 	}
 	if f.span.Recording() {
 		f.span.Set(attribute.String("inquiry.kind", f.key.Kind), attribute.Bool("cache.background", f.background))
 		if f.err != nil {
 			f.span.Fail(reasonOf(f.err))
-		} else {
-			setAnswer(f.span, f.result)
 		}
 	}
 	f.span.End()
 }
 
 // spawn runs what a flight leaves behind. Close waits for it.
-func (l *Lists) spawn(run func()) {
-	l.wg.Go(func() {
-		defer l.opts.Panics.Catch(nil)
+func (c *Cache) spawn(run func()) {
+	c.wg.Go(func() {
+		defer c.opts.Panics.Catch(nil)
 		run()
 	})
 }

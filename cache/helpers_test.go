@@ -1,7 +1,9 @@
 package cache
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"strings"
@@ -76,7 +78,7 @@ func (g *legacy) failWith(err error) { g.fail.Store(&err) }
 func testConfig() Config {
 	c := DefaultConfig()
 	c.Jitter = 0
-	c.Buyer = KindConfig{Terms: Terms{TTL: 10 * time.Second, StaleWhileRevalidate: 10 * time.Second, StaleIfError: time.Minute}}
+	c.Buyer = KindConfig{Freshness: Freshness{TTL: 10 * time.Second, StaleWhileRevalidate: 10 * time.Second, StaleIfError: time.Minute}}
 	c.Seller = c.Buyer
 	return c
 }
@@ -88,7 +90,7 @@ type setup struct {
 }
 
 // node is a cache in front of the legacy.
-func (g *legacy) node(t testing.TB, rdb *redisclient.Client, change ...func(*setup)) *Lists {
+func (g *legacy) node(t testing.TB, rdb *redisclient.Client, change ...func(*setup)) *Cache {
 	t.Helper()
 	s := setup{testConfig(), Options{Fill: g.fill, Now: g.clock.Now, Redis: rdb, Prefix: "iq"}}
 	for _, c := range change {
@@ -109,7 +111,7 @@ func (g *legacy) node(t testing.TB, rdb *redisclient.Client, change ...func(*set
 }
 
 // alone is a node without Redis.
-func alone(t testing.TB, change ...func(*setup)) (*Lists, *legacy) {
+func alone(t testing.TB, change ...func(*setup)) (*Cache, *legacy) {
 	t.Helper()
 	g := newLegacy()
 	return g.node(t, nil, change...), g
@@ -131,7 +133,7 @@ func filledBy(body string) func(*setup) {
 	}
 }
 
-func mustGet(t testing.TB, l *Lists, k Key) Result {
+func mustGet(t testing.TB, l *Cache, k Key) Result {
 	t.Helper()
 	r, err := l.Get(context.Background(), k)
 	if err != nil {
@@ -141,7 +143,7 @@ func mustGet(t testing.TB, l *Lists, k Key) Result {
 }
 
 // asking is what a look-up will get that waits.
-func asking(t testing.TB, l *Lists, k Key) <-chan Result {
+func asking(t testing.TB, l *Cache, k Key) <-chan Result {
 	t.Helper()
 	got := make(chan Result, 1)
 	go func() {
@@ -165,7 +167,7 @@ func want(t testing.TB, r Result, o Outcome, answer string) {
 }
 
 // settled waits until no flight is left, nor what it leaves behind.
-func settled(all ...*Lists) {
+func settled(all ...*Cache) {
 	for _, l := range all {
 		l.wg.Wait()
 	}
@@ -174,7 +176,7 @@ func settled(all ...*Lists) {
 // acme purges all lists of that account.
 var acme = Purge{Accounts: []string{"acme"}}
 
-func purge(t testing.TB, l *Lists, p Purge) {
+func purge(t testing.TB, l *Cache, p Purge) {
 	t.Helper()
 	if _, err := l.Purge(t.Context(), p); err != nil {
 		t.Fatal(err)
@@ -182,17 +184,17 @@ func purge(t testing.TB, l *Lists, p Purge) {
 }
 
 // synced tells whether a node has polled.
-func synced(l *Lists) bool { _, ok := l.invalidations.position(); return ok }
+func synced(l *Cache) bool { _, ok := l.invalidations.position(); return ok }
 
 // registryOf is where a node counts.
-func registryOf(l *Lists) *prometheus.Registry { return l.opts.Registerer.(*prometheus.Registry) }
+func registryOf(l *Cache) *prometheus.Registry { return l.opts.Registerer.(*prometheus.Registry) }
 
 // fleet is some nodes, each with its own client, over one Redis and one legacy.
 type fleet struct {
 	*legacy
 	srv     *redistest.Server
 	rdb     *redisclient.Client // of the first node
-	nodes   []*Lists
+	nodes   []*Cache
 	clients []*prometheus.Registry // what the nodes' clients count
 }
 
@@ -206,13 +208,13 @@ func newFleet(t testing.TB, size int, change ...func(*setup)) *fleet {
 }
 
 // add starts a further node.
-func (f *fleet) add(t testing.TB, addr string, timeout time.Duration, change ...func(*setup)) *Lists {
+func (f *fleet) add(t testing.TB, addr string, timeout time.Duration, change ...func(*setup)) *Cache {
 	t.Helper()
 	return f.join(t, []string{addr}, nil, timeout, change...)
 }
 
 // join starts a further node that dials Redis in its own way, or in the usual one.
-func (f *fleet) join(t testing.TB, addrs []string, dial redisclient.Dial, timeout time.Duration, change ...func(*setup)) *Lists {
+func (f *fleet) join(t testing.TB, addrs []string, dial redisclient.Dial, timeout time.Duration, change ...func(*setup)) *Cache {
 	t.Helper()
 	c := redisclient.DefaultConfig()
 	c.Addrs, c.Timeout = addrs, timeout
@@ -272,7 +274,7 @@ func (f *fleet) waiting() (n int) {
 	for _, l := range f.nodes {
 		l.mu.Lock()
 		for _, x := range l.flights {
-			if x.waits.Load() {
+			if x.polls.Load() {
 				n++
 			}
 		}
@@ -295,12 +297,17 @@ func (f *fleet) grow(t testing.TB, d time.Duration) {
 	f.clock.Add(d)
 	for _, key := range f.rdb.Keys(t.Context(), "*").Val() {
 		raw, _ := f.rdb.Get(t.Context(), key).Bytes()
-		e, err := decode(raw)
-		if err != nil {
+		var head entryHead
+		if !bytes.HasPrefix(raw, []byte(entryMagic)) {
 			continue // a lease or the purges
 		}
-		e.stamp -= int64(d)
-		if err := f.rdb.Set(t.Context(), key, e.encode(), redis.KeepTTL).Err(); err != nil {
+		if _, err := binary.Decode(raw[headSize:], binary.BigEndian, &head); err != nil {
+			t.Fatal(err)
+		}
+		id, body := raw[headSize+entryHeadSize:][:head.ID], raw[headSize+entryHeadSize:][head.ID:]
+		e := newEntry(origin{answeredAtRedis: head.AnsweredAt - int64(d), fetch: fetchVersion{began: head.FetchBegan}}, body, 0)
+		e.sum = head.Sum
+		if err := f.rdb.Set(t.Context(), key, e.encode(id), redis.KeepTTL).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

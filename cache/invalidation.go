@@ -17,6 +17,9 @@ const (
 	// maxKnown bounds the purges that a node remembers, each in 160 bytes. With more it forgets the older
 	// half, and asks again for all lists that were fetched before those.
 	maxKnown = 1 << 17
+	// maxRepeated bounds the purges that a node repeats at once. They get one moment, and one call must read
+	// all of a moment.
+	maxRepeated = redistier.PerRead / 2
 )
 
 // fetchVersion says when the fetch of a list began. A purge at that moment or later applies to the list.
@@ -38,16 +41,16 @@ type invalidation struct {
 type invalidations struct {
 	version atomic.Uint64 // grows with each purge
 
-	mu        sync.RWMutex
-	known     map[redistier.Purge]purgeMoment
-	life      time.Duration // how long a purge can apply to a list that is of use
-	trimmed   time.Time
-	forgotten uint64 // the newest moment that was forgotten because no list can be so old
-	unknown   uint64 // lists of before it count as purged: it was forgotten for lack of room, or too early
-	newest    uint64 // when the newest fetch of this node began
-	timed     bool   // the clock of Redis was read
-	cursor    uint64 // purges of Redis were read up to here
-	synced    bool   // all of them were, once
+	mu           sync.RWMutex
+	known        map[redistier.Purge]purgeMoment
+	life         time.Duration // how long a purge can apply to a list that is of use
+	unread       uint64        // no older purge was read, because no list could be so old
+	purgedBefore uint64        // all lists that were fetched by then count as purged: purges of then are not known
+	confirmed    time.Time     // when this node made its newest purge
+	newest       uint64        // when the newest fetch of this node began
+	timed        bool          // the clock of Redis was read
+	cursor       uint64        // purges of Redis were read up to here
+	synced       bool          // all of them were, once
 }
 
 // purgeMoment is when a purge was made: on the clock of Redis in microseconds, and on this node's.
@@ -55,21 +58,22 @@ type purgeMoment struct {
 	redis uint64
 	at    time.Time
 	ahead bool // redis is this node's guess, which may be later than the present by a round trip
+	mine  bool // this node made it
 }
 
 func newInvalidations(life time.Duration) *invalidations {
 	v := &invalidations{known: map[redistier.Purge]purgeMoment{}, life: life}
-	v.version.Store(1) // an entry's clean is 0 before its first check
+	v.version.Store(1) // an entry's unpurgedAsOf is 0 before its first check
 	return v
 }
 
-// keepFor has purges remembered for longer. A list from before one that was forgotten by now, which may
-// be of use again, counts as purged.
+// keepFor follows a policy by which purges matter for longer. A list that is older than the purges which this
+// node has read may be of use again, and counts as purged.
 func (v *invalidations) keepFor(life time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if life > v.life {
-		v.life, v.unknown = life, max(v.unknown, v.forgotten)
+		v.life, v.purgedBefore = life, max(v.purgedBefore, v.unread)
 		v.version.Add(1)
 	}
 }
@@ -79,7 +83,7 @@ func (v *invalidations) keepFor(life time.Duration) {
 func (v *invalidations) begin(kind, account string, now time.Time) fetchVersion {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	f := fetchVersion{account, max(micros(now), v.lastOf(kind, account, now.IsZero())+1, v.unknown+1)}
+	f := fetchVersion{account, max(micros(now), v.lastOf(kind, account, now.IsZero())+1, v.purgedBefore+1)}
 	v.newest = max(v.newest, f.began)
 	return f
 }
@@ -88,7 +92,7 @@ func (v *invalidations) begin(kind, account string, now time.Time) fetchVersion 
 func (v *invalidations) since(kind string, f fetchVersion) (found invalidation) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	if f.began <= v.unknown {
+	if f.began <= v.purgedBefore {
 		return invalidation{hard: true}
 	}
 	for _, scope := range [...]string{kind, f.account, redistier.All} {
@@ -106,18 +110,18 @@ func (v *invalidations) since(kind string, f fetchVersion) (found invalidation) 
 // sinceFetch is the effect of all purges on an entry. Mostly there is none, which the entry remembers.
 func (v *invalidations) sinceFetch(e *Entry) invalidation {
 	version := v.version.Load()
-	if e.clean.Load() == version {
+	if e.unpurgedAsOf.Load() == version {
 		return invalidation{}
 	}
 	found := v.since(e.Kind, e.fetch)
 	if found == (invalidation{}) {
-		e.clean.Store(version)
+		e.unpurgedAsOf.Store(version)
 	}
 	return found
 }
 
 // newer tells whether a is a newer answer of the legacy's than b, of one list; nil is oldest. A slow
-// fetch that began before a purge does not replace one that began after it. Two entries with one stamp
+// fetch that began before a purge does not replace one that began after it. Two entries with one answeredAtRedis
 // are of one fetch, whatever the clocks say.
 func (v *invalidations) newer(a, b *Entry) bool {
 	if a == nil || b == nil {
@@ -126,7 +130,7 @@ func (v *invalidations) newer(a, b *Entry) bool {
 	if purgedA, purgedB := v.sinceFetch(a) != (invalidation{}), v.sinceFetch(b) != (invalidation{}); purgedA != purgedB {
 		return purgedB
 	}
-	return a.stamp != b.stamp && a.AnsweredAt.After(b.AnsweredAt)
+	return a.answeredAtRedis != b.answeredAtRedis && a.AnsweredAt.After(b.AnsweredAt)
 }
 
 // last is the moment of the newest purge of a kind or of an account, which is hashed; 0: there is none.
@@ -152,7 +156,7 @@ func (v *invalidations) lastOf(kind, account string, ahead bool) (last uint64) {
 func (v *invalidations) text(kind, account string) string {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return fmt.Sprint(v.lastOf(kind, account, true), v.unknown)
+	return fmt.Sprint(v.lastOf(kind, account, true), v.purgedBefore)
 }
 
 // purge makes purges hold on this node from now on: at the moment clock, or at that of its newest
@@ -162,7 +166,7 @@ func (v *invalidations) purge(purges []redistier.Purge, clock, now time.Time, ah
 	defer v.mu.Unlock()
 	moment = max(micros(clock), v.newest, 1)
 	for _, p := range purges {
-		v.learn(p, purgeMoment{moment, now, ahead}, now)
+		v.learn(p, purgeMoment{redis: moment, at: now, ahead: ahead})
 	}
 	return moment
 }
@@ -171,12 +175,29 @@ func (v *invalidations) purge(purges []redistier.Purge, clock, now time.Time, ah
 func (v *invalidations) confirm(purges []redistier.Purge, before, moment uint64, now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.confirmed = now
 	for _, p := range purges {
 		if v.known[p].redis == before {
 			delete(v.known, p)
 		}
-		v.learn(p, purgeMoment{moment, now, false}, now)
+		v.learn(p, purgeMoment{redis: moment, at: now, mine: true})
 	}
+}
+
+// mine are the purges that this node has made lately, and maxRepeated at most.
+func (v *invalidations) mine(now time.Time) map[redistier.Purge]uint64 {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	lately := map[redistier.Purge]uint64{}
+	if now.Sub(v.confirmed) > repeatFor {
+		return lately
+	}
+	for p, m := range v.known {
+		if m.mine && now.Sub(m.at) <= repeatFor && len(lately) < maxRepeated {
+			lately[p] = m.redis
+		}
+	}
+	return lately
 }
 
 // read takes in what was read from Redis, at a moment of this node and of Redis.
@@ -185,30 +206,20 @@ func (v *invalidations) read(found redistier.Purges, now, clock time.Time) {
 	defer v.mu.Unlock()
 	if !v.timed {
 		for p, m := range v.known { // made here before the clock of Redis was read
-			v.known[p] = purgeMoment{micros(clock), m.at, false}
+			v.known[p] = purgeMoment{redis: micros(clock), at: m.at}
 		}
-		v.timed = true
+		v.timed, v.unread = true, micros(clock.Add(-v.life))
 	}
 	for p, moment := range found.Moments {
 		ago := max(clock.Sub(time.UnixMicro(int64(moment))), 0)
-		v.learn(p, purgeMoment{moment, now.Add(-ago), false}, now)
+		v.learn(p, purgeMoment{redis: moment, at: now.Add(-ago), mine: v.known[p].mine})
 	}
 	v.cursor, v.synced = max(v.cursor, found.Newest), v.synced || !found.More
 }
 
 // learn takes in a purge, which may be known. v.mu is held.
-func (v *invalidations) learn(p redistier.Purge, m purgeMoment, now time.Time) {
-	if now.Sub(v.trimmed) > time.Minute {
-		v.trimmed = now
-		maps.DeleteFunc(v.known, func(_ redistier.Purge, known purgeMoment) bool {
-			old := now.Sub(known.at) > v.life
-			if old {
-				v.forgotten = max(v.forgotten, known.redis)
-			}
-			return old
-		})
-	}
-	if m.redis <= max(v.known[p].redis, v.unknown) {
+func (v *invalidations) learn(p redistier.Purge, m purgeMoment) {
+	if m.redis <= max(v.known[p].redis, v.purgedBefore) {
 		return
 	}
 	v.known[p] = m
@@ -218,8 +229,8 @@ func (v *invalidations) learn(p redistier.Purge, m purgeMoment, now time.Time) {
 			moments = append(moments, known.redis)
 		}
 		slices.Sort(moments)
-		v.unknown = moments[len(moments)/2]
-		maps.DeleteFunc(v.known, func(_ redistier.Purge, known purgeMoment) bool { return known.redis <= v.unknown })
+		v.purgedBefore = moments[len(moments)/2]
+		maps.DeleteFunc(v.known, func(_ redistier.Purge, known purgeMoment) bool { return known.redis <= v.purgedBefore })
 	}
 	v.version.Add(1)
 }

@@ -24,7 +24,6 @@ const (
 const (
 	derivedSelected   = "selected"
 	derivedImpossible = "impossible"
-	derivedFailed     = "failed" // the list was asked for by its own key
 )
 
 // Reasons for an entry that was not stored, as labels.
@@ -98,14 +97,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // startRare makes the series of rare events, so that a rate sees the first of them.
 func (m *metrics) startRare() {
 	for _, kind := range kindNames {
-		for _, result := range []string{derivedSelected, derivedImpossible, derivedFailed} {
+		for _, result := range []string{derivedSelected, derivedImpossible} {
 			m.derived.WithLabelValues(kind, result)
 		}
 	}
 	for _, mode := range []string{purgeSoft, purgeHard} {
 		m.purges.WithLabelValues(mode)
 	}
-	for _, reason := range []error{errForeign, errPurged, errMapping} {
+	for _, reason := range []error{errForeign, errPurged} {
 		m.refused.WithLabelValues(TierLocal, reason.Error())
 	}
 	for _, reason := range refusals() {

@@ -31,7 +31,12 @@ func (k Key) Hash() uint64 {
 
 // Source is a hash of the key of the entry's source, and one of its body: those of the entry
 // itself unless it was selected from another list. Equal lists have equal ones on all nodes.
-func (e *Entry) Source() (key, body uint64) { return e.sourceKey, e.sourceBody }
+func (e *Entry) Source() (key, body uint64) {
+	if e.source != nil {
+		e = e.source
+	}
+	return e.hash, short(e.sum)
+}
 
 // Sum is a hash of the entry's own body.
 func (e *Entry) Sum() uint64 { return short(e.sum) }

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
-	"sync"
 	"time"
 
 	"inquiry-gateway/cache/redistier"
@@ -22,12 +20,10 @@ const (
 	// pollEvery is how often a node reads the purges of others: with the time that the breaker takes to
 	// let a poll through they hold within the promised second.
 	pollEvery = 250 * time.Millisecond
-	// The node that made a purge looks each repeatEvery whether Redis still has it, for repeatFor: a
+	// The node that made a purge checks at every such poll whether Redis still has it, for repeatFor: a
 	// replica may have become the master that had not got it yet.
-	repeatEvery = time.Second
+	repeatEvery = 4 // polls
 	repeatFor   = 10 * time.Second
-	// maxRepeated bounds the accounts and kinds whose purges are repeated.
-	maxRepeated = 5000
 )
 
 // MaxPurgeIDs bounds the ids of one purge.
@@ -89,7 +85,7 @@ func (p Purge) scopes() (all []redistier.Purge, err error) {
 // It returns how many accounts and kinds were purged, after at most 3 s, regardless of cancellation.
 // After an error Redis has not taken the purge, which then holds on this node only and is not tried
 // again. To repeat it is harmless.
-func (l *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
+func (c *Cache) Purge(ctx context.Context, p Purge) (purged int, err error) {
 	purges, err := p.scopes()
 	if err != nil {
 		return 0, err
@@ -98,101 +94,49 @@ func (l *Lists) Purge(ctx context.Context, p Purge) (purged int, err error) {
 	if p.Soft {
 		mode = purgeSoft
 	}
-	l.metrics.purges.WithLabelValues(mode).Add(float64(len(purges)))
-	_, late := l.clock()
-	here := l.invalidations.purge(purges, late, l.opts.Now(), l.redis != nil)
-	if l.redis == nil {
+	c.metrics.purges.WithLabelValues(mode).Add(float64(len(purges)))
+	_, late := c.clock()
+	here := c.invalidations.purge(purges, late, c.opts.Now(), c.redis != nil)
+	if c.redis == nil {
 		return len(purges), nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), purgeTimeout)
 	defer cancel()
 	var moment uint64
 	err = redisclient.Retry(ctx, func() (err error) {
-		moment, err = l.redis.Purge(ctx, purges, l.invalidations.newestFetch())
+		moment, err = c.redis.Purge(ctx, purges, c.invalidations.newestFetch())
 		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("write the purge to Redis: %w", err)
 	}
-	l.invalidations.confirm(purges, here, moment, l.opts.Now())
-	l.repeats.add(purges, moment)
+	c.invalidations.confirm(purges, here, moment, c.opts.Now())
 	return len(purges), nil
 }
 
 // clock is what the clock of Redis says now, or without Redis this node's: at least early, at most late.
 // Both are zero until Redis was read.
-func (l *Lists) clock() (early, late time.Time) {
-	if l.redis == nil {
-		now := l.opts.Now()
+func (c *Cache) clock() (early, late time.Time) {
+	if c.redis == nil {
+		now := c.opts.Now()
 		return now, now
 	}
-	return l.redis.Now()
+	return c.redis.Now()
 }
 
-// repeats are the purges that this node has made lately. It is safe for concurrent use.
-type repeats struct {
-	mu   sync.Mutex
-	made map[redistier.Purge]repeat
-	last time.Time // when they were repeated
-}
-
-// repeat is the moment of a purge on the clock of Redis, and on this node's.
-type repeat struct {
-	moment uint64
-	at     time.Time
-}
-
-func (r *repeats) add(purges []redistier.Purge, moment uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range purges {
-		if _, known := r.made[p]; known || len(r.made) < maxRepeated {
-			r.made[p] = repeat{moment, time.Now()}
-		}
-	}
-}
-
-// due returns all purges to repeat, if it is time to.
-func (r *repeats) due() map[redistier.Purge]uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Since(r.last) < repeatEvery {
-		return nil
-	}
-	r.last = time.Now()
-	due := map[redistier.Purge]uint64{}
-	for p, made := range r.made {
-		due[p] = made.moment
-	}
-	return due
-}
-
-// done drops those that are old enough, after all were repeated.
-func (r *repeats) done() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.made, func(_ redistier.Purge, made repeat) bool { return r.last.Sub(made.at) > repeatFor })
-}
-
-// repeatPurges has Redis take again what it has lost of the purges that this node has made lately.
-func (l *Lists) repeatPurges(ctx context.Context) {
-	defer l.opts.Panics.Catch(nil)
-	if due := l.repeats.due(); len(due) > 0 && l.redis.Repeat(ctx, due) == nil {
-		l.repeats.done()
-	}
-}
-
-// watch reads purges until the cache is closed.
-func (l *Lists) watch() {
-	l.watchers.Go(func() {
+// watch reads purges, and has Redis take again what it has lost of those of this node, until the cache is
+// closed.
+func (c *Cache) watch() {
+	c.watchers.Go(func() {
 		tick := time.NewTicker(pollEvery)
 		defer tick.Stop()
-		for {
-			if l.poll(l.life) == nil { // errors are counted, and the next tick is the retry
-				l.repeatPurges(l.life)
+		for polls := 1; ; polls++ {
+			err := c.poll(c.life) // errors are counted, and the next tick is the retry
+			if mine := c.invalidations.mine(c.opts.Now()); err == nil && polls%repeatEvery == 0 && len(mine) > 0 {
+				_ = c.redis.Repeat(c.life, mine)
 			}
 			select {
-			case <-l.life.Done():
+			case <-c.life.Done():
 				return
 			case <-tick.C:
 			}
@@ -202,21 +146,21 @@ func (l *Lists) watch() {
 
 // poll reads the purges that this node has not read. If Redis remembers none, as it is new or has lost
 // its memory, it is made to begin.
-func (l *Lists) poll(ctx context.Context) (err error) {
-	defer l.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
+func (c *Cache) poll(ctx context.Context) (err error) {
+	defer c.opts.Panics.Catch(func(p any) { err = fmt.Errorf("cache: panic: %v", p) })
 	for more := true; more; {
-		cursor, _ := l.invalidations.position()
-		found, err := l.redis.PurgesSince(ctx, cursor, l.policy.Load().interest())
+		cursor, _ := c.invalidations.position()
+		found, err := c.redis.PurgesSince(ctx, cursor, c.policy.Load().retention())
 		if err == nil && !found.Remembered {
-			if _, err = l.redis.Purge(ctx, nil, l.invalidations.newestFetch()); err == nil {
-				found, err = l.redis.PurgesSince(ctx, cursor, l.policy.Load().interest())
+			if _, err = c.redis.Purge(ctx, nil, c.invalidations.newestFetch()); err == nil {
+				found, err = c.redis.PurgesSince(ctx, cursor, c.policy.Load().retention())
 			}
 		}
 		if err != nil {
 			return err
 		}
-		early, _ := l.redis.Now()
-		l.invalidations.read(found, l.opts.Now(), early)
+		early, _ := c.redis.Now()
+		c.invalidations.read(found, c.opts.Now(), early)
 		more = found.More && found.Newest > cursor
 	}
 	return nil

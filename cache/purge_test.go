@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,13 +232,99 @@ func TestAPurgeIsRepeated(t *testing.T) {
 	f.warm(t, aKey)
 	purge(t, f.nodes[0], Purge{Accounts: []string{"acme"}, Kinds: []string{KindSeller}})
 	member := "hard " + redistier.Hash("acme")
-	score := func() float64 { return f.rdb.ZScore(t.Context(), "iq:5:purges", member).Val() }
+	score := func() float64 { return f.rdb.ZScore(t.Context(), "iq:6:purges", member).Val() }
 	first := score()
-	f.srv.Do("ZREM", "iq:5:purges", member)
+	f.srv.Do("ZREM", "iq:6:purges", member)
 	redistest.Eventually(t, "the purge is back", func() bool { return score() > first })
-	again := f.rdb.ZScore(t.Context(), "iq:5:purges", "hard seller").Val()
+	again := f.rdb.ZScore(t.Context(), "iq:6:purges", "hard seller").Val()
 	if again != first {
 		t.Error("a purge that was not lost has another moment")
+	}
+}
+
+// All nodes go on to read purges after a node has repeated as many as it can, at one moment.
+func TestMorePurgesThanOneReadAfterALoss(t *testing.T) {
+	f := newFleet(t, 2)
+	f.warm(t, aKey)
+	n := 0
+	for range 6 {
+		p := Purge{}
+		for range MaxPurgeIDs {
+			n++
+			p.Accounts = append(p.Accounts, fmt.Sprint("account-", n))
+		}
+		purge(t, f.nodes[0], p)
+	}
+	f.srv.Do("FLUSHALL")
+	redistest.Eventually(t, "they are repeated", func() bool { return f.rdb.ZCard(t.Context(), "iq:6:purges").Val() >= maxRepeated })
+	f.warm(t, aKey)
+	purge(t, f.nodes[0], acme)
+	f.gone(t, aKey)
+}
+
+// The snapshot of a Redis brings back lists and loses purges. Nodes that know a purge hold to it, those that
+// start afterwards serve the list, as the documents declare, until it is purged again.
+func TestASnapshotThatIsLoadedLater(t *testing.T) {
+	f := &fleet{legacy: newLegacy(), srv: redistest.Start(t, "--dir", t.TempDir())}
+	long := func(s *setup) { s.Buyer = KindConfig{Freshness: Freshness{TTL: time.Hour}} }
+	for range 2 {
+		f.add(t, f.srv.Addr, 4*time.Second, long)
+	}
+	f.warm(t, aKey)
+	f.srv.Do("SAVE")
+	purge(t, f.nodes[0], acme)
+	f.gone(t, aKey)
+	f.clock.Add(repeatFor + time.Second)
+	f.srv.Kill()
+	f.srv.Restart()
+	redistest.Eventually(t, "the list is back", func() bool { return f.rdb.Exists(t.Context(), f.namesOf(aKey).Entry).Val() == 1 })
+	late := f.add(t, f.srv.Addr, 4*time.Second, long)
+	redistest.Eventually(t, "the late node has polled", func() bool { return synced(late) })
+	if r := mustGet(t, late, aKey); r.Tier != TierRedis || !strings.HasSuffix(body(r), "#1") {
+		t.Errorf("the late node has %q from %q", body(r), r.Tier)
+	}
+	for i, l := range f.nodes[:2] {
+		if r := mustGet(t, l, aKey); strings.HasSuffix(body(r), "#1") {
+			t.Errorf("node %d serves the list as %s", i, r.Outcome)
+		}
+	}
+	settled(f.nodes...)
+	redistest.Eventually(t, "Redis takes the purge", func() bool { _, err := f.nodes[1].Purge(t.Context(), acme); return err == nil })
+	f.gone(t, aKey)
+	if r := mustGet(t, late, aKey); strings.HasSuffix(body(r), "#1") {
+		t.Errorf("after the second purge the late node serves the list as %s", r.Outcome)
+	}
+}
+
+// A replica is promoted that had not got the newest purge. The node that made it repeats it, so that also a
+// node that did not know it serves nothing of before.
+func TestALaggingReplicaIsPromoted(t *testing.T) {
+	master, replica := redistest.Start(t), redistest.Start(t)
+	f := &fleet{legacy: newLegacy(), srv: master}
+	var addr atomic.Pointer[string]
+	addr.Store(&master.Addr)
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, *addr.Load())
+	}
+	f.join(t, []string{master.Addr}, dial, 4*time.Second)
+	f.warm(t, aKey)
+	replica.Do("REPLICAOF", "127.0.0.1", master.Port())
+	redistest.Eventually(t, "the replica has the list", func() bool { return replica.Do("EXISTS", f.namesOf(aKey).Entry) == ":1" })
+	replica.Do("REPLICAOF", "NO", "ONE")
+	purge(t, f.nodes[0], acme)
+	addr.Store(&replica.Addr)
+	master.Kill()
+	late := f.join(t, []string{master.Addr}, dial, 4*time.Second)
+	redistest.Eventually(t, "the replica has the purge", func() bool {
+		return replica.Do("ZSCORE", "iq:6:purges", "hard "+redistier.Hash("acme")) != "$-1"
+	})
+	redistest.Eventually(t, "the list of before is not served", func() bool {
+		late.tier.Invalidate(aKey)
+		return !strings.HasSuffix(body(mustGet(t, late, aKey)), "#1")
+	})
+	settled(f.nodes...)
+	if now := body(mustGet(t, f.nodes[0], aKey)); strings.HasSuffix(now, "#1") {
+		t.Errorf("the node that made the purge serves %q", now)
 	}
 }
 
@@ -257,7 +344,7 @@ func TestWhatAPurgeReaches(t *testing.T) {
 	knows := map[string]struct{ join, learn func(*purging) }{
 		"nothing":                 {cut, nothing},
 		"the newest purge":        {nothing, nothing},
-		"one that Redis has lost": {nothing, func(p *purging) { p.rdb.Del(t.Context(), p.prefix+":5:purges") }},
+		"one that Redis has lost": {nothing, func(p *purging) { p.rdb.Del(t.Context(), p.prefix+":6:purges") }},
 	}
 	// The servers of a Cluster have the lists of one each, and the last one the purges.
 	const ofCluster = "p4"
@@ -401,6 +488,6 @@ func newPurging(t *testing.T, prefix string) *purging {
 	return p
 }
 
-func (p *purging) node(t *testing.T, dial redisclient.Dial, timeout time.Duration) *Lists {
+func (p *purging) node(t *testing.T, dial redisclient.Dial, timeout time.Duration) *Cache {
 	return p.join(t, p.addrs, dial, timeout, func(s *setup) { s.Prefix = p.prefix })
 }

@@ -7,17 +7,14 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
-
-	"inquiry-gateway/cache/redistier"
 )
 
 // A sealed entry is "IQS" version | key id (8) | nonce (12) | AES-256-GCM of the
-// encoded entry, with the key's parts as associated data: moved to another key
+// encoded entry, with redistier.ListID.Canonical as associated data: moved to another key
 // it does not open.
 const (
 	sealMagic    = "IQS\x01"
@@ -26,14 +23,6 @@ const (
 	gcmTag       = 16
 	sealOverhead = len(sealMagic) + keyIDSize + nonceSize + gcmTag
 	sealKeySize  = 32
-)
-
-// Why a sealed entry is refused; the text is the metric's label.
-var (
-	errUnsealed   = errors.New("unsealed")    // plain, though there is a ring
-	errSealed     = errors.New("sealed")      // sealed, and there is no ring
-	errUnknownKey = errors.New("unknown_key") // sealed by a key outside of the ring
-	errSealBroken = errors.New("seal_broken") // changed, cut, or moved from another key
 )
 
 // keyID names a key in what it has sealed, and says nothing about it.
@@ -92,9 +81,9 @@ func (r *ring) add(line string) error {
 	return nil
 }
 
-// seal returns the sealed form of an encoded entry, bound to everything that names
-// the list. Without a ring it is the entry as it is.
-func (r *ring) seal(raw []byte, id redistier.ListID) []byte {
+// seal returns the sealed form of an encoded entry, bound to what names the list. Without a ring it is the
+// entry as it is.
+func (r *ring) seal(raw, id []byte) []byte {
 	if r == nil {
 		return raw
 	}
@@ -104,40 +93,30 @@ func (r *ring) seal(raw []byte, id redistier.ListID) []byte {
 	out = out[:len(out)+nonceSize]
 	nonce := out[len(out)-nonceSize:]
 	_, _ = rand.Read(nonce) // never fails
-	return r.keys[r.first].Seal(out, nonce, raw, associated(id))
+	return r.keys[r.first].Seal(out, nonce, raw, id)
 }
 
 // open undoes seal. With a ring the result shares no memory with sealed. The error
-// is one of this package's reasons.
-func (r *ring) open(sealed []byte, id redistier.ListID) ([]byte, error) {
+// is one of refusals.
+func (r *ring) open(sealed, id []byte) ([]byte, error) {
 	isSealed := bytes.HasPrefix(sealed, []byte(sealMagic))
 	switch {
-	case r == nil && isSealed:
+	case (r != nil) != isSealed:
 		return nil, errSealed
 	case r == nil:
 		return sealed, nil
-	case !isSealed:
-		return nil, errUnsealed
 	case len(sealed) < sealOverhead:
-		return nil, errTruncated
+		return nil, errCorrupt
 	}
 	rest := sealed[len(sealMagic):]
 	aead, ok := r.keys[keyID(rest[:keyIDSize])]
 	if !ok {
-		return nil, errUnknownKey
+		return nil, errSealed
 	}
 	rest = rest[keyIDSize:]
-	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], associated(id))
+	raw, err := aead.Open(nil, rest[:nonceSize], rest[nonceSize:], id)
 	if err != nil {
-		return nil, errSealBroken
+		return nil, errCorrupt
 	}
 	return raw, nil
-}
-
-// associated is all that names a list.
-func associated(id redistier.ListID) (b []byte) {
-	for _, s := range [...]string{id.Kind, id.Account, id.Status, id.InquiryType, id.Fingerprint} {
-		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
-	}
-	return b
 }

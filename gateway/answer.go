@@ -88,7 +88,7 @@ func (x *exchange) writeList() {
 		x.send(http.StatusNotModified, nil)
 		return
 	}
-	variant, coding := x.gateway.chooseVariant(entry, x.request.Header[acceptEncodingField])
+	variant, coding := x.gateway.chooseRepresentation(entry, x.request.Header[acceptEncodingField])
 	if coding != nil {
 		x.fields.add("Content-Encoding", coding)
 	}

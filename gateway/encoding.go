@@ -7,21 +7,21 @@ import (
 	"inquiry-gateway/cache"
 )
 
-// chooseVariant picks the body to send and its Content-Encoding, nil for none: zstd, which is cheaper
+// chooseRepresentation picks the body to send and its Content-Encoding, nil for none: zstd, which is cheaper
 // to decode, else gzip, if Accept-Encoding (RFC 9110, section 12.5.3) allows it. Weights above zero
 // are ignored. `*` allows gzip only: not every client that sends it can decode zstd.
-func (g *Gateway) chooseVariant(e *cache.Entry, acceptEncoding []string) (*cache.Variant, []string) {
+func (g *Gateway) chooseRepresentation(e *cache.Entry, acceptEncoding []string) (*cache.Representation, []string) {
 	if len(acceptEncoding) == 0 {
 		return &e.Identity, nil
 	}
 	zstd, gzip := accepts(acceptEncoding)
 	if zstd {
-		if v := g.opts.Lists.Coded(e, cache.Zstd); v != nil {
+		if v := g.opts.Lists.Encoded(e, cache.Zstd); v != nil {
 			return v, g.headers.zstd
 		}
 	}
 	if gzip {
-		if v := g.opts.Lists.Coded(e, cache.Gzip); v != nil {
+		if v := g.opts.Lists.Encoded(e, cache.Gzip); v != nil {
 			return v, g.headers.gzip
 		}
 	}

@@ -183,9 +183,9 @@ func (b bug) Lookup(k cache.Key) (cache.Result, bool) {
 	return b.Lists.Lookup(k)
 }
 
-func (b bug) Coded(e *cache.Entry, c cache.Coding) *cache.Variant {
+func (b bug) Encoded(e *cache.Entry, c cache.Coding) *cache.Representation {
 	b.meet("render")
-	return b.Lists.Coded(e, c)
+	return b.Lists.Encoded(e, c)
 }
 
 // Wherever a panic happens the caller gets a 500, or a cut connection where the answer has

@@ -39,13 +39,13 @@ type Authenticator interface {
 
 // Lists answers with the list that a key names. Lookup is the hot path: it
 // gives only what the process has and needs no refresh, and costs no context; who
-// serves that calls Served. Get does all the rest. Coded gives an entry in a content
+// serves that calls RecordHit. Get does all the rest. Encoded gives an entry in a content
 // coding, nil where there is none.
 type Lists interface {
 	Lookup(k cache.Key) (cache.Result, bool)
-	Served(k cache.Key, r cache.Result)
+	RecordHit(k cache.Key, r cache.Result)
 	Get(ctx context.Context, k cache.Key) (cache.Result, error)
-	Coded(e *cache.Entry, c cache.Coding) *cache.Variant
+	Encoded(e *cache.Entry, c cache.Coding) *cache.Representation
 }
 
 // Limiter decides whether one more request of an account is within its rate, without waiting. A

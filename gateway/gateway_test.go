@@ -64,8 +64,8 @@ func TestErrorTable(t *testing.T) {
 		{&upstream.Error{Reason: "account"}, 501, "account_unsupported", ""},
 		{&upstream.Error{Reason: "breaker_open", Wait: 1200 * time.Millisecond}, 503, "upstream_unavailable", "2"},
 		{&upstream.Error{Reason: "throttled"}, 503, "upstream_unavailable", "1"},
-		{&cache.RestError{Err: &upstream.Error{Reason: "throttled", Wait: 30 * time.Second}, Left: 11500 * time.Millisecond}, 503, "upstream_unavailable", "12"},
-		{&cache.RestError{Err: &upstream.Error{Reason: "denied"}, Left: time.Second}, 502, "upstream_sign_in_failed", "60"},
+		{&cache.BackoffError{Err: &upstream.Error{Reason: "throttled", Wait: 30 * time.Second}, Left: 11500 * time.Millisecond}, 503, "upstream_unavailable", "12"},
+		{&cache.BackoffError{Err: &upstream.Error{Reason: "denied"}, Left: time.Second}, 502, "upstream_sign_in_failed", "60"},
 		{&upstream.Error{Reason: "canceled"}, 500, "internal_error", ""},
 		{fmt.Errorf("fill: %w", &upstream.Error{Reason: "timeout"}), 504, "upstream_timeout", "5"},
 		{context.DeadlineExceeded, 504, "upstream_timeout", "5"},
@@ -243,11 +243,11 @@ type codedLists struct {
 	has []cache.Coding
 }
 
-func (l codedLists) Coded(_ *cache.Entry, c cache.Coding) *cache.Variant {
+func (l codedLists) Encoded(_ *cache.Entry, c cache.Coding) *cache.Representation {
 	if !slices.Contains(l.has, c) {
 		return nil
 	}
-	return &cache.Variant{Body: []byte("coded"), Length: []string{"5"}}
+	return &cache.Representation{Body: []byte("coded"), Length: []string{"5"}}
 }
 
 // Where a list lacks the coding that a caller prefers, it gets the next one that it takes.

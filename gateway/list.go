@@ -73,7 +73,7 @@ func (x *exchange) lookUp(k cache.Key) (err error) {
 	if !x.gateway.recording(x) {
 		found, ok := lists.Lookup(k)
 		if ok {
-			lists.Served(k, found)
+			lists.RecordHit(k, found)
 			x.list = found
 			return nil
 		}

@@ -22,7 +22,7 @@ import (
 // outage is one node, its cache over its client over gobreaker, in virtual time, in front of a legacy
 // system that fails by a rule.
 type outage struct {
-	lists  *cache.Lists
+	lists  *cache.Cache
 	client *upstream.Client
 	cfg    upstream.Config
 	start  time.Time
@@ -106,7 +106,7 @@ func newOutage(t *testing.T) *outage {
 // keep sets the ttl. Nothing is served stale: each failure shows.
 func (o *outage) keep(t *testing.T, ttl time.Duration) {
 	cfg := cache.DefaultConfig()
-	cfg.Buyer = cache.KindConfig{Terms: cache.Terms{TTL: ttl}}
+	cfg.Buyer = cache.KindConfig{Freshness: cache.Freshness{TTL: ttl}}
 	apply, err := o.lists.Prepare(cfg, cache.Fills{Timeout: outageFillTimeout, Mappings: Mappings(o.client)})
 	if err != nil {
 		t.Fatal(err)

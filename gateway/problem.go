@@ -61,8 +61,8 @@ func problemOf(err error) problem {
 		return problem{Problem: v1.RateLimited, header: retryAfter(limited.wait)}
 	case errors.As(err, &failure):
 		p := upstreamProblem(failure)
-		if rest, ok := errors.AsType[*cache.RestError](err); ok && failure.Result() == upstream.ResultUnavailable {
-			p.header = retryAfter(rest.Left)
+		if backoff, ok := errors.AsType[*cache.BackoffError](err); ok && failure.Result() == upstream.ResultUnavailable {
+			p.header = retryAfter(backoff.Left)
 		}
 		return p
 	case errors.Is(err, auth.ErrUnavailable): // before the deadline, which may be why

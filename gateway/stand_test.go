@@ -40,7 +40,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type stand struct {
 	gateway  *Gateway
 	live     *Live
-	lists    *cache.Lists
+	lists    *cache.Cache
 	registry *prometheus.Registry
 	logs     *testkit.Log
 	clock    *testkit.Clock // of the limits; that of keys and lists stands still
@@ -298,7 +298,7 @@ type served struct {
 	tell func()
 }
 
-func (s served) Served(k cache.Key, r cache.Result) {
-	s.Lists.Served(k, r)
+func (s served) RecordHit(k cache.Key, r cache.Result) {
+	s.Lists.RecordHit(k, r)
 	s.tell()
 }

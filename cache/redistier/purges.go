@@ -51,15 +51,15 @@ for i = 3, #ARGV, 2 do
 end
 return moment`)
 
-// always is later than every moment: a double holds it exactly.
-const always = 1 << 53
+// endOfTime is later than every moment: a double holds it exactly.
+const endOfTime = 1 << 53
 
 // Purge has Redis take purges, and returns their moment, which is not before atLeast. Without purges it
 // makes Redis begin to remember them. It may be repeated. After an error Redis has taken all or none.
 func (t *Tier) Purge(ctx context.Context, purges []Purge, atLeast uint64) (moment uint64, err error) {
 	args := []any{t.purgeLife.Milliseconds(), atLeast}
 	for _, p := range purges {
-		args = append(args, uint64(always), p.member())
+		args = append(args, uint64(endOfTime), p.member())
 	}
 	return t.rdb.Run(ctx, purgeScript, []string{t.purgesKey()}, args...).Uint64()
 }
@@ -73,8 +73,8 @@ func (t *Tier) Repeat(ctx context.Context, purges map[Purge]uint64) error {
 	return t.rdb.Run(ctx, purgeScript, []string{t.purgesKey()}, args...).Err()
 }
 
-// perRead bounds the purges that are read at once.
-const perRead = 5000
+// PerRead bounds the purges that are read at once. No more must have one moment.
+const PerRead = 5000
 
 // Purges are what PurgesSince has read.
 type Purges struct {
@@ -99,17 +99,17 @@ func (t *Tier) PurgesSince(ctx context.Context, from uint64, life time.Duration)
 	}
 	from = max(from, uint64(now.Add(-life).UnixMicro()))
 	pipe, asked := t.rdb.Pipeline(), time.Now()
-	members := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: t.purgesKey(), Start: from, Stop: "+inf", ByScore: true, Count: perRead})
+	members := pipe.ZRangeArgsWithScores(ctx, redis.ZRangeArgs{Key: t.purgesKey(), Start: from, Stop: "+inf", ByScore: true, Count: PerRead})
 	began := pipe.ZScore(ctx, t.purgesKey(), Purge{All, true}.member())
 	clock := pipe.Time(ctx)
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return found, err
 	}
 	t.clock.Store(&clockReading{clock.Val(), asked, time.Now()})
-	found = Purges{Moments: map[Purge]uint64{}, More: len(members.Val()) == perRead, Remembered: began.Err() == nil}
+	found = Purges{Moments: map[Purge]uint64{}, More: len(members.Val()) == PerRead, Remembered: began.Err() == nil}
 	for _, z := range members.Val() {
 		member, _ := z.Member.(string)
-		if p, ok := purgeOf(member); ok && z.Score > 0 && z.Score < always {
+		if p, ok := purgeOf(member); ok && z.Score > 0 && z.Score < endOfTime {
 			found.Moments[p] = uint64(z.Score)
 			found.Newest = max(found.Newest, uint64(z.Score))
 		}

@@ -1,8 +1,8 @@
 // Package redistier keeps in Redis what the nodes of a fleet share: lists, the right to fetch one, and purges.
 //
-//	<prefix>:5:{<account>}:<kind>:<mapping>:<list>                  a list
-//	<prefix>:5:{<account>}:<kind>:<mapping>:<list>:lease:<moment>   who fills it
-//	<prefix>:5:purges                                               purges
+//	<prefix>:6:{<account>}:<kind>:<mapping>:<list>                  a list
+//	<prefix>:6:{<account>}:<kind>:<mapping>:<list>:lease:<moment>   who fills it
+//	<prefix>:6:purges                                               purges
 //
 // Accounts and lists are hashed. Redis may lose all of it: lists are filled again, and those of before
 // are then soft-purged. Every key but that of the purges expires. All moments in Redis are of its own
@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	keyVersion = "5" // of the Redis keys; a new layout never meets an old one
+	keyVersion = "6" // of the Redis keys; a new layout never meets an old one
 	// maxWrites bounds the entries that wait for a slow Redis at once. What
 	// comes on top is dropped and counted.
 	maxWrites = 64
@@ -45,14 +45,7 @@ if ARGV[2] ~= '0' then stored = redis.pcall('SET', KEYS[1], ARGV[1], 'PX', ARGV[
 if redis.call('GET', KEYS[2]) == ARGV[3] then redis.call('DEL', KEYS[2]) end
 return stored`)
 
-// Options are what a tier is built from. Client and PurgeLife are required.
-type Options struct {
-	Client    *redisclient.Client // closed by its owner
-	Prefix    string              // of every key
-	PurgeLife time.Duration       // how long Redis remembers a purge
-}
-
-// Tier is what the cache keeps in Redis: values with an end, one slot per call. Each call
+// Tier is what the cache keeps in Redis: values that expire. The keys of one call share a slot, and each call
 // ends within the timeout of the client. It is safe for concurrent use.
 type Tier struct {
 	rdb       *redisclient.Client
@@ -62,21 +55,11 @@ type Tier struct {
 	clock     atomic.Pointer[clockReading] // nil: not read yet
 }
 
-// New makes a tier. Redis need not be up.
-func New(o Options) *Tier {
-	return &Tier{
-		rdb: o.Client, prefix: o.Prefix + ":" + keyVersion + ":", purgeLife: o.PurgeLife,
-		writes: make(chan struct{}, maxWrites),
-	}
+// New makes a tier, whose keys begin with prefix. Redis remembers a purge for purgeLife, and need not be up. The
+// client is closed by its owner.
+func New(client *redisclient.Client, prefix string, purgeLife time.Duration) *Tier {
+	return &Tier{rdb: client, prefix: prefix + ":" + keyVersion + ":", purgeLife: purgeLife, writes: make(chan struct{}, maxWrites)}
 }
-
-// Down tells whether requests are kept away from Redis, or from a part of a
-// Cluster.
-func (t *Tier) Down() bool { return t.rdb.Down() }
-
-// Slow is how long one read may take for a flight to call Redis once more. With
-// the timeout of that call it bounds what a slow Redis adds.
-func (t *Tier) Slow() time.Duration { return t.rdb.CallTimeout() / 2 }
 
 // ListID is everything that names a list in Redis.
 type ListID struct {
@@ -100,17 +83,26 @@ func (t *Tier) Names(id ListID) Names {
 	return Names{Account: account, Entry: t.prefix + "{" + account + "}:" + id.Kind + ":" + id.Fingerprint + ":" + Hash(id.Account, id.Status, id.InquiryType)}
 }
 
-// Hash hashes its parts so that no two lists of parts run together.
-func Hash(parts ...string) string {
-	var b []byte
+// Canonical is all of it in one text, so that no two ids have the same.
+func (id ListID) Canonical() []byte {
+	return join(id.Kind, id.Account, id.Status, id.InquiryType, id.Fingerprint)
+}
+
+// join puts parts after one another so that no two lists of parts run together.
+func join(parts ...string) (b []byte) {
 	for _, p := range parts {
 		b = append(binary.AppendUvarint(b, uint64(len(p))), p...)
 	}
-	sum := sha256.Sum256(b)
+	return b
+}
+
+// Hash hashes its parts.
+func Hash(parts ...string) string {
+	sum := sha256.Sum256(join(parts...))
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// Read reads a list as it was Put; nil: it is not there. At most limit+1 bytes are read;
+// Read reads a list as it was Put; empty: it is not there. At most limit+1 bytes are read;
 // what is longer is too big for an entry, and the caller sees that by its length. The bytes
 // must not be changed.
 func (t *Tier) Read(ctx context.Context, n Names, limit int) ([]byte, error) {
@@ -140,12 +132,13 @@ func Seen(raw []byte) string { return string(raw[:min(len(raw), seenBytes)]) }
 func (t *Tier) Lease(ctx context.Context, n Names, token string, life time.Duration, limit int, seen string) (list []byte, won bool, err error) {
 	ctx, cancel := t.rdb.Bounded(ctx) // all calls together
 	defer cancel()
+	end := int64(limit)
 	if seen != "" {
-		limit = seenBytes - 1
+		end = seenBytes - 1
 	}
 	p := t.rdb.Pipeline()
 	taken := p.SetNX(ctx, n.lease(), token, life)
-	read := p.GetRange(ctx, n.Entry, 0, int64(limit))
+	read := p.GetRange(ctx, n.Entry, 0, end)
 	_, _ = p.Exec(ctx) // each has its own error
 	list, err = valueOf(read)
 	if err == nil {
@@ -155,7 +148,7 @@ func (t *Tier) Lease(ctx context.Context, n Names, token string, life time.Durat
 		if string(list) == seen {
 			return nil, taken.Val(), err
 		}
-		list, err = valueOf(t.rdb.Get(ctx, n.Entry))
+		list, err = valueOf(t.rdb.GetRange(ctx, n.Entry, 0, int64(limit)))
 	}
 	return list, taken.Val(), err
 }

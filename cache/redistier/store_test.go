@@ -32,7 +32,7 @@ func open(t *testing.T) (*Tier, *redistest.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rdb.Close() })
-	return New(Options{Client: rdb, Prefix: "iq", PurgeLife: time.Hour}), srv
+	return New(rdb, "iq", time.Hour), srv
 }
 
 // lease tells whether a flight with a token gets the lease of the list, where it has refused what seen
@@ -143,7 +143,7 @@ func TestPurges(t *testing.T) {
 	all := map[Purge]uint64{began: first, hard: third, soft: second, other: first}
 	has(0, true, all)
 	has(second, true, map[Purge]uint64{hard: third, soft: second})
-	srv.Do("ZADD", "iq:5:purges", fmt.Sprint(first), hard.member()) // a replica has become the master
+	srv.Do("ZADD", "iq:6:purges", fmt.Sprint(first), hard.member()) // a replica has become the master
 	if err := tier.Repeat(t.Context(), map[Purge]uint64{hard: third, soft: second}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,15 +155,15 @@ func TestPurges(t *testing.T) {
 	if next := make(0, soft); next <= ahead {
 		t.Errorf("%d after %d", next, ahead)
 	}
-	srv.Do("ZADD", "iq:5:purges", "17", "no purge")
+	srv.Do("ZADD", "iq:6:purges", "17", "no purge")
 	srv.Do("FLUSHALL")
 	has(0, false, map[Purge]uint64{})
 	again := make(0)
 	has(0, true, map[Purge]uint64{began: again})
-	srv.Do("ZADD", "iq:5:purges", "1000", began.member(), "1000", hard.member())
+	srv.Do("ZADD", "iq:6:purges", "1000", began.member(), "1000", hard.member())
 	last := make(0, other)
 	has(1, true, map[Purge]uint64{other: last})
-	if n := srv.Do("ZCARD", "iq:5:purges"); n != ":2" {
+	if n := srv.Do("ZCARD", "iq:6:purges"); n != ":2" {
 		t.Errorf("%s members, want the last purge and since when they are remembered", n)
 	}
 }
@@ -171,11 +171,11 @@ func TestPurges(t *testing.T) {
 // A first call asks twice, for which there is no time where Redis is far away. The next one asks once.
 func TestAFirstCallThatFailsHasReadTheClock(t *testing.T) {
 	tier, srv := open(t)
-	srv.Do("SET", "iq:5:purges", "no sorted set")
+	srv.Do("SET", "iq:6:purges", "no sorted set")
 	if _, err := tier.PurgesSince(t.Context(), 0, time.Hour); err == nil {
 		t.Fatal("there are purges")
 	}
-	srv.Do("DEL", "iq:5:purges")
+	srv.Do("DEL", "iq:6:purges")
 	srv.Do("CONFIG", "RESETSTAT")
 	_, err := tier.PurgesSince(t.Context(), 0, time.Hour)
 	if stats := srv.Do("INFO", "commandstats"); err != nil || !strings.Contains(stats, "cmdstat_time:calls=1,") {
@@ -187,7 +187,7 @@ func TestAFirstCallThatFailsHasReadTheClock(t *testing.T) {
 func TestManyPurges(t *testing.T) {
 	tier, _ := open(t)
 	all, found := map[Purge]bool{}, map[Purge]bool{}
-	for len(all) < perRead {
+	for len(all) < PerRead {
 		var some []Purge
 		for range 1000 {
 			p := Purge{fmt.Sprint("account-", len(all)), len(all)%2 == 0}

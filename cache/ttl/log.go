@@ -54,12 +54,11 @@ type head struct {
 	Since  time.Time `json:"since"`
 }
 
-// WriteTo writes the sample as lines, after a head. The error is the writer's.
-func (s Sample) WriteTo(w io.Writer) (n int64, err error) {
-	counted := &counter{w: w}
-	out := bufio.NewWriter(counted)
+// Write writes the sample as lines, after a head. The error is the writer's.
+func (s Sample) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
 	enc := json.NewEncoder(out)
-	err = enc.Encode(head{s.Groups, 64 - int(math.Round(math.Log2(float64(s.Below)))), time.Unix(0, s.Since).UTC()})
+	err := enc.Encode(head{s.Groups, 64 - int(math.Round(math.Log2(float64(s.Below)))), time.Unix(0, s.Since).UTC()})
 	for _, l := range s.Lookups {
 		if err != nil {
 			break
@@ -78,19 +77,7 @@ func (s Sample) WriteTo(w io.Writer) (n int64, err error) {
 		}
 		err = enc.Encode(one)
 	}
-	err = errors.Join(err, out.Flush()) // before the count is read
-	return counted.n, err
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
+	return errors.Join(err, out.Flush())
 }
 
 // LogSummary tells what became of the lines of a log.
@@ -117,17 +104,16 @@ func (l *LogSummary) describe(b *strings.Builder) {
 }
 
 // Read reads look-ups: the reply of a node's /ops/lookups, which names its groups, or a log, which is
-// of these groups, in any order. It keeps at most a million of them, of a part of the lists if need
-// be. Lines that cannot be used are counted; an error is one of reading.
+// of these groups, in any order. It keeps at most a million of them, of a part of the lists or the newest if
+// need be. Lines that cannot be used are counted; an error is one of reading.
 func Read(in io.Reader, groups []Group) (Sample, LogSummary, error) {
 	r := reader{
 		groups: groups, numbers: make([]uint64, len(groups)), sum: LogSummary{FirstBad: []BadLine{}},
-		sample: sample{size: logSize, least: leastLists, span: math.MaxInt64, below: math.MaxUint64, since: math.MaxInt64},
+		sample: sample{size: logSize, least: leastLists, below: math.MaxUint64, since: math.MaxInt64},
 	}
 	err := r.read(bufio.NewReaderSize(in, maxLine))
-	lookups := r.sample.ordered()
-	slices.SortStableFunc(lookups, func(a, b Lookup) int { return cmp.Compare(a.At, b.At) })
-	return Sample{Groups: r.groups, Below: r.sample.below, Since: r.sample.since, Lookups: lookups}, r.sum, err
+	slices.SortStableFunc(r.sample.lookups, func(a, b Lookup) int { return cmp.Compare(a.At, b.At) })
+	return Sample{Groups: r.groups, Below: r.sample.below, Since: r.sample.since, Lookups: r.sample.lookups}, r.sum, err
 }
 
 // reader reads one log or node.
@@ -136,6 +122,7 @@ type reader struct {
 	numbers []uint64 // of the last look-up by group
 	sample  sample
 	head    bool
+	newer   int64 // look-ups from before were dropped
 	sum     LogSummary
 }
 
@@ -206,7 +193,7 @@ func (r *reader) add(l *line, group int) {
 	if l.Number > 0 {
 		one.Number = l.Number
 	}
-	if !r.head {
+	if !r.head && r.newer == 0 {
 		r.sample.since = min(r.sample.since, one.At)
 	}
 	if l.ETag != "" {
@@ -215,9 +202,20 @@ func (r *reader) add(l *line, group int) {
 	if l.Cache == "miss" {
 		one.Took = max(wait, 1)
 	}
-	if r.sample.has(one.List) {
-		r.sample.add(one)
+	if len(r.sample.lookups) >= r.sample.size && !r.sample.dropLists() {
+		r.keepNewer()
 	}
+	if r.sample.has(one.List) && one.At >= r.newer {
+		r.sample.lookups = append(r.sample.lookups, one)
+	}
+}
+
+// keepNewer drops the older half of the look-ups, in whatever order they were read.
+func (r *reader) keepNewer() {
+	slices.SortFunc(r.sample.lookups, func(a, b Lookup) int { return cmp.Compare(a.At, b.At) })
+	r.sample.lookups = slices.Delete(r.sample.lookups, 0, len(r.sample.lookups)/2)
+	r.newer = r.sample.lookups[0].At
+	r.sample.since = r.newer
 }
 
 // hashOf is the number that 16 hexadecimal digits are, as the gateway writes hashes, and a hash of

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -105,6 +106,64 @@ func curve(kind string, ttl float64) GroupReport {
 	}
 	k.Today = new(row(ttl))
 	return k
+}
+
+// The logs of two nodes, one after the other: the newest look-ups of both count, not those that were read last.
+func TestALogThatIsTooLongKeepsTheNewest(t *testing.T) {
+	r := reader{groups: []Group{{Name: "buyer"}}, numbers: make([]uint64, 1), sample: sample{size: 100, least: leastLists, below: math.MaxUint64, since: math.MaxInt64}}
+	for node, lines := range []int{60, 200} {
+		for i := range lines {
+			l := line{Time: at(time.Duration(i) * time.Hour / time.Duration(lines)), Kind: "buyer", Key: fmt.Sprint("node-", node), Cache: "hit"}
+			r.add(&l, 0)
+		}
+	}
+	kept := map[uint64]int{}
+	for _, l := range r.sample.lookups {
+		kept[l.List]++
+		if l.At < r.sample.since {
+			t.Errorf("a look-up of before %v is kept", time.Unix(0, r.sample.since).UTC())
+		}
+	}
+	first, second := kept[hashOf("node-0")], kept[hashOf("node-1")]
+	if first == 0 || second < 3*first || second > 4*first || r.sample.since <= start.UnixNano() {
+		t.Errorf("kept %d and %d, since %v", first, second, time.Unix(0, r.sample.since).UTC())
+	}
+}
+
+// Nodes may have different groups during a rollout: look-ups count for the group of that name.
+func TestGroupsOfAnotherNode(t *testing.T) {
+	node := func(names ...string) (s Sample) {
+		s.Below = math.MaxUint64
+		for i, name := range names {
+			s.Groups = append(s.Groups, Group{Name: name, TTL: 30})
+			for n := range i + 1 {
+				s.Lookups = append(s.Lookups, Lookup{At: at(time.Duration(n) * time.Second).UnixNano(), List: 1, Group: i, Number: uint64(n + 1)})
+			}
+		}
+		return s
+	}
+	r := Replay(node("buyer", "seller"), node("buyer", "buyer status=pending", "seller"))
+	lookups := map[string]float64{}
+	for _, g := range r.Groups {
+		lookups[g.Group] = math.Round(g.LookupsPerSecond * g.Observed)
+	}
+	if want := map[string]float64{"buyer": 2, "buyer status=pending": 2, "seller": 5}; !reflect.DeepEqual(lookups, want) {
+		t.Errorf("%v, want %v", lookups, want)
+	}
+}
+
+// That nothing has changed for five minutes does not say that nothing changes in a day.
+func TestNoChangeIsNoProof(t *testing.T) {
+	s := Sample{Groups: []Group{{Name: "buyer", TTL: 30}}, Below: math.MaxUint64, Since: start.UnixNano()}
+	for i := range 300 {
+		now := at(time.Duration(i) * time.Second).UnixNano()
+		s.Lookups = append(s.Lookups, Lookup{At: now, List: 1, Body: 7, Answered: now, Number: uint64(i + 1)})
+	}
+	r := Replay(s)
+	r.Judge(Goals{MaxOutdated: 0.05})
+	if keeps := r.Groups[0].KeepsGoals; keeps == nil || keeps.From != 1 || keeps.To < 5 || keeps.To > 60 {
+		t.Errorf("%+v keep the goal", keeps)
+	}
 }
 
 // The rows that surely keep both goals are marked, the other kinds staying at their ttls,

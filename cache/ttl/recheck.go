@@ -136,7 +136,7 @@ func (r *Rechecker) compare(ctx context.Context, next recheck, fetch Fetch, time
 		r.missed.Add(1)
 		return
 	}
-	stands := float64(1+r.missed.Swap(0)) / next.share
+	weight := float64(1+r.missed.Swap(0)) / next.share
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	body, at, err := fetch(ctx, next.entry.Key)
@@ -150,7 +150,7 @@ func (r *Rechecker) compare(ctx context.Context, next recheck, fetch Fetch, time
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.checked[labels]
-	r.checked[labels] = recheckCount{c.checks + 1, c.answers + stands}
+	r.checked[labels] = recheckCount{c.checks + 1, c.answers + weight}
 }
 
 var (

@@ -58,11 +58,12 @@ type replayed struct {
 	total      float64 // look-ups, also of lists that are not in the sample
 	changes    int     // that were seen
 	intervals  int
+	watched    float64 // seconds of all of them
 	correction float64 // how many times as many look-ups as expected are in the sample
 }
 
 // Replay runs look-ups of one or several nodes or logs through all ttls. Where there are several, it
-// counts from the moment on when the last of them began. The samples' groups are those of the first.
+// counts from the moment on when the last of them began. A group is that of the first sample which has its name.
 func Replay(samples ...Sample) Report {
 	if len(samples) == 0 {
 		return Report{Groups: []GroupReport{}}
@@ -71,14 +72,21 @@ func Replay(samples ...Sample) Report {
 	for _, s := range samples {
 		below, from, n = min(below, s.Below), max(from, s.Since), n+len(s.Lookups)
 	}
-	groups := samples[0].Groups
+	groups := slices.Clone(samples[0].Groups)
 	all, totals := make([]Lookup, 0, n), make([]float64, len(groups))
 	for _, s := range samples {
+		index := make([]int, len(s.Groups)) // by name: a node may have another configuration
+		for i, g := range s.Groups {
+			if index[i] = slices.IndexFunc(groups, func(of Group) bool { return of.Name == g.Name }); index[i] < 0 {
+				index[i], groups, totals = len(groups), append(groups, g), append(totals, 0)
+			}
+		}
 		first, last := make([]uint64, len(groups)), make([]uint64, len(groups))
 		for _, l := range s.Lookups {
-			if l.At < from || l.Group >= len(groups) {
+			if l.At < from {
 				continue
 			}
+			l.Group = index[l.Group]
 			to = max(to, l.At)
 			if first[l.Group] == 0 || l.Number < first[l.Group] {
 				first[l.Group] = l.Number
@@ -166,18 +174,18 @@ func (g *replayed) read(all []Lookup) {
 // Garcia-Molina, "Estimating Frequency of Change", ACM TOIT 3(3), 2003, 4.3), drawn towards the mean of
 // the group. It takes changes to come at random and independently of the look-ups.
 func (g *replayed) estimateRates() {
-	changed, seconds := 0.0, 0.0
+	changed := 0.0
 	for i := range g.lists {
 		l := &g.lists[i]
-		changed, seconds = changed+float64(len(l.changed)), seconds+l.same
+		changed, g.watched = changed+float64(len(l.changed)), g.watched+l.same
 		for _, s := range l.changed {
-			seconds += s
+			g.watched += s
 		}
 	}
 	if changed == 0 {
 		return
 	}
-	mean := changed / seconds
+	mean := changed / g.watched
 	for range 6 { // the mean of rates that are drawn towards it
 		sum, n := 0.0, 0.0
 		for i := range g.lists {
@@ -302,15 +310,15 @@ func (g *replayed) candidate(ttl time.Duration) Candidate {
 		upstream = per
 	}
 	age := estimate(func(t *tally, _ float64) float64 { return t.age / t.lookups })
-	left := math.Sqrt(1 - g.share) // where no list is left out, these are exact
+	sampledError := math.Sqrt(1 - g.share) // if no list is left out, these are exact
 	for _, e := range []*Estimate{&hits, &upstream, &age} {
-		e.StdErr *= left
+		e.StdErr *= sampledError
 	}
 	c := Candidate{TTL: ttl.Seconds(), HitRatio: hits, Upstream: upstream, MeanAge: age, Settled: settled}
 	if g.intervals > 0 {
 		outdated := estimate(func(t *tally, _ float64) float64 { return t.outdated / t.lookups })
-		if g.changes == 0 { // as if one had been seen
-			outdated.Value = 0
+		if g.changes == 0 { // as sure as if one had been seen by now
+			outdated.StdErr = min(age.Value/g.watched, 1)
 		}
 		// On top of the lists' differences comes chance: in how many changes were seen, and in which
 		// fills the changes fall into.

@@ -76,7 +76,7 @@ type Goals struct {
 }
 
 const (
-	// atWorst standard errors more than estimated a figure has in one case of twenty.
+	// In one case of twenty the true figure is more than atWorst standard errors above the estimate.
 	atWorst = 1.645
 	// A report is about too little before so many look-ups, and before so much time.
 	enoughLookups  = 1000

@@ -102,7 +102,7 @@ func TestLookupsDuringAFillWait(t *testing.T) {
 	}
 }
 
-func sampler(t *testing.T, c cache.Config, body string) (*Sampler, *cache.Lists) {
+func sampler(t *testing.T, c cache.Config, body string) (*Sampler, *cache.Cache) {
 	t.Helper()
 	s := NewSampler(GroupsOf(c, true, cache.KindBuyer, cache.KindSeller), c.RechecksPerSecond, nil)
 	lists, err := cache.New(c, cache.Options{Observer: s, Fill: func(_ context.Context, k cache.Key, _ cache.FillInfo) (cache.Content, error) {
@@ -119,10 +119,10 @@ func sampler(t *testing.T, c cache.Config, body string) (*Sampler, *cache.Lists)
 }
 
 // look has a buyer's list looked up.
-func look(t *testing.T, lists *cache.Lists, account string) {
+func look(t *testing.T, lists *cache.Cache, account string) {
 	k := cache.Key{Kind: cache.KindBuyer, Account: account}
 	if found, ok := lists.Lookup(k); ok {
-		lists.Served(k, found)
+		lists.RecordHit(k, found)
 	} else if _, err := lists.Get(t.Context(), k); err != nil {
 		t.Error(err)
 	}
@@ -155,7 +155,7 @@ func TestConcurrentUse(t *testing.T) {
 	workers.Go(func() {
 		for range 20 {
 			s.SetGroups(GroupsOf(c, true, cache.KindBuyer, cache.KindSeller))
-			_, _ = s.Sample().WriteTo(io.Discard)
+			_ = s.Sample().Write(io.Discard)
 		}
 	})
 	workers.Wait()
@@ -278,9 +278,8 @@ func TestWriteAndRead(t *testing.T) {
 		}
 	}
 	var reply bytes.Buffer
-	n, err := wrote.WriteTo(&reply)
-	if err != nil || n != int64(reply.Len()) {
-		t.Fatal(n, err)
+	if err := wrote.Write(&reply); err != nil {
+		t.Fatal(err)
 	}
 	read, summary, err := Read(&reply, nil)
 	if err != nil || summary.Lookups != 3 || !reflect.DeepEqual(read, wrote) {

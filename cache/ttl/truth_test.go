@@ -24,7 +24,7 @@ var runs = flag.Int("ttl.runs", 40, "how many traces estimates are held against 
 // cached runs a trace through the real cache.
 type cached struct {
 	trace   []lookup
-	policy  cache.Terms
+	policy  cache.Freshness
 	jitter  float64
 	legacy  changing
 	sampler *Sampler // nil: none
@@ -56,7 +56,7 @@ func (p *cached) run(t *testing.T) *cached {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := cache.DefaultConfig()
-		cfg.Jitter, cfg.Buyer = p.jitter, cache.KindConfig{Terms: p.policy}
+		cfg.Jitter, cfg.Buyer = p.jitter, cache.KindConfig{Freshness: p.policy}
 		p.clock = testkit.NewClock(start)
 		o := cache.Options{Fill: p.fill, Now: p.clock.Now}
 		if p.sampler != nil {
@@ -78,11 +78,11 @@ func (p *cached) run(t *testing.T) *cached {
 	return p
 }
 
-func (p *cached) ask(t *testing.T, lists *cache.Lists, ev lookup) {
+func (p *cached) ask(t *testing.T, lists *cache.Cache, ev lookup) {
 	k := cache.Key{Kind: cache.KindBuyer, Account: strconv.Itoa(ev.list)}
 	r, ok := lists.Lookup(k)
 	if ok {
-		lists.Served(k, r)
+		lists.RecordHit(k, r)
 	} else {
 		var err error
 		if r, err = lists.Get(t.Context(), k); err != nil {
@@ -122,37 +122,37 @@ func TestThePredictionIsWhatTheRealCacheDoes(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	for name, sc := range map[string]struct {
 		traffic traffic
-		policy  cache.Terms
+		policy  cache.Freshness
 		jitter  float64
 		kept    int
 		ttls    []time.Duration
 	}{
 		"bursts, all lists": {
 			traffic{seed: 1, lists: 3000, lookups: 12000, span: h, skew: 1.2, bursts: 0.05},
-			cache.Terms{TTL: 30 * s, StaleWhileRevalidate: 30 * s, StaleIfError: 10 * m}, 0.1, sampleSize,
+			cache.Freshness{TTL: 30 * s, StaleWhileRevalidate: 30 * s, StaleIfError: 10 * m}, 0.1, sampleSize,
 			[]time.Duration{2 * s, 5 * m},
 		},
 		"daily wave and bursts, half of the lists": {
 			traffic{seed: 2, lists: 15000, lookups: 20000, span: 24 * h, skew: 1.05, wave: 0.9, bursts: 0.02},
-			cache.Terms{TTL: 5 * m, StaleIfError: 10 * m}, 0, 15000,
+			cache.Freshness{TTL: 5 * m, StaleIfError: 10 * m}, 0, 15000,
 			[]time.Duration{10 * s, 6 * h},
 		},
 		"hot lists, long refresh window, half of the lists": {
 			traffic{seed: 3, lists: 10000, lookups: 16000, span: 2 * h, skew: 1.2, wave: 0.5, bursts: 0.01},
-			cache.Terms{TTL: m, StaleWhileRevalidate: 10 * m, StaleIfError: 10 * m}, 0.3, 14000,
+			cache.Freshness{TTL: m, StaleWhileRevalidate: 10 * m, StaleIfError: 10 * m}, 0.3, 14000,
 			[]time.Duration{5 * s, 20 * m},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trace, legacy := sc.traffic.trace(), sc.traffic.changing(0.05, 5)
 			cfg := cache.DefaultConfig()
-			cfg.Jitter, cfg.Buyer = sc.jitter, cache.KindConfig{Terms: sc.policy}
+			cfg.Jitter, cfg.Buyer = sc.jitter, cache.KindConfig{Freshness: sc.policy}
 			groups := GroupsOf(cfg, false, cache.KindBuyer)
 			seen := &cached{trace: trace, legacy: legacy, policy: sc.policy, jitter: sc.jitter, sampler: NewSampler(groups, 0, func() time.Time { return start })}
 			seen.sampler.sample.size, seen.sampler.sample.least, seen.sampler.sample.span = sc.kept, 100, math.MaxInt64
 			seen.run(t)
 			var reply bytes.Buffer
-			if _, err := seen.sampler.Sample().WriteTo(&reply); err != nil {
+			if err := seen.sampler.Sample().Write(&reply); err != nil {
 				t.Fatal(err)
 			}
 			node, summary, err := Read(&reply, nil)

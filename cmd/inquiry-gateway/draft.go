@@ -34,7 +34,7 @@ func draftCommand() *cli.Command {
 
 // runDraft prints a skeleton even if much of it is in doubt.
 func runDraft(ctx context.Context, c *cli.Command) error {
-	var proposals []*draft.Proposal
+	var lists []string
 	for _, kind := range kinds {
 		files, account := c.StringSlice(kind), c.String(kind+"-account")
 		if (len(files) == 0) != (account == "") {
@@ -51,15 +51,15 @@ func runDraft(ctx context.Context, c *cli.Command) error {
 		if len(samples) == 0 {
 			continue
 		}
-		proposal, err := draft.Propose(samples, draft.Options{Kind: kind, Account: account})
+		list, err := draft.List(kind, account, samples)
 		if err != nil {
 			return fmt.Errorf("--%s: %w", kind, err)
 		}
-		proposals = append(proposals, proposal)
+		lists = append(lists, list)
 	}
-	if len(proposals) == 0 {
+	if len(lists) == 0 {
 		return usagef("which reply? give --buyer FILE --buyer-account ID, --seller FILE --seller-account ID, or both")
 	}
-	_, err := fmt.Fprint(c.Root().Writer, draft.YAML(proposals...))
+	_, err := fmt.Fprint(c.Root().Writer, draft.File(lists...))
 	return err
 }

@@ -79,9 +79,6 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 		fmt.Fprintf(out, "  response  %s in %s\n", answered, p.Took.Round(time.Millisecond))
 	}
 	fmt.Fprintf(out, "  found     %s in %d bytes%s\n", recordSummary(p), p.Bytes, pageSummary(p))
-	if p.NextPage != "" {
-		fmt.Fprintf(out, "  next      %s\n", printable(p.NextPage))
-	}
 	for _, f := range p.Further {
 		fmt.Fprintf(out, "  %-9s %s such as %s %s\n", f.For, plural(f.Times, "request"), f.Method, printable(f.URL))
 		writeBody(out, f.Body)
@@ -92,7 +89,7 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 			fmt.Fprintf(out, "  value     %s\n", printable(p.Found))
 		}
 	}
-	if text := strings.Join(strings.Fields(p.Refused), " "); text != "" { // it often says why
+	if text := strings.Join(strings.Fields(p.RefusedReply), " "); text != "" { // it often says why
 		fmt.Fprintf(out, "  reply     %s\n", printable(truncate(text, maxShownReply)))
 	}
 }
@@ -132,7 +129,7 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 		fmt.Fprintf(out, "\nowner: %s: %d of this account, foreign %s, without one %s\n", printable(o.Path), o.Matches, foreign, numbers(o.Missing))
 	}
 	r := p.Removed
-	removed := fmt.Sprintf("removed in %s: by id %d, by pattern %d, UUID %d\n", plural(r.Texts, "text"), r.ID, r.Pattern, r.UUID)
+	removed := fmt.Sprintf("internal ids are removed in %s\n", plural(r.Texts, "text"))
 	writeSection(out, removed, r.Cuts, []string{"RECORD", "FIELD", "BEFORE", "AFTER"}, func(c mapping.Cut) []string {
 		return []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)}
 	})
@@ -153,9 +150,9 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 }
 
 // writeViolations prints the first violations; a wrong path breaks every record in the same way.
-func writeViolations(out io.Writer, list []probe.Violation) {
+func writeViolations(out io.Writer, list []mapping.RawViolation) {
 	shown := list[:min(len(list), maxShownViolations)]
-	writeSection(out, "", shown, []string{"RECORD", "FIELD", "RAW", "PROBLEM"}, func(v probe.Violation) []string {
+	writeSection(out, "", shown, []string{"RECORD", "FIELD", "RAW", "PROBLEM"}, func(v mapping.RawViolation) []string {
 		return []string{strconv.Itoa(v.Record), v.Field, cmp.Or(cut(v.Raw), "-"), v.Problem}
 	})
 	if more := len(list) - len(shown); more > 0 {

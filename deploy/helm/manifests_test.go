@@ -4,7 +4,6 @@ package helm_test
 
 import (
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/testkit"
 )
 
 type manifests []object
@@ -175,12 +175,9 @@ func checkFull(t *testing.T, m manifests) {
 			t.Errorf("the rules %s are not those of the file", name)
 		}
 	}
-	dashboard, err := os.ReadFile("../grafana/inquiry-gateway.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dashboard := testkit.Read(t, "../grafana/inquiry-gateway.json")
 	got := m.one(t, "ConfigMap", "acme-inquiry-gateway-dashboard").Data["inquiry-gateway.json"]
-	if strings.TrimSpace(got) != strings.TrimSpace(string(dashboard)) {
+	if strings.TrimSpace(got) != strings.TrimSpace(dashboard) {
 		t.Error("the dashboard is not that of the file")
 	}
 }
@@ -188,12 +185,9 @@ func checkFull(t *testing.T, m manifests) {
 // groups are those of a file of rules, with texts replaced.
 func groups(t *testing.T, file string, replace ...string) []any {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, file)
 	var content struct{ Groups []any }
-	if err := yaml.Unmarshal([]byte(strings.NewReplacer(replace...).Replace(string(text))), &content); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.NewReplacer(replace...).Replace(text)), &content); err != nil {
 		t.Fatal(err)
 	}
 	return content.Groups

@@ -1,5 +1,4 @@
-// Package localcache is what a process keeps: bounded caches, behind an interface that hides their
-// type, and values that are found while they are in use.
+// Package localcache hides the generic type of the bounded in-process caches behind an interface.
 package localcache
 
 import (

@@ -3,8 +3,10 @@ package redisclient
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -47,7 +49,8 @@ func (c *Client) addServer(client *redis.Client) {
 	client.AddHook(callHook{s.protected})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.servers = append(c.servers, s)
+	gone := func(p weak.Pointer[server]) bool { return p.Value() == nil }
+	c.servers = append(slices.DeleteFunc(c.servers, gone), weak.Make(s))
 }
 
 // worstState is the state of the worst breaker of all servers in use.
@@ -55,8 +58,8 @@ func (c *Client) worstState() gobreaker.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	worst := gobreaker.StateClosed
-	for _, s := range c.servers {
-		if time.Since(time.Unix(0, s.called.Load())) < inUse {
+	for _, p := range c.servers {
+		if s := p.Value(); s != nil && time.Since(time.Unix(0, s.called.Load())) < inUse {
 			worst = max(worst, s.breaker.State())
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -61,7 +62,7 @@ type Client struct {
 	lastError atomic.Pointer[callError]
 
 	mu      sync.Mutex
-	servers []*server
+	servers []weak.Pointer[server] // go-redis drops the clients of servers that have left a Cluster
 }
 
 type callError struct {

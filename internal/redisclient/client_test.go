@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -96,6 +97,29 @@ func TestALongOutageDelaysTheReturnByASecond(t *testing.T) {
 	}
 	if took := time.Since(back); took > 2*time.Second { // one, and one for a machine that is busy
 		t.Errorf("Redis was back for %v before it was used", took)
+	}
+}
+
+// A Cluster may have had any number of nodes: the client forgets those that go-redis has forgotten.
+func TestNodesThatHaveLeftAreForgotten(t *testing.T) {
+	rdb, _ := open(t, redistest.Start(t))
+	for range 100 {
+		node := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		rdb.addServer(node)
+		_ = node.Close()
+	}
+	redistest.Eventually(t, "they are forgotten", func() bool {
+		runtime.GC()
+		last := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+		defer runtime.KeepAlive(last)
+		rdb.addServer(last)
+		_ = last.Close()
+		rdb.mu.Lock()
+		defer rdb.mu.Unlock()
+		return len(rdb.servers) < 10
+	})
+	if rdb.Get(t.Context(), "key").Err() != redis.Nil || rdb.Down() || rdb.servers[0].Value() == nil {
+		t.Error("the server that is there is forgotten, too")
 	}
 }
 

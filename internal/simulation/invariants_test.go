@@ -401,7 +401,7 @@ func (c *checks) purged(p *purge) {
 	raised := false
 	c.env.redis.With(func() {
 		begin := c.env.redisNow().Add(-time.Since(p.begin))
-		text, _ := c.env.redis.Do("ZSCORE", "iq:5:purges", member).(string)
+		text, _ := c.env.redis.Do("ZSCORE", "iq:6:purges", member).(string)
 		score, _ := strconv.ParseFloat(text, 64) // 0 where there is none
 		raised = int64(score) >= begin.UnixMicro()
 	})

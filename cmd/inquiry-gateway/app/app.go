@@ -55,7 +55,7 @@ type App struct {
 	registry    *prometheus.Registry // of what lives as long as the process
 	traces      *traces              // with no provider where they are off
 	redis       *redisclient.Client  // nil without Redis
-	lists       *cache.Lists
+	lists       *cache.Cache
 	panics      *prometheus.CounterVec // where
 	ceiling     *ceiling.Limiter
 	sampler     *ttl.Sampler

@@ -48,8 +48,7 @@ func (a *App) ttlReport() func() any {
 
 // lookups writes the node's sample of look-ups.
 func (a *App) lookups(w io.Writer) error {
-	_, err := a.sampler.Sample().WriteTo(w)
-	return err
+	return a.sampler.Sample().Write(w)
 }
 
 // buildOps builds the server of the ops listener.

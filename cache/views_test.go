@@ -20,7 +20,7 @@ import (
 func derived(g *legacy) func(*setup) {
 	return func(s *setup) {
 		s.Fills.Mappings = map[string]Mapping{KindBuyer: {
-			Status:      filters.Filter{Values: map[string]filters.Asked{"never": filters.Empty, "sent": filters.Upstream}, Other: filters.Local},
+			Status:      filters.Filter{Values: map[string]filters.Source{"never": filters.Empty, "sent": filters.Upstream}, Other: filters.Local},
 			InquiryType: filters.Filter{Other: filters.Local},
 		}}
 		s.Derivation.Select = func(k Key, body []byte) (out []byte, _ error) {
@@ -45,7 +45,17 @@ func derived(g *legacy) func(*setup) {
 	}
 }
 
-func aloneDerived(t *testing.T, change ...func(*setup)) (*Lists, *legacy) {
+// tierEntry is what the process has of a list.
+func (c *Cache) tierEntry(t *testing.T, k Key) *Entry {
+	t.Helper()
+	e, ok := c.tier.GetEntryQuietly(k)
+	if !ok {
+		t.Fatalf("%v is not in the process", k)
+	}
+	return e.Value
+}
+
+func aloneDerived(t *testing.T, change ...func(*setup)) (*Cache, *legacy) {
 	t.Helper()
 	g := newLegacy()
 	return g.node(t, nil, append(change, derived(g))...), g
@@ -76,8 +86,9 @@ func TestAFilteredListIsSelectedFromItsBase(t *testing.T) {
 		}
 	}
 	l.tier.CleanUp()
-	if n := l.tier.EstimatedSize(); n != 3 {
-		t.Errorf("%d lists in the process, want the base and two selections", n)
+	views := *l.tierEntry(t, acmes("")).views.Load()
+	if n := l.tier.EstimatedSize(); n != 1 || len(views) != 2 {
+		t.Errorf("%d lists in the process, the base has %d views", n, len(views))
 	}
 	// A filter that the legacy is sent makes another base.
 	want(t, mustGet(t, l, acmes("sent")), Miss, "sent of acme #2\n")
@@ -97,7 +108,7 @@ func TestAnImpossibleListAsksNobody(t *testing.T) {
 	}
 }
 
-func derivations(t *testing.T, l *Lists) map[string]float64 {
+func derivations(t *testing.T, l *Cache) map[string]float64 {
 	t.Helper()
 	n, err := testkit.Values(registryOf(l), "inquiry_gateway_cache_derived_total")
 	if err != nil {
@@ -106,7 +117,7 @@ func derivations(t *testing.T, l *Lists) map[string]float64 {
 	return n
 }
 
-// by_status makes terms of its own for a list, whatever list it is selected from.
+// by_status makes freshness of its own for a list, whatever list it is selected from.
 func TestADerivedListsOwnTTLDecides(t *testing.T) {
 	short, long, none := 4*time.Second, 40*time.Second, time.Duration(0)
 	l, g := aloneDerived(t, func(s *setup) {
@@ -170,8 +181,6 @@ func TestDerivedListsAreServedStaleAndRefreshedByTheirBase(t *testing.T) {
 	if n := g.calls.Load(); n != 3 {
 		t.Errorf("%d requests, want 2 and one that failed", n)
 	}
-	l.tier.Invalidate(acmes("")) // what was selected from the base is still served
-	want(t, mustGet(t, l, pending), StaleError, "pending of acme #2\n")
 	g.clock.Add(time.Hour)
 	if _, err := l.Get(t.Context(), pending); !errors.Is(err, errLegacy) {
 		t.Errorf("past stale_if_error: %v", err)
@@ -197,19 +206,81 @@ func TestAPurgeHidesDerivedLists(t *testing.T) {
 	want(t, mustGet(t, l, k), Miss, "#5\n")
 }
 
-func TestAListThatCannotBeSelectedIsAskedForByItself(t *testing.T) {
-	l, g := aloneDerived(t, pendingFor(10*time.Second))
-	l.opts.Derivation.Select = func(Key, []byte) ([]byte, error) { return nil, errors.New("not a list") }
-	want(t, mustGet(t, l, acmes("pending")), Miss, "pending of acme #2\n")
-	if r, ok := l.Lookup(acmes("pending")); !ok || strings.Count(body(r), "\n") != 1 {
-		t.Error("the list is not kept")
+// A list whose times are stricter than those of its source is not fetched for each look-up while it fails.
+func TestABackOffHoldsForAStricterView(t *testing.T) {
+	second, none := time.Second, time.Duration(0)
+	l, g := aloneDerived(t, func(s *setup) {
+		s.Buyer.ByStatus = map[string]StatusConfig{"pending": {TTL: &second, StaleWhileRevalidate: &none, StaleIfError: &none}}
+	})
+	mustGet(t, l, acmes("pending"))
+	g.clock.Add(5 * time.Second) // the source is fresh
+	g.failWith(legacyDown{wait: 20 * time.Second})
+	for range 10 {
+		if _, err := l.Get(t.Context(), acmes("pending")); err == nil {
+			t.Fatal("no error")
+		}
 	}
-	if n := derivations(t, l)["buyerfailed"]; n != 1 || g.calls.Load() != 2 {
-		t.Errorf("%v counted, %d requests", n, g.calls.Load())
+	if n := g.calls.Load(); n != 2 {
+		t.Errorf("%d requests, want 2", n)
 	}
 }
 
-// Callers with many filters share one request, and with terms of their own none gets what is
+// A source is kept for as long as a list that is selected from it can be of use.
+func TestALongerViewKeepsItsSource(t *testing.T) {
+	long := time.Hour
+	f := newFleet(t, 0)
+	for range 2 {
+		f.add(t, f.srv.Addr, 4*time.Second, derived(f.legacy), func(s *setup) {
+			s.Buyer = KindConfig{ByStatus: map[string]StatusConfig{"pending": {TTL: &long}}}
+		})
+	}
+	r := mustGet(t, f.nodes[0], acmes("pending"))
+	settled(f.nodes...)
+	if want(t, r, Miss, "#1\n"); !r.Stored {
+		t.Error("it is not stored")
+	}
+	want(t, mustGet(t, f.nodes[0], acmes("pending")), Hit, "#1\n")
+	if r := mustGet(t, f.nodes[1], acmes("pending")); r.Tier != TierRedis || f.rdb.PTTL(t.Context(), f.namesOf(acmes("")).Entry).Val() < long/2 {
+		t.Errorf("%s from %q", r.Outcome, r.Tier)
+	}
+	want(t, mustGet(t, f.nodes[0], acmes("")), Miss, "#2\n")
+}
+
+// The views of a list count for the bound of the process, and are no more than maxViews.
+func TestViewsAreBoundedAndWeighed(t *testing.T) {
+	l, _ := alone(t, filledBy(strings.Repeat("inquiry ", 1000)), func(s *setup) {
+		s.Fills.Mappings = map[string]Mapping{KindBuyer: {Status: filters.Filter{Other: filters.Local}}}
+		s.Derivation.Select = func(k Key, body []byte) ([]byte, error) { return append([]byte(k.Status), body...), nil }
+	})
+	weight := func() uint64 { l.tier.CleanUp(); return l.tier.WeightedSize() }
+	mustGet(t, l, acmes(""))
+	one := weight()
+	for i := range 2 * maxViews {
+		k := acmes(fmt.Sprint("s", i))
+		r := mustGet(t, l, k)
+		if kept, ok := l.Lookup(k); ok != (i < maxViews) || ok && kept.Entry != r.Entry {
+			t.Errorf("view %d is kept: %t", i, ok)
+		}
+	}
+	if all := weight(); all < (maxViews+1)*one {
+		t.Errorf("%d views count as %d bytes, and their source as %d", maxViews, all-one, one)
+	}
+	before, e := weight(), mustGet(t, l, acmes("s1")).Entry
+	if grown := uint64(len(l.Encoded(e, Gzip).Body)); weight() != before+grown {
+		t.Errorf("an encoding of a view counts as %d bytes, and has %d", weight()-before, grown)
+	}
+}
+
+func TestAListThatCannotBeSelected(t *testing.T) {
+	l, _ := aloneDerived(t)
+	broken := errors.New("not a list")
+	l.opts.Derivation.Select = func(Key, []byte) ([]byte, error) { return nil, broken }
+	if _, err := l.Get(t.Context(), acmes("pending")); !errors.Is(err, broken) {
+		t.Error(err)
+	}
+}
+
+// Callers with many filters share one request, and with freshness of their own none gets what is
 // too old for it.
 func TestCallersWithManyFiltersShareOneRequest(t *testing.T) {
 	l, g := aloneDerived(t, pendingFor(4*time.Second))

