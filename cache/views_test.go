@@ -20,7 +20,7 @@ import (
 func derived(g *legacy) func(*setup) {
 	return func(s *setup) {
 		s.Fills.Mappings = map[string]Mapping{KindBuyer: {
-			Status:      filters.Filter{Values: map[string]filters.Asked{"never": filters.Empty, "sent": filters.Upstream}, Other: filters.Local},
+			Status:      filters.Filter{Values: map[string]filters.Source{"never": filters.Empty, "sent": filters.Upstream}, Other: filters.Local},
 			InquiryType: filters.Filter{Other: filters.Local},
 		}}
 		s.Derivation.Select = func(k Key, body []byte) (out []byte, _ error) {

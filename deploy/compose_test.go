@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 )
 
@@ -27,7 +28,7 @@ type composition struct{ Services map[string]service }
 func compose(t *testing.T) composition {
 	t.Helper()
 	var c composition
-	if err := yaml.Unmarshal([]byte(read(t, "compose.yaml")), &c); err != nil {
+	if err := yaml.Unmarshal([]byte(testkit.Read(t, "compose.yaml")), &c); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.Services) != 3 {
@@ -90,7 +91,7 @@ func knows(t *testing.T, binary string, line []string) {
 
 func TestComposeMapsTheLegacySystem(t *testing.T) {
 	want := strings.Replace(string(legacy.Mapping()), legacy.MappingBaseURL, "http://legacy:9300", 1)
-	if !strings.HasSuffix(read(t, "compose/gateway.yaml"), "\n"+want) {
+	if !strings.HasSuffix(testkit.Read(t, "compose/gateway.yaml"), "\n"+want) {
 		t.Error("compose/gateway.yaml does not end in the legacy system's own mapping")
 	}
 }
@@ -101,7 +102,7 @@ func TestSampleKeysAreWhatTheirFileSays(t *testing.T) {
 		Accounts []struct{ ID string }
 		Keys     []struct{ ID, SHA256, Kind, Account string }
 	}
-	if err := yaml.Unmarshal([]byte(read(t, "compose/keys.yaml")), &file); err != nil {
+	if err := yaml.Unmarshal([]byte(testkit.Read(t, "compose/keys.yaml")), &file); err != nil {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
@@ -109,7 +110,7 @@ func TestSampleKeysAreWhatTheirFileSays(t *testing.T) {
 		known[a.ID] = true
 	}
 	system := legacy.New(legacy.Options{})
-	used := read(t, "compose.yaml")
+	used := testkit.Read(t, "compose.yaml")
 	for _, k := range file.Keys {
 		sum := sha256.Sum256([]byte("sample-" + k.ID))
 		if k.SHA256 != hex.EncodeToString(sum[:]) {
@@ -120,7 +121,7 @@ func TestSampleKeysAreWhatTheirFileSays(t *testing.T) {
 		}
 		used = strings.ReplaceAll(used, "Bearer sample-"+k.ID+"'", "")
 	}
-	used = strings.ReplaceAll(used, "Bearer "+strings.TrimSpace(read(t, "compose/ops-read-token"))+"'", "")
+	used = strings.ReplaceAll(used, "Bearer "+strings.TrimSpace(testkit.Read(t, "compose/ops-read-token"))+"'", "")
 	if strings.Contains(used, "Bearer ") {
 		t.Error("compose.yaml shows a key that is no sample key")
 	}

@@ -15,15 +15,6 @@ import (
 
 const root = ".."
 
-func read(t *testing.T, path string) string {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
-}
-
 // run executes a program and gives what it wrote; a failure ends the test.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
@@ -59,11 +50,11 @@ func TestImage(t *testing.T) {
 // imageCommands asks the binary about the command lines that follow the image's entry point: its
 // own and those of the chart.
 func imageCommands(t *testing.T, binary string) {
-	if !strings.Contains(read(t, "Dockerfile"), "\nENTRYPOINT [\"/inquiry-gateway\"]\n") {
+	if !strings.Contains(testkit.Read(t, "Dockerfile"), "\nENTRYPOINT [\"/inquiry-gateway\"]\n") {
 		t.Error("the image does not begin with the program")
 	}
 	for _, file := range []string{"Dockerfile", "helm/inquiry-gateway/templates/deployment.yaml", "helm/inquiry-gateway/templates/check.yaml", "helm/inquiry-gateway/templates/tests/ready.yaml"} {
-		line := regexp.MustCompile(`\n(?:CMD|\s+args:) \[(.*)\]\n`).FindStringSubmatch(read(t, file))
+		line := regexp.MustCompile(`\n(?:CMD|\s+args:) \[(.*)\]\n`).FindStringSubmatch(testkit.Read(t, file))
 		if line == nil {
 			t.Fatalf("%s has no command", file)
 		}
@@ -73,12 +64,12 @@ func imageCommands(t *testing.T, binary string) {
 
 // The image that the documents say to build is the one that the chart of a checkout runs.
 func TestTheDocumentedImageIsTheCharts(t *testing.T) {
-	values, chart := read(t, "helm/inquiry-gateway/values.yaml"), read(t, "helm/inquiry-gateway/Chart.yaml")
+	values, chart := testkit.Read(t, "helm/inquiry-gateway/values.yaml"), testkit.Read(t, "helm/inquiry-gateway/Chart.yaml")
 	repository := regexp.MustCompile(`\n  repository: (\S+)\n`).FindStringSubmatch(values)[1]
 	tag := regexp.MustCompile(`\nappVersion: (\S+)\n`).FindStringSubmatch(chart)[1]
 	build := "docker build -f deploy/Dockerfile -t " + repository + ":" + tag + " ."
 	for _, file := range []string{"../README.md", "../docs/guide.md", "Dockerfile"} {
-		if !strings.Contains(read(t, file), build) {
+		if !strings.Contains(testkit.Read(t, file), build) {
 			t.Errorf("%s does not say %s", file, build)
 		}
 	}
@@ -110,7 +101,7 @@ var cacheMount = regexp.MustCompile(`--mount=\S+ +`)
 // instructions joins the Dockerfile's continued lines and leaves comments out.
 func instructions(t *testing.T) []string {
 	var kept []string
-	for line := range strings.Lines(read(t, "Dockerfile")) {
+	for line := range strings.Lines(testkit.Read(t, "Dockerfile")) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			kept = append(kept, line)
 		}
@@ -125,7 +116,7 @@ func buildContext(t *testing.T) string {
 	tree := t.TempDir()
 	archive := filepath.Join(t.TempDir(), "context.tar")
 	options, names := []string{"-cf", archive}, []string{}
-	for line := range strings.Lines(read(t, filepath.Join(root, ".dockerignore"))) {
+	for line := range strings.Lines(testkit.Read(t, filepath.Join(root, ".dockerignore"))) {
 		line = strings.TrimSpace(line)
 		if name, ok := strings.CutPrefix(line, "!"); ok {
 			names = append(names, name)
@@ -178,7 +169,7 @@ func licences(t *testing.T, binary string) {
 		}
 	}
 	for _, file := range []string{"Dockerfile", "packages/nfpm.yaml"} {
-		if !strings.Contains(read(t, file), "/licences") {
+		if !strings.Contains(testkit.Read(t, file), "/licences") {
 			t.Errorf("%s leaves the licence texts out", file)
 		}
 	}

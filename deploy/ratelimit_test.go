@@ -1,10 +1,11 @@
 package deploy_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"testing"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // Whoever starts from a configuration that is shipped has a limit per account.
@@ -16,11 +17,8 @@ func TestShippedConfigurationsLimitAccounts(t *testing.T) {
 	}
 	files = append(files, "compose/gateway.yaml", "helm/README.md", "helm/testdata/minimal.yaml", "helm/testdata/full.yaml", "../cmd/inquiry-gateway/demo.yaml")
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if filepath.Base(file) != "keys.yaml" && !limit.Match(text) {
+		text := testkit.Read(t, file)
+		if filepath.Base(file) != "keys.yaml" && !limit.MatchString(text) {
 			t.Errorf("%s has no rate_limit that is on", file)
 		}
 	}

@@ -5,13 +5,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 const unit = "systemd/inquiry-gateway.service"
 
 // unitCommand asks the binary about the command line of the systemd unit.
 func unitCommand(t *testing.T, binary string) {
-	_, rest, _ := strings.Cut(read(t, unit), "\nExecStart=/usr/local/bin/inquiry-gateway ")
+	_, rest, _ := strings.Cut(testkit.Read(t, unit), "\nExecStart=/usr/local/bin/inquiry-gateway ")
 	line, _, found := strings.Cut(rest, "\n")
 	if !found {
 		t.Fatal("there is no ExecStart")

@@ -58,12 +58,6 @@ func (c *circuit) fails() bool {
 	return c.State() != gobreaker.StateClosed || c.Counts().ConsecutiveFailures > 0
 }
 
-// currentBreaker is the breaker of a kind, and its incidents, for the gauges.
-type currentBreaker struct {
-	atomic.Pointer[breaker]
-	incidents atomic.Pointer[incidents]
-}
-
 // breakerWindow is the period over which outcomes are counted. gobreaker counts an outcome in the bucket where its
 // fetch began, and drops it with the bucket. So the window is at least twice the longest fetch, or lists
 // that hang would never open a circuit.
@@ -119,12 +113,12 @@ func (b *breaker) allow(account string, failing bool) (done func(error), err err
 	}
 	return func(err error) {
 		switch verdictOf(err) {
-		case saysWell:
+		case isWell:
 			b.succeeded.Store(int64(time.Since(b.start)))
 			doneOwn(nil)
 			doneAll(nil)
 			return
-		case saysNothing:
+		case noVerdict:
 			err = errIgnored
 		}
 		late := !suspect && own.fails() // other lists of the account failed meanwhile
@@ -141,7 +135,7 @@ func (b *breaker) allow(account string, failing bool) (done func(error), err err
 	}, nil
 }
 
-// accountCircuit is closed for an account that has not failed lately.
+// accountCircuit returns the circuit of an account: a new, closed one if it has none yet or it was evicted.
 func (b *breaker) accountCircuit(account string) *circuit {
 	if c, ok := b.accounts.GetIfPresent(account); ok {
 		return c
@@ -177,7 +171,7 @@ func (b *breaker) defers(state gobreaker.State) bool {
 	return state == gobreaker.StateHalfOpen && b.since(&b.all.opened) < b.cfg.OpenFor
 }
 
-// left is how long a circuit that opened rejects fetches.
+// left is how long a caller is told to wait: the rest of open_for since the circuit opened, one second at least.
 func (b *breaker) left(c *circuit) time.Duration {
 	return max(b.cfg.OpenFor-b.since(&c.opened), busyProbe)
 }

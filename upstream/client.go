@@ -15,10 +15,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -28,7 +28,6 @@ import (
 
 	"inquiry-gateway/internal/ceiling"
 	"inquiry-gateway/internal/filters"
-	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/telemetry"
 	"inquiry-gateway/upstream/mapping"
 )
@@ -49,14 +48,9 @@ type Request struct {
 	RequestID   string // goes to the legacy as X-Request-Id when not empty
 	Failing     bool   // the last fetch of the list failed
 	Background  bool   // nobody waits for the list: it gives way where requests are bounded
-	// Changes is another text after each purge or hint of the list that the caller knows of. What
-	// came for records that have a version since is used again while it is the same; empty: not.
+	// Changes differs after each purge or hint of the list. Replies that are kept for records with a version are reused
+	// only by fetches with the same Changes; empty: none are kept or reused.
 	Changes string
-}
-
-// mapped is what the mapping is told of it.
-func (r Request) mapped() mapping.Query {
-	return mapping.Query{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType}
 }
 
 // List is a whole list. Its texts share memory with the reply that they came in.
@@ -111,10 +105,10 @@ func (o Options) withDefaults() Options {
 type Client struct {
 	cfg       Config
 	network   *network
-	places    *places                    // of both lists
-	replies   replyStore                 // of both lists, whatever configuration has read them
-	breakers  map[string]*currentBreaker // of every kind that there was; they outlive any reload, as their gauges do
-	endpoints map[string]*endpoint       // by kind
+	places    *places                 // of both lists
+	replies   replyStore              // of both lists, whatever configuration has read them
+	current   *atomic.Pointer[Client] // the last client, for the gauges, which outlive any reload
+	endpoints map[string]*endpoint    // by kind
 }
 
 // network is what both endpoints share, and what a reload keeps that leaves address,
@@ -136,6 +130,7 @@ type endpoint struct {
 	replies     replyStore
 	keepFor     time.Duration
 	guard       *guard
+	breaker     *breaker
 	metrics     *metrics
 	tracer      *telemetry.Tracer
 }
@@ -143,17 +138,16 @@ type endpoint struct {
 // New compiles the mapping. It reports everything that is wrong with the
 // configuration, as Validate does. It does not touch the network.
 func New(cfg Config, opts Options) (*Client, error) {
-	if err := cfg.Validate(); err != nil {
+	plans, err := cfg.compile()
+	if err != nil {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	before := cmp.Or(opts.Before, &Client{places: &places{}, replies: newReplyStore()})
+	before := cmp.Or(opts.Before, &Client{places: &places{}, replies: newReplyStore(), current: &atomic.Pointer[Client]{}})
 	opts.Before = nil // or each reload would keep the clients of all before
 	// The places go on even for another system: the requests in flight do.
-	c := &Client{cfg: cfg, network: before.network, places: before.places, replies: before.replies, breakers: map[string]*currentBreaker{}, endpoints: map[string]*endpoint{}}
-	maps.Copy(c.breakers, before.breakers)
+	c := &Client{cfg: cfg, network: before.network, places: before.places, replies: before.replies, current: before.current, endpoints: map[string]*endpoint{}}
 	if before.network == nil || !reflect.DeepEqual(cfg.connects(), before.cfg.connects()) {
-		var err error
 		if c.network, err = connect(cfg, opts); err != nil {
 			return nil, err
 		}
@@ -161,10 +155,9 @@ func New(cfg Config, opts Options) (*Client, error) {
 	c.places.resize(cfg.MaxConcurrent, cfg.perAccount())
 	c.places.bytes.resize(cfg.MaxTotalResponseBytes, cfg.MaxConcurrent)
 	client := newHTTP(c.network, cfg, opts)
-	for kind, ec := range cfg.endpoints() {
-		plan := mapping.Compile(kind, ec, cfg.BaseURL, cfg.MaxRecords, &setting.Problems{})
+	for kind, plan := range plans {
 		s := &endpoint{
-			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg, ec), network: c.network, http: client, places: c.places, replies: c.replies, keepFor: opts.KeepFor[kind],
+			cfg: cfg, opts: opts, plan: plan, fingerprint: fingerprint(kind, cfg), network: c.network, http: client, places: c.places, replies: c.replies, keepFor: opts.KeepFor[kind],
 			metrics: newMetrics(opts.Registerer, kind, plan.FieldNames()),
 			tracer:  telemetry.NewTracer(opts.Traces, "inquiry-gateway/upstream"),
 		}
@@ -172,27 +165,20 @@ func New(cfg Config, opts Options) (*Client, error) {
 			s.metrics.transitions[to.String()].Inc()
 			opts.Logger.Warn("circuit breaker changed", "kind", kind, "from", from.String(), "to", to.String())
 		}
-		if c.breakers[kind] == nil {
-			c.breakers[kind] = &currentBreaker{}
-		}
-		if old := before.endpoints[kind]; old != nil && old.cfg.BaseURL == cfg.BaseURL {
-			s.guard = old.guard
-		} else {
-			s.guard = newGuard(kind, c.breakers[kind], opts.Logger)
-			s.guard.breaker.Store(nil)
-		}
 		window := breakerWindow(cmp.Or(opts.LongestFetch, cfg.Timeout))
-		if b := s.guard.breaker.Load(); b == nil || b.cfg != cfg.Breaker || b.window != window {
-			s.guard.breaker.Store(newBreaker(cfg.Breaker, window, changed))
+		if old := before.endpoints[kind]; old == nil || old.cfg.BaseURL != cfg.BaseURL {
+			s.guard = newGuard(kind, opts.Logger)
+		} else if s.guard = old.guard; old.breaker.cfg == cfg.Breaker && old.breaker.window == window {
+			s.breaker = old.breaker
 		}
-		s.guard.breaker.incidents.Store(s.guard.incidents)
-		gauges(opts, kind, c.places, s.guard.breaker)
+		if s.breaker == nil {
+			s.breaker = newBreaker(cfg.Breaker, window, changed)
+		}
 		c.endpoints[kind] = s
 	}
-	for kind, b := range c.breakers {
-		if c.endpoints[kind] == nil {
-			b.Store(newBreaker(cfg.Breaker, BreakerWindow, func(_, _ gobreaker.State) {}))
-		}
+	c.current.Store(c)
+	for kind := range c.endpoints {
+		gauges(opts, kind, c.places, c.current)
 	}
 	return c, nil
 }
@@ -221,8 +207,8 @@ const mappingVersion = 4
 // fingerprint covers the whole endpoint rather than a list of keys that
 // matter: a key that is forgotten there would serve stale mappings after a
 // change.
-func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
-	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, ec})
+func fingerprint(kind string, cfg Config) string {
+	b, err := json.Marshal([]any{mappingVersion, kind, cfg.BaseURL, cfg.Headers, cfg.Auth, *cfg.Endpoint(kind)})
 	if err != nil { // strings, numbers and maps of strings only
 		panic(err)
 	}
@@ -235,7 +221,7 @@ func fingerprint(kind string, cfg Config, ec mapping.EndpointConfig) string {
 // it is that of the breaker.
 func (c *Client) BreakerState(kind, account string) string {
 	if s, ok := c.endpoints[kind]; ok {
-		return s.guard.breaker.Load().stateFor(account).String()
+		return s.breaker.stateFor(account).String()
 	}
 	return ""
 }
@@ -252,23 +238,29 @@ func (c *Client) Incidents(kind string) []Incident {
 // Askable says why an account cannot be asked for, whatever the legacy system does; nil: it can.
 func (c *Client) Askable(kind, account string) *Error {
 	if s, ok := c.endpoints[kind]; ok {
-		ask, _ := s.plan.Request(mapping.Query{Account: account})
-		return s.askable(ask, account)
+		want := s.query(Request{Account: account})
+		ask, _ := s.plan.Request(want)
+		return s.askable(ask, want)
 	}
 	return nil
 }
 
+// query is what the mapping is told of a request.
+func (s *endpoint) query(r Request) mapping.Query {
+	return mapping.Query{Account: r.Account, Status: r.Status, InquiryType: r.InquiryType, Secret: s.cfg.Auth.requestSecret()}
+}
+
 // askable is [Client.Askable] of the account that ask is for. Further requests may name it, too.
-func (s *endpoint) askable(ask mapping.PagedRequest, account string) *Error {
-	if _, err := pageRequest(ask, s.paging(s.plan.Paging).pageValues(0, 0)); err != nil {
+func (s *endpoint) askable(ask mapping.PagedRequest, want mapping.Query) *Error {
+	if _, err := pageRequest(ask, paging{s.plan.Paging}.pageValues(0, 0)); err != nil {
 		return asError(err)
 	}
 	for _, second := range []*mapping.SecondRequest{s.plan.Details, s.plan.Responses} {
 		if second == nil {
 			continue
 		}
-		ask, _ = second.Request(account, mapping.Batch{IDs: []string{"0"}})
-		if _, err := pageRequest(ask, s.paging(second.Paging).pageValues(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
+		ask, _ = second.Request(want, mapping.Batch{IDs: []string{"0"}})
+		if _, err := pageRequest(ask, paging{second.Paging}.pageValues(0, 0)); err != nil && asError(err).Failure() == FailureAccount {
 			return asError(err)
 		}
 	}
@@ -343,7 +335,7 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 	requests := map[meaning]prometheus.Counter{{result: ResultOK}: nil}
 	for _, m := range reasons {
-		requests[meaning{m.failure, m.result, saysNothing}] = nil
+		requests[meaning{m.failure, m.result, noVerdict}] = nil
 	}
 	fetches := all.Counters("requests_total", "Fetches from the legacy system; failure: system, sign_in, mapping, foreign, account, refused, canceled (the caller left) or bug.",
 		"kind", "result", "failure")
@@ -369,18 +361,26 @@ func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metric
 	}
 }
 
-// gauges show what is now, of a part that outlives every reload.
-func gauges(opts Options, kind string, p *places, breaker *currentBreaker) {
+// gauges show what is now, of the last client. A list that it does not have is well.
+func gauges(opts Options, kind string, p *places, current *atomic.Pointer[Client]) {
 	all := telemetry.Series(opts.Registerer, subsystem)
 	all.GaugeFunc("in_flight", "Requests in flight at the legacy system, without sign-ins; at most upstream.max_concurrent.",
 		func() float64 { return float64(p.inFlight.Load()) })
 	all.With(prometheus.Labels{"kind": kind}).GaugeFunc("breaker_state", "Circuit breaker that all accounts share: 0 closed, 1 half-open, 2 open.",
-		func() float64 { return float64(breaker.Load().stateFor("")) })
+		func() float64 {
+			if s := current.Load().endpoints[kind]; s != nil {
+				return float64(s.breaker.stateFor(""))
+			}
+			return 0
+		})
 	const help = "Accounts whose lists were fetched since the legacy system began to fail (asked), and those whose last fetch failed (failing). 0 without a failure for two minutes."
 	for i, state := range []string{"asked", "failing"} {
 		all.With(prometheus.Labels{"kind": kind, "state": state}).GaugeFunc("accounts", help, func() float64 {
-			asked, failing := breaker.incidents.Load().accounts(opts.Now())
-			return float64([]int{asked, failing}[i])
+			if s := current.Load().endpoints[kind]; s != nil {
+				asked, failing := s.guard.incidents.accounts(opts.Now())
+				return float64([]int{asked, failing}[i])
+			}
+			return 0
 		})
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/jsontree"
@@ -92,16 +90,8 @@ func (c Config) Kinds() (kinds []string) {
 	return kinds
 }
 
-// endpoints are the configurations of these lists, by kind.
-func (c Config) endpoints() map[string]mapping.EndpointConfig {
-	all := map[string]mapping.EndpointConfig{}
-	for _, kind := range c.Kinds() {
-		all[kind] = *c.Endpoint(kind)
-	}
-	return all
-}
-
-// BreakerWindow is the time over which breaker.min_requests and breaker.failure_ratio are taken.
+// BreakerWindow is the shortest period over which outcomes are counted: with a request_timeout of more than 5 s it is twice that.
+// An outage is when no list has come for this long.
 const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
@@ -144,10 +134,17 @@ func DefaultConfig() Config {
 
 // Validate reports every mistake as [setting.Problems], with keys as they are within the section.
 func (c Config) Validate() error {
-	p := &setting.Problems{}
+	_, err := c.compile()
+	return err
+}
+
+// compile checks the configuration, and compiles the mapping of each list.
+func (c Config) compile() (plans map[string]*mapping.Plan, err error) {
+	p, plans := &setting.Problems{}, map[string]*mapping.Plan{}
 	c.checkLimits(p)
 	c.checkBaseURL(p)
-	c.checkHeaders(p)
+	address.CheckHeaders("headers", c.Headers, p)
+	c.checkOwnHeaders("headers.", c.Headers, p)
 	c.Auth.check(c.BaseURL, p)
 	c.checkOwnHeaders("auth.login.headers.", c.Auth.Login.Headers, p)
 	c.TLS.Config("tls", p)
@@ -156,8 +153,9 @@ func (c Config) Validate() error {
 		"base_url is plain http, as is what auth names, so the files would not be used; change base_url or empty them")
 	p.AddIf(len(c.Kinds()) == 0, "buyer", "missing, as is seller: add one of the two lists, or both")
 	sendsSecret := false
-	for kind, ec := range c.endpoints() {
-		mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
+	for _, kind := range c.Kinds() {
+		ec := *c.Endpoint(kind)
+		plans[kind] = mapping.Compile(kind, ec, c.BaseURL, c.MaxRecords, p)
 		text, _ := json.Marshal(ec)
 		if strings.Contains(string(text), "{"+address.Secret+"}") {
 			sendsSecret = true
@@ -168,7 +166,7 @@ func (c Config) Validate() error {
 		c.checkOwnHeaders(kind+".details.fetch.headers.", ec.Details.Fetch.Headers, p)
 	}
 	p.AddIf(c.Auth.Type == authSecret && !sendsSecret, "auth.secret_file", "no request has {secret} in its query or body")
-	return p.Err()
+	return plans, p.Err()
 }
 
 // checkLimits checks what bounds of how hard the legacy may be asked contradict each other.
@@ -196,34 +194,12 @@ func (c Config) checkBaseURL(p *setting.Problems) {
 	}
 }
 
-// checkHeaders checks the headers of every request. A header with a placeholder would be
-// sent as it stands, so it is refused.
-func (c Config) checkHeaders(p *setting.Problems) {
-	placeholders := strings.NewReplacer("{"+address.Account+"}", "", "{"+address.Status+"}", "", "{"+address.Type+"}", "")
-	for name, value := range c.Headers {
-		field := "headers." + name
-		switch {
-		case !validHeader(name, value):
-			p.Add(field, "not a valid HTTP header")
-		case placeholders.Replace(value) != value:
-			p.Add(field, "placeholders have a meaning in path, query and body only; a header is the same for every request")
-		}
-	}
-	c.checkOwnHeaders("headers.", c.Headers, p)
-}
-
 // checkOwnHeaders finds headers that have a meaning of their own.
 func (c Config) checkOwnHeaders(at string, headers map[string]string, p *setting.Problems) {
 	for name := range headers {
 		p.AddIf(reserved(name), at+name, "the gateway sets this header itself; remove it (for credentials use auth)")
 		p.AddIf(http.CanonicalHeaderKey(name) == http.CanonicalHeaderKey(c.Auth.headerName()), at+name, "auth sets this header; remove it here")
 	}
-}
-
-// validHeader tells whether name and value can be sent (RFC 9110, 5.1 and
-// 5.5). net/http would refuse the others, but only with the first request.
-func validHeader(name, value string) bool {
-	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
 
 // reserved names the headers whose meaning this package depends on.
@@ -266,9 +242,9 @@ type AuthConfig struct {
 	Send map[string]string `yaml:"send" with:"type=session"`
 	// RenewOn are statuses that mean that the session has ended; default 401.
 	RenewOn []int `yaml:"renew_on" min:"300" max:"599" with:"type=session"`
-	// RenewIf are conditions, one of which means that the session has ended, for replies with status 200 and SOAP faults.
+	// RenewIf are conditions, one of which means that the session has ended or the credential is wrong, for replies with status 200 and SOAP faults.
 	// Right after a sign-in such a reply with status 200 is accepted if it fits the mapping.
-	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=session"`
+	RenewIf []mapping.Condition `yaml:"renew_if" with:"type=basic,bearer,header,secret,oauth2_client_credentials,session"`
 	// TTL is how long a session is used before the next sign-in. 0s: until it ends.
 	TTL time.Duration `yaml:"ttl" with:"type=session"`
 }
@@ -390,7 +366,8 @@ func (a AuthConfig) check(base string, p *setting.Problems) {
 	p.AddIf(a.Username != "" && a.UsernameFile.Set(), "auth.username_file", "username is set, too; remove one of the two")
 	p.AddIf(strings.ContainsAny(oneLine(a.UsernameFile), "\r\n\x00"), "auth.username_file", "the file holds more than one line")
 	p.AddIf(strings.ContainsAny(oneLine(secret), "\r\n\x00"), "auth."+key, "the file of the secret holds more than one line")
-	p.AddIf(a.Name != "" && !validHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
+	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
+	p.AddIf(a.Name != "" && !address.ValidHeader(a.Name, ""), "auth.name", "not a valid name of an HTTP header")
 	switch a.Type {
 	case authBasic:
 		p.AddIf(a.Username == "" && !a.UsernameFile.Set(), "auth.username", "missing: type basic needs it, or username_file")
@@ -429,9 +406,8 @@ func (a AuthConfig) checkSession(base string, p *setting.Problems) {
 		}
 	}
 	name, text := a.sends()
-	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !validHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
+	p.AddIf(len(a.Send) > 1 || !strings.Contains(text, tokenPlaceholder) || !address.ValidHeader(name, strings.ReplaceAll(text, tokenPlaceholder, "")), "auth.send",
 		"wants one header with {token} in its text, such as {X-Token: \"{token}\"}")
-	mapping.CompileConditions("auth.renew_if", a.RenewIf, p)
 	mapping.CompileConditions("auth.login.expect", a.Login.Expect, p)
 }
 

@@ -24,12 +24,12 @@ type Failure string
 // The failures.
 const (
 	FailureSystem   Failure = "system"   // the legacy system fails
-	FailureSignIn   Failure = "sign_in"  // it does not let us in, or there is no sign-in
-	FailureMapping  Failure = "mapping"  // its reply does not fit the mapping, or it does not take our request
+	FailureSignIn   Failure = "sign_in"  // it rejects the credential, or a sign-in fails
+	FailureMapping  Failure = "mapping"  // its reply does not fit the mapping, or it rejects our request
 	FailureForeign  Failure = "foreign"  // its reply has records of another account
-	FailureAccount  Failure = "account"  // the account cannot be named in a request: for good
-	FailureRefused  Failure = "refused"  // we do not ask now: breaker, places, ceiling, or it told us to wait
-	FailureCanceled Failure = "canceled" // nobody wants the list any more
+	FailureAccount  Failure = "account"  // no request can name the account; this is permanent
+	FailureRefused  Failure = "refused"  // by the gateway (breaker, places, ceiling), or the legacy system told us to wait
+	FailureCanceled Failure = "canceled" // the caller has left
 	FailureBug      Failure = "bug"      // of the gateway
 )
 
@@ -45,7 +45,7 @@ var sentences = map[Failure]string{
 	FailureBug:      "a bug of the gateway",
 }
 
-// Result is how a fetch counts in requests_total, and what its caller is told by.
+// Result is the label of a fetch in requests_total. It decides the status that a caller gets.
 type Result string
 
 // The results.
@@ -58,14 +58,14 @@ const (
 	ResultCanceled    Result = "canceled"
 )
 
-// verdict is what a call says of the legacy system.
+// verdict is what the outcome of a fetch means for the breaker.
 type verdict int
 
-// The verdicts. saysNothing is for a call that was not made, or that nobody waited for.
+// The verdicts. noVerdict is for a fetch that was not made, or whose caller has left.
 const (
-	saysNothing verdict = iota
-	saysWell
-	saysFault // evidence for the breaker
+	noVerdict verdict = iota
+	isWell
+	isFailing // evidence for the breaker
 )
 
 // meaning is what a reason stands for.
@@ -75,23 +75,23 @@ type meaning struct {
 	says    verdict
 }
 
-// reasons has each reason once. It is the only judge of failures. No reply with status 200 is
+// reasons maps each reason to its meaning, and is the only place that does. No reply with status 200 is
 // evidence for the breaker: one account's bad record must not shut out all the others.
 var reasons = meaningsOf(map[meaning]string{
-	{FailureSystem, ResultFailed, saysFault}:         "connect tls truncated read status_5xx",
-	{FailureSystem, ResultTimeout, saysFault}:        "timeout",
-	{FailureSystem, ResultUnavailable, saysFault}:    "overloaded",                           // a 503 that tells us to wait
-	{FailureSystem, ResultFailed, saysWell}:          "fault",                                // of SOAP, which says itself that the call failed
-	{FailureSystem, ResultInvalid, saysWell}:         "media_type encoding charset json xml", // what no mapping could read
-	{FailureSignIn, ResultFailed, saysWell}:          "denied",                               // a 401 or 403, a page that asks for a password, a session that has ended
-	{FailureSignIn, ResultFailed, saysNothing}:       "auth",                                 // there is no sign-in, so that the list was not asked for
-	{FailureMapping, ResultInvalid, saysWell}:        "status_2xx status_3xx status_4xx expect items record paging changed too_many too_large",
-	{FailureForeign, ResultInvalid, saysWell}:        "owner",
-	{FailureAccount, ResultFailed, saysNothing}:      "account",
-	{FailureRefused, ResultUnavailable, saysNothing}: "breaker_open bulkhead_full account_bulkhead_full replies_full ceiling",
-	{FailureRefused, ResultUnavailable, saysFault}:   "throttled", // a 429
-	{FailureCanceled, ResultCanceled, saysNothing}:   "canceled",
-	{FailureBug, ResultFailed, saysNothing}:          "internal",
+	{FailureSystem, ResultFailed, isFailing}:       "connect tls truncated read status_5xx",
+	{FailureSystem, ResultTimeout, isFailing}:      "timeout",
+	{FailureSystem, ResultUnavailable, isFailing}:  "overloaded",                           // a 503 that tells us to wait
+	{FailureSystem, ResultFailed, isWell}:          "fault",                                // of SOAP, which says itself that the call failed
+	{FailureSystem, ResultInvalid, isWell}:         "media_type encoding charset json xml", // what no mapping could read
+	{FailureSignIn, ResultFailed, isWell}:          "denied",                               // a 401 or 403, a page that asks for a password, a session that has ended
+	{FailureSignIn, ResultFailed, noVerdict}:       "auth",                                 // there is no sign-in, so that the list was not asked for
+	{FailureMapping, ResultInvalid, isWell}:        "status_2xx status_3xx status_4xx expect items record paging changed too_many too_large",
+	{FailureForeign, ResultInvalid, isWell}:        "owner",
+	{FailureAccount, ResultFailed, noVerdict}:      "account",
+	{FailureRefused, ResultUnavailable, noVerdict}: "breaker_open bulkhead_full account_bulkhead_full replies_full ceiling",
+	{FailureRefused, ResultUnavailable, isFailing}: "throttled", // a 429
+	{FailureCanceled, ResultCanceled, noVerdict}:   "canceled",
+	{FailureBug, ResultFailed, noVerdict}:          "internal",
 })
 
 func meaningsOf(words map[meaning]string) map[string]meaning {
@@ -129,13 +129,13 @@ type Error struct {
 	Err    error         // for logs: without content, ids and query values
 }
 
-// Failure says whose failure it is.
+// Failure returns whose failure it is.
 func (e *Error) Failure() Failure { return e.meaning().failure }
 
-// Result says what the caller is told by.
+// Result returns the result of the fetch.
 func (e *Error) Result() Result { return e.meaning().result }
 
-// meaning is that of the reason. One that is not known is a bug.
+// meaning returns the meaning of the reason. An unknown reason is a bug of the gateway.
 func (e *Error) meaning() meaning {
 	if m, known := reasons[e.Reason]; known {
 		return m
@@ -151,7 +151,7 @@ func (e *Error) Error() string {
 	return e.sentence() + ": " + e.Err.Error()
 }
 
-// Cause is the error's text without whose failure it is; where there is no text, that sentence.
+// Cause returns the error's text without the sentence about whose failure it is; without a text it is that sentence.
 func (e *Error) Cause() string {
 	if e.Err == nil {
 		return e.sentence()
@@ -159,20 +159,19 @@ func (e *Error) Cause() string {
 	return e.Err.Error()
 }
 
-// sentence says whose failure it is, and the reason.
+// sentence returns whose failure it is, and the reason.
 func (e *Error) sentence() string { return sentences[e.Failure()] + " (" + e.Reason + ")" }
 
 // Unwrap gives the cause, for instance context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Refused tells that the gateway did not ask, or that nobody wants the list any more:
-// that says nothing about the list.
+// Refused reports whether the gateway sent no request, or the caller has left: the error says nothing about the list.
 func (e *Error) Refused() bool {
 	m := e.meaning()
-	return m.says == saysNothing && (m.failure == FailureRefused || m.failure == FailureCanceled)
+	return m.says == noVerdict && (m.failure == FailureRefused || m.failure == FailureCanceled)
 }
 
-// RetryAfter is what a 429 or a 503 told us to wait, a minute at most; 0: nothing.
+// RetryAfter returns how long a 429 or 503 told us to wait, at most a minute; 0: it did not say.
 func (e *Error) RetryAfter() time.Duration {
 	if e.Reason == reasonThrottled || e.Reason == reasonOverloaded {
 		return e.Wait
@@ -180,20 +179,20 @@ func (e *Error) RetryAfter() time.Duration {
 	return 0
 }
 
-// verdictOf is what the error of a call, or nil, says of the legacy system.
+// verdictOf returns the verdict of a fetch that ended with err, which may be nil.
 func verdictOf(err error) verdict {
 	if err == nil {
-		return saysWell
+		return isWell
 	}
 	return asError(err).meaning().says
 }
 
-// failure makes an error with a text, which must hold nothing of the content.
+// failure makes an error. Its text must not hold content of a reply.
 func failure(reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// notAsked makes the error of a list that is not asked for now.
+// notAsked makes the error of a request that the gateway does not send now.
 func notAsked(reason string, wait time.Duration, format string, args ...any) *Error {
 	return &Error{Reason: reason, Wait: wholeSeconds(wait), Err: fmt.Errorf(format, args...)}
 }
@@ -201,7 +200,7 @@ func notAsked(reason string, wait time.Duration, format string, args ...any) *Er
 // bug is the error of a request during which a goroutine panicked.
 func bug(thrown any) *Error { return failure(reasonBug, "panic: %v", thrown) }
 
-// asError makes sure that nothing but *Error leaves this package.
+// asError converts any error of this package into an *Error.
 func asError(err error) *Error {
 	var e *Error
 	var refused *mapping.Error
@@ -221,8 +220,13 @@ func asError(err error) *Error {
 	return &Error{Reason: reasonBug, Err: err}
 }
 
-// classify names what went wrong with a request made with ctx. A context that
-// was canceled means that nobody wants the reply any more: the caller left, or
+// isFault reports whether an error is that of a SOAP fault, whatever its status.
+func isFault(err error) bool {
+	fault, ok := errors.AsType[*decode.Error](err)
+	return ok && fault.Reason == "fault"
+}
+
+// classify returns the *Error of a request that was made with ctx. If ctx was canceled, the caller has left, or
 // another page of the same list failed first.
 func classify(ctx context.Context, err error) *Error {
 	var e *Error

@@ -9,31 +9,31 @@ import (
 	"strconv"
 	"time"
 
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream/address"
 	"inquiry-gateway/upstream/decode"
-	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/mapping"
 )
 
-// Explained is a list and what it looks like through the mapping.
-type Explained struct {
-	First     address.Request // the one that the list begins with
-	Further   []Further       // the first of each sort that follows the list
-	Unasked   bool            // no record can have the filter values: a fetch would not ask
-	Took      time.Duration   // until all was there
-	Reply     string          // its body, as the mapping reads it
-	NextPage  string          // where the list goes on after it, or why it cannot
-	Problem   error           // why the list as a whole cannot be used; an *Error
-	WouldFail error           // what a fetch would have failed with; an *Error, nil: it would not
-	Served    []Inquiry       // what a caller would get where the list is not refused; nil with a Problem
-	mapping.Explanation
+// ListReport is a list and what it looks like through the mapping.
+type ListReport struct {
+	First     address.Request `json:"-"`                 // the one that the list begins with
+	Further   []Further       `json:"further,omitempty"` // the first request of each sort for what the list does not tell of its records
+	Unasked   bool            `json:"unasked"`           // no record can have the filter values: a fetch would not ask
+	Took      time.Duration   `json:"took_ns"`           // until all was there
+	Problem   error           `json:"-"`                 // why the list as a whole cannot be used; an *Error
+	WouldFail error           `json:"-"`                 // what a fetch would have failed with; an *Error, nil: it would not
+	Served    []Inquiry       `json:"-"`                 // what a caller would get where the list is not refused; nil with a Problem
+	mapping.Report
 }
 
-// Further is a request for what the list does not tell of its records.
+// Further is a request for details or responses.
 type Further struct {
-	For   string // details or responses
-	Times int    // how many requests of this sort there are
-	address.Request
+	For    string `json:"for"`
+	Times  int    `json:"times"` // how many requests of this sort there are
+	Method string `json:"method"`
+	URL    string `json:"url"`
+	Body   string `json:"body,omitempty"`
 }
 
 // Explain reads a whole list for a person who writes a mapping, and shows so many of its records
@@ -41,7 +41,7 @@ type Further struct {
 // asks for it asks for the page after the last one, and, with words, for the list of each word of the
 // filters, to see whether a list ends where it seems to. The error is for a kind or account that makes
 // no request; everything that is wrong with the replies is in the result.
-func (c *Client) Explain(ctx context.Context, want Request, show int, words bool) (*Explained, error) {
+func (c *Client) Explain(ctx context.Context, want Request, show int, words bool) (*ListReport, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
 		return nil, err
@@ -59,27 +59,27 @@ func (c *Client) Explain(ctx context.Context, want Request, show int, words bool
 			e.doubt("paging", "what shows whether a list ends there cannot be asked for: %v", err)
 		}
 	}
-	return &e.Explained, nil
+	return &e.ListReport, nil
 }
 
 // ExplainReply is Explain of a saved reply, the first of a list. Nothing is asked for, so that
 // there are no details or responses of second requests.
-func (c *Client) ExplainReply(want Request, show int, saved []byte) (*Explained, error) {
+func (c *Client) ExplainReply(want Request, show int, saved []byte) (*ListReport, error) {
 	e, err := c.newExplanation(want, show)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { e.fetch.allowed.release() }()
 	e.finish(e.readSaved(saved))
-	return &e.Explained, nil
+	return &e.ListReport, nil
 }
 
-// explanation is an Explained that is being made.
+// explanation is an ListReport that is being made.
 type explanation struct {
 	fetch     *fetch
 	pages     *pages
 	explainer *mapping.Explainer
-	Explained
+	ListReport
 }
 
 func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
@@ -87,12 +87,12 @@ func (c *Client) newExplanation(want Request, show int) (*explanation, error) {
 	if !ok {
 		return nil, fmt.Errorf("the configuration has no upstream.%s", want.Kind)
 	}
-	ask, impossible := s.plan.Request(want.mapped())
-	f, x := s.newFetch(want), s.plan.Explainer(want.mapped(), show)
+	ask, impossible := s.plan.Request(s.query(want))
+	f, x := s.newFetch(want), s.plan.Explainer(s.query(want), show)
 	x.Allow = f.allow
 	p := f.newPages(&s.plan.Replies, ask, x)
 	first, err := pageRequest(ask, p.paging.pageValues(0, 0))
-	return &explanation{f, p, x, Explained{First: first, Unasked: impossible}}, err
+	return &explanation{f, p, x, ListReport{First: first, Unasked: impossible}}, err
 }
 
 // caught makes a panic in requests their error.
@@ -124,9 +124,9 @@ func (e *explanation) readAll(ctx context.Context) (err error) {
 
 // further makes the second requests for the batches, and notes the first of them.
 func (e *explanation) further(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
-	ask, _ := s.Request(e.fetch.want.Account, batches[0])
-	if first, err := ask.Page(e.fetch.endpoint.paging(s.Paging).pageValues(0, 0)); err == nil {
-		e.Further = append(e.Further, Further{s.Name, len(batches), first})
+	ask, _ := s.Request(e.fetch.endpoint.query(e.fetch.want), batches[0])
+	if first, err := ask.Page(paging{s.Paging}.pageValues(0, 0)); err == nil {
+		e.Further = append(e.Further, Further{s.Name, len(batches), first.Method, first.URL, first.Body})
 	}
 	return e.fetch.batches(ctx, s, batches)
 }
@@ -151,8 +151,10 @@ func (e *explanation) readSaved(saved []byte) error {
 	case err != nil:
 	case p.paging.Style == mapping.PageNone:
 		err = p.checkEnd()
-	case n == 0 && p.length > 0:
-		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", p.length)
+	case n == 0 && p.firstTotal > 0:
+		err = pagingError("the reply tells of %d, but its first page has no records; does the legacy system count pages from 1 (paging.first)?", p.firstTotal)
+	case !p.paging.TellsLength() || !p.paging.Numbers():
+		_, err = p.nextPage(p.first, n, 1, e.First)
 	}
 	return err
 }
@@ -183,11 +185,11 @@ func (e *explanation) askWords(ctx context.Context) {
 	for _, name := range []string{"status", "inquiry_type"} {
 		all := 0
 		for _, word := range words[name] {
-			filtered := mapping.Query{Account: want.Account, Status: word}
+			filtered := Request{Account: want.Account, Status: word}
 			if name != "status" {
 				filtered.Status, filtered.InquiryType = "", word
 			}
-			ask, _ := s.plan.Request(filtered)
+			ask, _ := s.plan.Request(s.query(filtered))
 			e.fetch.restart()
 			list := e.fetch.newPages(&s.plan.Replies, ask, s.plan.NewBuilder(mapping.Query{Account: want.Account}))
 			if err := list.read(ctx); err != nil {
@@ -228,11 +230,8 @@ func (e *explanation) finish(err error) {
 	if err != nil {
 		e.Problem = asError(err)
 	}
-	if first := e.pages.first; first.status == http.StatusOK && !first.empty {
-		e.NextPage, e.Reply = e.pages.paging.following(first, e.pages.ask, e.First), first.body
-	}
 	e.explainer.Finish()
-	e.Explanation = e.explainer.Explanation
+	e.Report = e.explainer.Report
 	if e.WouldFail = e.Problem; e.explainer.FirstError != nil { // which comes first
 		e.WouldFail = asError(e.explainer.FirstError)
 	}
@@ -241,32 +240,14 @@ func (e *explanation) finish(err error) {
 	}
 }
 
-// following says for a person where the list goes on, or why it cannot.
-func (p paging) following(r reply, ask mapping.PagedRequest, first address.Request) (next string) {
-	var err error
-	r.json, err = jsontree.Parse(r.body)
-	switch {
-	case err != nil:
-	case p.TellsLength() && (p.Numbers() || p.Style == mapping.PageNone):
-		var length int
-		length, err = p.lengthIn(r)
-		next = strconv.Itoa(length) + " pages in all"
-		if p.countsRecords() {
-			next = strconv.Itoa(length) + " records in all"
-		}
-	case p.Numbers():
-		return "until a page is the last"
-	case p.Style != mapping.PageNone:
-		var page address.Request
-		page, err = p.next(r, ask, first)
-		if next = page.URL; page.URL == first.URL {
-			next = "with the body " + page.Body
-		}
+// WithoutSecrets returns the configuration without credentials. What requests send for {secret} is [address.Hidden].
+func (c Config) WithoutSecrets() Config {
+	sendsSecret := c.Auth.Type == authSecret
+	c.Auth = DefaultConfig().Auth
+	if sendsSecret {
+		c.Auth = AuthConfig{Type: authSecret, SecretFile: setting.NewFile("none", address.Hidden)}
 	}
-	if err != nil {
-		return "nowhere: " + err.Error()
-	}
-	return next
+	return c
 }
 
 // Hider makes the function that hides the secret of auth in a text for a person.

@@ -43,19 +43,19 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 		return List{}, failure(reasonBug, "the configuration has no list of the kind %q", want.Kind)
 	}
 	start := s.opts.Now()
-	ask, impossible := s.plan.Request(want.mapped())
+	ask, impossible := s.plan.Request(s.query(want))
 	if impossible {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: s.fingerprint}, nil
 	}
 	ctx, step := s.tracer.Force(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
-		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.guard.breaker.Load().stateFor(want.Account).String()),
+		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.breaker.stateFor(want.Account).String()),
 			attribute.Int("upstream.in_flight", int(s.places.inFlight.Load())), attribute.Int("upstream.max_concurrent", s.cfg.MaxConcurrent))
 	}
 	f := s.newFetch(want)
 	defer func() { f.allowed.release() }()
-	if unaskable := s.askable(ask, want.Account); unaskable != nil { // for good, whatever else is wrong now
+	if unaskable := s.askable(ask, s.query(want)); unaskable != nil { // for good, whatever else is wrong now
 		err = unaskable
 	} else if leave, refused := f.admit(); refused != nil {
 		err = refused
@@ -74,7 +74,7 @@ func (f *fetch) admit() (leave func(error), err error) {
 	if err != nil {
 		return nil, err
 	}
-	done, err := f.endpoint.guard.breaker.Load().allow(f.want.Account, f.want.Failing)
+	done, err := f.endpoint.breaker.allow(f.want.Account, f.want.Failing)
 	if err != nil {
 		release()
 		return nil, err
@@ -88,8 +88,8 @@ func (f *fetch) admit() (leave func(error), err error) {
 	}, nil
 }
 
-// list reads and maps all replies that make up the list. No part of it is older than its
-// AnsweredAt, when the first reply was there. The internal ids are removed at the end, when all
+// list reads and maps all replies that make up the list. AnsweredAt is when its first page was there. All other replies came
+// later, except those that were kept for records whose version has not changed. The internal ids are removed at the end, when all
 // of them are known.
 func (f *fetch) list(ctx context.Context, ask mapping.PagedRequest) (list List, err error) {
 	s := f.endpoint
@@ -97,7 +97,7 @@ func (f *fetch) list(ctx context.Context, ask mapping.PagedRequest) (list List, 
 	var m *mapping.Builder
 	all, err := f.whole(ctx, func() *pages {
 		f.restart()
-		m = s.plan.NewBuilder(f.want.mapped())
+		m = s.plan.NewBuilder(s.query(f.want))
 		m.Allow = f.allow
 		return f.newPages(&s.plan.Replies, ask, m)
 	})
@@ -153,7 +153,7 @@ func (f *fetch) count(err error, start time.Time) error {
 		return nil
 	}
 	failed := asError(err)
-	s.metrics.requests[meaning{failed.Failure(), failed.Result(), saysNothing}].Inc()
+	s.metrics.requests[meaning{failed.Failure(), failed.Result(), noVerdict}].Inc()
 	if refused, ok := s.metrics.refused[failed.Reason]; ok {
 		refused.Inc()
 	}

@@ -15,10 +15,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// guard is the state of one kind of list that survives a reload, unless base_url changes. Its parts are
+// guard is the state of one kind of list, beside its breaker, that survives a reload unless base_url changes. Its parts are
 // safe for concurrent use.
 type guard struct {
-	breaker   *currentBreaker // survives a change of base_url, too, as its gauge does
 	budget    budget
 	incidents *incidents
 	foreign   minuteLog // records of other accounts, in the log
@@ -26,13 +25,13 @@ type guard struct {
 }
 
 // newGuard returns the state before the first request.
-func newGuard(kind string, b *currentBreaker, log *slog.Logger) *guard {
-	return &guard{breaker: b, budget: budget{tokens: budgetBurst}, incidents: &incidents{kind: kind, log: log, open: map[Failure]*incident{}}}
+func newGuard(kind string, log *slog.Logger) *guard {
+	return &guard{budget: budget{tokens: budgetBurst}, incidents: &incidents{kind: kind, log: log, open: map[Failure]*incident{}}}
 }
 
-// places bound the requests in flight at the legacy system, of all accounts and of each. A buyer and a
-// seller of one name are two accounts. A new list is rejected where there is no place at once; the further requests of a list
-// wait for one, and go before new lists. Idle accounts use no memory. They are safe for concurrent use.
+// places bound the requests in flight at the legacy system, in all and per account. A buyer and a seller of one name are two
+// accounts. A new list is rejected if no place is free; later requests of a list wait for one, and go before new
+// lists. Idle accounts use no memory. places are safe for concurrent use.
 type places struct {
 	inFlight atomic.Int64
 	bytes    replyBytes
@@ -68,11 +67,11 @@ func (p *places) tryAcquire(k accountKey) (release func(), err error) {
 	switch {
 	case !own.TryAcquire(1):
 		leave()
-		return nil, notAsked(reasonAccountFull, time.Second, "all upstream.max_concurrent_per_account requests of the account are in flight")
+		return nil, noPlace(reasonAccountFull)
 	case !all.TryAcquire(1):
 		own.Release(1)
 		leave()
-		return nil, notAsked(reasonFull, time.Second, "all upstream.max_concurrent requests are in flight")
+		return nil, noPlace(reasonFull)
 	}
 	return p.taken(all, own, leave), nil
 }
@@ -80,17 +79,25 @@ func (p *places) tryAcquire(k accountKey) (release func(), err error) {
 // acquire waits for a place within the deadline of ctx. Without an error release must be called.
 func (p *places) acquire(ctx context.Context, k accountKey) (release func(), err error) {
 	all, own, leave := p.join(k)
-	if err = own.Acquire(ctx, 1); err == nil {
-		if err = all.Acquire(ctx, 1); err == nil {
+	reason := reasonAccountFull
+	if own.Acquire(ctx, 1) == nil {
+		if all.Acquire(ctx, 1) == nil {
 			return p.taken(all, own, leave), nil
 		}
 		own.Release(1)
+		reason = reasonFull
 	}
 	leave()
-	return nil, classify(ctx, err)
+	return nil, classify(ctx, noPlace(reason))
 }
 
-// join gives the places of all and of an account, until leave is called.
+// noPlace is the error of a request without a place: the gateway's own bound, and no failure of the legacy system.
+func noPlace(reason string) *Error {
+	key := map[string]string{reasonFull: "max_concurrent", reasonAccountFull: "max_concurrent_per_account"}[reason]
+	return notAsked(reason, time.Second, "all upstream.%s requests are in flight", key)
+}
+
+// join returns the places of all accounts and of one. The caller must call leave when it needs them no longer.
 func (p *places) join(k accountKey) (all *semaphore.Weighted, own *accountPlaces, leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,9 +126,9 @@ func (p *places) taken(all *semaphore.Weighted, own *accountPlaces, leave func()
 	}
 }
 
-// budget is a token bucket for repeats: every request adds a part of a token, every repeat and every second reading of a list takes
-// one. So a legacy system that is down gets a tenth more requests, not twice as many. It is full at the start, or the first
-// blip after a start could not be bridged.
+// budget is a token bucket for repeats: every request adds a tenth of a token; every repeat and every second reading of a list takes
+// a whole one. A legacy system that is down gets a tenth more requests, not twice as many. The bucket is full at the start, so that
+// the first failures after a start are retried.
 type budget struct {
 	mu     sync.Mutex
 	tokens float64
@@ -174,7 +181,7 @@ func retryAfter(text string, now time.Time) time.Duration {
 
 var decimal = regexp.MustCompile(`^[0-9]+(\.[0-9]*)?$`)
 
-// minuteLog counts what the log has a line about once a minute at most.
+// minuteLog limits a message to one line a minute, which counts those that were left out.
 type minuteLog struct {
 	mu       sync.Mutex
 	line     time.Time       // the last
@@ -182,8 +189,8 @@ type minuteLog struct {
 	accounts map[string]bool // that these are of, maxAccounts at most
 }
 
-// add counts n more of an account. When a line is due it gives the line's words on all since the
-// last one; nil: none is due.
+// add counts n more events of an account. It returns the attributes of a line about all events since the last line; nil: no
+// line is due.
 func (s *minuteLog) add(account string, n int, now time.Time) (line []any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +204,7 @@ func (s *minuteLog) add(account string, n int, now time.Time) (line []any) {
 		s.count += n
 		return nil
 	}
-	line = []any{"accounts", len(s.accounts), "not_told_before", s.count}
+	line = []any{"accounts", len(s.accounts), "unlogged_records", s.count}
 	s.line, s.count, s.accounts = now, 0, nil
 	return line
 }

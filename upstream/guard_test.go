@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"inquiry-gateway/internal/ceiling"
 )
 
@@ -176,6 +178,61 @@ func TestBulkhead(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Waiting for a place until the list's time is over says nothing of the legacy system: the breaker stays closed.
+func TestWaitingForAPlaceIsNoFault(t *testing.T) {
+	const keys = `{max_concurrent: 2, max_concurrent_per_account: 2, timeout: 20s, breaker: {min_requests: 1}, ` +
+		`buyer: {fields: {responses: {fetch: {path: "/n/{account}/{id}", id: id, paging: {style: none}}}}}}`
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/n/"):
+			hang(w, r) // of the other account, which has both places
+		case r.URL.Query().Get("customer") == "acme":
+			time.Sleep(time.Second)
+		}
+		serveJSON(`{"rows":[{"id":"1","t":"a",`+good+`},{"id":"2","t":"b",`+good+`}]}`)(w, r)
+	}, keys, func(t *testing.T, f *fixture) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		busy, leave := context.WithCancel(t.Context())
+		var other sync.WaitGroup
+		other.Go(func() { _, _ = f.Fetch(busy, Request{Kind: "buyer", Account: "other"}) })
+		if _, err := f.Fetch(ctx, acme); asError(err).Reason != "bulkhead_full" || f.BreakerState("buyer", "") != "closed" {
+			t.Errorf("%v; the breaker is %s", err, f.BreakerState("buyer", ""))
+		}
+		leave()
+		other.Wait()
+	})
+}
+
+// slots is a Redis that has a slot at once, and keeps the keys that it was asked for.
+type slots struct {
+	redis.Scripter
+	keys []string
+}
+
+func (s *slots) EvalSha(ctx context.Context, _ string, keys []string, _ ...any) *redis.Cmd {
+	s.keys = append(s.keys, keys...)
+	return redis.NewCmdResult(int64(0), nil)
+}
+
+// A buyer and a seller of one name have a part of the ceiling each.
+func TestCeilingOfABuyerAndASeller(t *testing.T) {
+	virtual(t, serveJSON(rows("")), "", func(t *testing.T, f *fixture) {
+		server := &slots{}
+		limiter := ceiling.New(ceiling.Options{Redis: server})
+		limiter.Set(1, 1)
+		c := f.another(t, f.cfg, func(o *Options) { o.Ceiling = limiter })
+		for _, kind := range []string{"buyer", "seller"} {
+			if _, err := c.Fetch(t.Context(), Request{Kind: kind, Account: "kim"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(server.keys) != 4 || server.keys[0] != server.keys[2] || server.keys[1] == server.keys[3] {
+			t.Errorf("the keys are %q", server.keys)
+		}
+	})
 }
 
 // busy is a legacy system that takes a second for each request, and knows how many it had

@@ -74,8 +74,11 @@ func (s *incidents) recordFailure(want Request, e *Error, now time.Time) {
 	i.Last, i.Worked, i.Account = now.UTC(), time.Time{}, strings.Clone(want.Account)
 	i.Text, i.Reason, i.Cause = e.Error(), e.Reason, e.Cause()
 	i.set(want.Account, accountFailure{now, e})
+	if e.Refused() {
+		return
+	}
 	line := i.lines.add(want.Account, 1, now)
-	if line == nil || e.Refused() {
+	if line == nil {
 		return
 	}
 	attrs := []any{"kind", want.Kind, "account", want.Account, "failure", whose, "reason", e.Reason, "error", e.Error()}

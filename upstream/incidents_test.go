@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -94,7 +96,7 @@ func TestIncidents(t *testing.T) {
 
 // In an outage of more accounts than are counted, each further failure costs what the first ones did.
 func TestIncidentOfManyAccounts(t *testing.T) {
-	s, at := newGuard("buyer", nil, slog.New(slog.DiscardHandler)).incidents, time.Now()
+	s, at := newGuard("buyer", slog.New(slog.DiscardHandler)).incidents, time.Now()
 	failed := failure(reason5xx, "status 500")
 	for i := range maxAccounts + 10 {
 		s.recordFailure(Request{Account: fmt.Sprint(i)}, failed, at.Add(time.Duration(i)))
@@ -107,4 +109,25 @@ func TestIncidentOfManyAccounts(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { s.recordFailure(request, failed, at.Add(time.Second)) }); n > 10 {
 		t.Errorf("a further failure makes %v allocations", n)
 	}
+}
+
+// What the gateway refuses by itself does not keep the failures of the legacy system out of the log.
+func TestRefusedFetchesLeaveTheLogToOthers(t *testing.T) {
+	virtual(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("customer") == "slow" {
+			time.Sleep(time.Second)
+		}
+		status(429)(w, r)
+	}, "{max_concurrent: 1, attempts: 1}", func(t *testing.T, f *fixture) {
+		var under sync.WaitGroup
+		under.Go(func() { _ = buyer(t, f.Client, "slow") })
+		synctest.Wait()
+		if got := buyer(t, f.Client, "acme"); got != "bulkhead_full" {
+			t.Error(got)
+		}
+		under.Wait()
+		if text := f.log.String(); !strings.Contains(text, "a list cannot be fetched") {
+			t.Errorf("the 429 is not in the log: %s", text)
+		}
+	})
 }

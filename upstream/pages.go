@@ -23,37 +23,36 @@ import (
 // pages reads the replies to one request, page after page or all pages at once: those for a list,
 // or for the details or responses of some of its records.
 type pages struct {
-	fetch    *fetch
-	replies  *mapping.Replies // how they are read
-	paging   paging
-	ask      mapping.PagedRequest
-	mapper   mapper
-	bodies   []string // of all replies
-	end      mapping.End
-	length   int             // of the whole list, as the first page tells it
-	latest   int             // the same, as the last page read tells it
-	sizes    []int           // records of each page
-	items    map[string]bool // of the pages before, as they came
-	asked    address.Request // for the first page
-	first    reply           // to it
-	last     reply           // that was mapped
-	answered time.Time       // when that was there
+	fetch      *fetch
+	replies    *mapping.Replies // how they are read
+	paging     paging
+	ask        mapping.PagedRequest
+	sink       sink
+	bodies     []string // of all replies
+	end        mapping.End
+	firstTotal int             // length of the whole list, as the first page tells it
+	lastTotal  int             // the same, as the last page read tells it
+	sizes      []int           // records of each page
+	items      map[string]bool // of the pages before, as they came
+	asked      address.Request // for the first page
+	first      reply           // to it
+	last       reply           // that was mapped
+	answered   time.Time       // when that was there
 }
 
-// mapper maps the replies of a list; they come in order.
-type mapper interface {
+// sink takes the replies of a list, in order.
+type sink interface {
 	Take(body string) (mapping.Page, error)
 	// CheckEnd refuses a list that goes on after its last reply.
 	CheckEnd(mapping.End) error
 }
 
-func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, into mapper) *pages {
-	return &pages{fetch: f, replies: replies, paging: f.endpoint.paging(replies.Paging), ask: ask, mapper: into, items: map[string]bool{}}
+func (f *fetch) newPages(replies *mapping.Replies, ask mapping.PagedRequest, into sink) *pages {
+	return &pages{fetch: f, replies: replies, paging: paging{replies.Paging}, ask: ask, sink: into, items: map[string]bool{}}
 }
 
-// attach makes the requests for what the list itself does not tell of its records, if
-// there are any: their details, then their responses. If one cannot be had the list cannot:
-// an inquiry without its responses would look unanswered.
+// attach makes the second requests of a list: for the details of its records, then for their responses. If one fails, the list
+// fails: an inquiry without its responses would look unanswered.
 func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
 	for s, batches := m.Next(); s != nil; s, batches = m.Next() {
 		within, step := f.endpoint.tracer.Start(ctx, "upstream."+s.Name)
@@ -71,7 +70,7 @@ func (f *fetch) attach(ctx context.Context, m *mapping.Builder) error {
 	return nil
 }
 
-// batches gets what belongs to the records of all batches at the same time.
+// batches makes the second requests for all batches concurrently.
 func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches []mapping.Batch) ([]*mapping.Attachment, error) {
 	replies := make([]*mapping.Attachment, len(batches))
 	group, ctx := errgroup.WithContext(ctx)
@@ -80,7 +79,7 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 		group.Go(func() (err error) {
 			defer f.endpoint.opts.Panics.Catch(func(p any) { err = bug(p) })
 			begin := func() *pages {
-				ask, a := s.Request(f.want.Account, batch)
+				ask, a := s.Request(f.endpoint.query(f.want), batch)
 				a.Allow, replies[i] = f.allow, a
 				return f.newPages(&s.Replies, ask, a)
 			}
@@ -90,8 +89,8 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 				return begin().replay(stored.bodies)
 			}
 			p, err := f.whole(ctx, begin)
-			if err != nil && p.end.Pages == 0 && slices.Contains([]int{http.StatusForbidden, http.StatusNotFound, http.StatusGone}, p.first.status) {
-				if replies[i].Missing = s.Missing == "empty" || s.Missing == "skip"; replies[i].Missing {
+			if err != nil && p.end.Pages == 0 && isMissing(p.first.status) {
+				if replies[i].Missing = s.Format.MayBeMissing; replies[i].Missing {
 					return nil
 				}
 				// The list came with the same credential: this is about a record, and not about the account.
@@ -106,13 +105,18 @@ func (f *fetch) batches(ctx context.Context, s *mapping.SecondRequest, batches [
 	return replies, group.Wait()
 }
 
-// replay maps stored replies, which were checked to be whole when they came.
+// isMissing reports whether a status may say that a record has nothing of what was asked for.
+func isMissing(status int) bool {
+	return status == http.StatusForbidden || status == http.StatusNotFound || status == http.StatusGone
+}
+
+// replay maps stored replies, which were complete when they were stored.
 func (p *pages) replay(bodies []string) error {
 	for _, body := range bodies {
 		if err := p.fetch.allowed.take(int64(len(body))); err != nil {
 			return err
 		}
-		if _, err := p.mapper.Take(body); err != nil {
+		if _, err := p.sink.Take(body); err != nil {
 			return err
 		}
 	}
@@ -144,20 +148,20 @@ func (p *pages) read(ctx context.Context) (err error) {
 	return p.checkEnd()
 }
 
-// checkEnd refuses what has been read unless it is the whole. Records that were inserted meanwhile have
-// pushed others to a later page, where these came again, with the same content: the list without the doubles is whole.
-// Where a record may be lost instead, it is not.
+// checkEnd refuses a list unless all of it was read. A record that is inserted meanwhile pushes others to a later page, where
+// they come a second time; without these duplicates the list is whole. If a record may have been missed, the reason
+// is [mapping.ReasonChanged], and the list is read once more.
 func (p *pages) checkEnd() error {
-	different := p.end.Records - p.end.Doubles
+	different := p.end.Records - p.end.Duplicates
 	counts := p.paging.countsRecords()
 	switch {
-	case counts && different < p.length && (p.end.Doubles > 0 || p.latest != p.length):
-		return failure(mapping.ReasonChanged, "the list changed while it was read: %d records were announced, %d came, %d of them twice", p.length, different, p.end.Doubles)
-	case counts && different < p.length:
-		return pagingError("%d records were announced, %d came", p.length, different)
-	case counts && different > p.latest:
-		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.latest, different)
-	case !counts && p.end.Doubles > 0 && p.shrank():
+	case counts && different < p.firstTotal && (p.end.Duplicates > 0 || p.lastTotal != p.firstTotal):
+		return failure(mapping.ReasonChanged, "the list changed while it was read: %d records were announced, %d came, %d of them twice", p.firstTotal, different, p.end.Duplicates)
+	case counts && different < p.firstTotal:
+		return pagingError("%d records were announced, %d came", p.firstTotal, different)
+	case counts && different > p.lastTotal:
+		return pagingError("%d records were announced, %d came; where that number counts pages, it is paging.total_pages", p.lastTotal, different)
+	case !counts && p.end.Duplicates > 0 && p.shrank():
 		return failure(mapping.ReasonChanged, "the list changed while it was read: records came twice, and a page before the last has fewer than the first")
 	}
 	if p.replies.TellsLast() && p.end.Pages > 0 {
@@ -170,7 +174,7 @@ func (p *pages) checkEnd() error {
 		return err
 	}
 	p.end.Next = next
-	return p.mapper.CheckEnd(p.end)
+	return p.sink.CheckEnd(p.end)
 }
 
 // shrank reports whether a page before the last one with records has fewer than the first.
@@ -183,7 +187,7 @@ func (p *pages) shrank() bool {
 	return false
 }
 
-// pageRequest gives the request for a page with such values.
+// pageRequest returns the request for a page with these values.
 func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Request, error) {
 	asked, err := ask.Page(values)
 	if err == nil {
@@ -195,16 +199,15 @@ func pageRequest(ask mapping.PagedRequest, values address.Values) (address.Reque
 	return asked, &Error{Reason: "account", Err: err}
 }
 
-// addPage maps a page and gives the number of its records. Its items must differ from those of each
-// page before: else the legacy has sent one again. What stands around the items says nothing of
-// that, as it may have a time or the id of the request.
+// addPage maps a page and returns the number of its records. Its items must differ from those of every page before, or the legacy
+// system has sent one page twice. Only items are compared: what stands around them may hold a time or a request id.
 func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) {
 	if r.empty {
 		return 0, nil
 	}
 	_, step := p.fetch.endpoint.tracer.Start(ctx, "upstream.map")
 	defer step.End()
-	page, err := p.mapper.Take(r.body)
+	page, err := p.sink.Take(r.body)
 	if err != nil && r.denied != nil {
 		err = r.denied
 	}
@@ -215,7 +218,7 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	r.json, r.none = page.Reply, items == ""
 	p.last, p.end.Header = *r, r.header
 	p.end.Records += records
-	p.end.Doubles += page.Doubles
+	p.end.Duplicates += page.Duplicates
 	p.end.Pages++
 	p.sizes = append(p.sizes, records)
 	switch {
@@ -229,24 +232,24 @@ func (p *pages) addPage(ctx context.Context, r *reply) (records int, err error) 
 	if p.paging.TellsLength() {
 		length, err := p.paging.lengthIn(*r)
 		if p.end.Pages == 1 {
-			p.length, p.latest = length, length
+			p.firstTotal, p.lastTotal = length, length
 		}
-		if err == nil && (length < p.latest || length != p.latest && !p.replies.HasID()) {
+		if err == nil && (length < p.lastTotal || length != p.lastTotal && !p.replies.HasID()) {
 			// Records may have moved from one page to another unseen.
 			err = failure(mapping.ReasonChanged, "the list changed while it was read: page %d tells another length than the one before", p.end.Pages)
 		}
-		p.latest = length
+		p.lastTotal = length
 		return records, err
 	}
 	return records, nil
 }
 
-// grown reads the pages that a list has more by now than its first page told.
+// grown reads the pages that were added to a list since its first page was read.
 func (p *pages) grown(ctx context.Context) error {
 	for {
-		more := p.end.Pages < p.latest
+		more := p.end.Pages < p.lastTotal
 		if p.paging.countsRecords() {
-			more = p.end.Records-p.end.Doubles < p.length && (p.end.Doubles > 0 || p.latest > p.length)
+			more = p.end.Records-p.end.Duplicates < p.firstTotal && (p.end.Duplicates > 0 || p.lastTotal > p.firstTotal)
 		}
 		if !more || p.end.Pages > p.replies.MaxRecords {
 			return nil
@@ -292,20 +295,19 @@ func (p *pages) oneByOne(ctx context.Context, n int) (err error) {
 	}
 }
 
-// endsWith says what it means that a page after the first has a status of an empty list. The list
-// ends there if the gateway has computed the page, or all records are there. A page that the legacy
-// itself has named may be lost.
+// endsWith judges a page after the first whose status means an empty list. The list ends there if the gateway computed the page's
+// number, or if all records have come. A page that the legacy system itself named may be lost.
 func (p *pages) endsWith(r reply, page int) error {
 	guessed := p.paging.Numbers() || p.replies.OwnCursor()
-	if guessed && !p.replies.TellsLast() || p.paging.countsRecords() && p.end.Records == p.length {
+	if guessed && !p.replies.TellsLast() || p.paging.countsRecords() && p.end.Records == p.firstTotal {
 		return nil
 	}
 	return pagingError("page %d, which the page before names, has the status %d, one of reply.empty_statuses: is it lost? Where the last page names one, too, "+
 		"let paging.last tell the end, or paging.total that all records are there", page, r.status)
 }
 
-// nextPage gives the request for a page by its number. current is the page before, whose reply is r
-// with n records. After the last page the request has no URL.
+// nextPage returns the request for a page by its number. current is the request for the page before, whose reply r has n
+// records. After the last page the returned request has no URL.
 func (p *pages) nextPage(r reply, n, number int, current address.Request) (next address.Request, err error) {
 	last := n == 0
 	if p.replies.TellsLast() {
@@ -329,7 +331,7 @@ func (p *pages) nextPage(r reply, n, number int, current address.Request) (next 
 	return pageRequest(p.ask, p.paging.pageValues(number, p.end.Records))
 }
 
-// isLast reads what says whether another page follows. A reply that has no list, nor says it, is the end.
+// isLast reports whether paging.last says that r is the last page. A reply with neither a list nor that value is the last, too.
 func (p *pages) isLast(r reply) (bool, error) {
 	last, problem := p.replies.IsLast(r.json)
 	switch {
@@ -341,18 +343,17 @@ func (p *pages) isLast(r reply) (bool, error) {
 	return false, pagingError("%s", problem)
 }
 
-// allAtOnce asks for the other pages at the same time, as the first one says how long the list is,
-// and takes them in order. size is how many records the first page has, and with it each page: a
-// legacy may send fewer than were asked for.
+// allAtOnce requests all other pages concurrently, because the first one tells how long the list is, and maps them in
+// order. size is the number of records on the first page, and so on each: a legacy system may send fewer than requested.
 func (p *pages) allAtOnce(ctx context.Context, size int) error {
-	total, counts := p.length, p.paging.countsRecords() // pages
+	total, counts := p.firstTotal, p.paging.countsRecords() // pages
 	switch {
-	case counts && p.length > p.replies.MaxRecords:
-		return failure("too_many", "the list has %d records, more than %d", p.length, p.replies.MaxRecords)
-	case counts && p.length > 0 && size == 0:
-		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", p.length)
-	case counts && p.length > 0:
-		total = (p.length + size - 1) / size
+	case counts && p.firstTotal > p.replies.MaxRecords:
+		return failure("too_many", "the list has %d records, more than %d", p.firstTotal, p.replies.MaxRecords)
+	case counts && p.firstTotal > 0 && size == 0:
+		return pagingError("the list has %d records but its first page has none; does the legacy system count pages from another number than paging.first?", p.firstTotal)
+	case counts && p.firstTotal > 0:
+		total = (p.firstTotal + size - 1) / size
 	case total > 1 && size == 0:
 		return pagingError("the list has %d pages but the first is empty; does the legacy system count them from another number than paging.first?", total)
 	}
@@ -390,14 +391,7 @@ func (p *pages) allAtOnce(ctx context.Context, size int) error {
 }
 
 // paging finds out where a list goes on.
-type paging struct {
-	mapping.PagingConfig
-	secret string // that requests have; empty: none
-}
-
-func (s *endpoint) paging(c mapping.PagingConfig) paging {
-	return paging{c, s.cfg.Auth.requestSecret()}
-}
+type paging struct{ mapping.PagingConfig }
 
 // pageValues are those of a page by its index and the records before it.
 func (p paging) pageValues(page, records int) address.Values {
@@ -414,9 +408,6 @@ func (p paging) pageValues(page, records int) address.Values {
 // cursorValues gives the values of the page at a cursor, which is there as text and as JSON.
 func (p paging) cursorValues(cursor, asJSON string) address.Values {
 	values := address.Values{}
-	if p.secret != "" {
-		values[address.Secret] = []string{p.secret}
-	}
 	if cursor != "" {
 		values.SetCursor(cursor, asJSON)
 	}
@@ -426,7 +417,7 @@ func (p paging) cursorValues(cursor, asJSON string) address.Values {
 	return values
 }
 
-// countsRecords tells whether that length counts records, not pages.
+// countsRecords reports whether the declared total counts records, not pages.
 func (p paging) countsRecords() bool { return p.Total != "" || p.TotalHeader != "" }
 
 // lengthIn reads the length of the list on one of its pages: in records, or in pages if there is no number of records.
@@ -448,8 +439,8 @@ func (p paging) lengthIn(r reply) (int, error) {
 	return n, nil
 }
 
-// next gives the request for the page after r, without a URL after the last. A URL
-// that the legacy names is asked for as the one before was, with the same body.
+// next returns the request for the page after r; without a URL: r is the last. A URL that the legacy system names is requested
+// with the method and body of the page before.
 func (p paging) next(r reply, ask mapping.PagedRequest, current address.Request) (next address.Request, err error) {
 	switch p.Style {
 	case mapping.PageLink:
@@ -552,7 +543,7 @@ func linkNext(headers []string) (target string, err error) {
 		for rest = strings.TrimLeft(rest, " \t,"); rest != ""; rest = strings.TrimLeft(rest, " \t,") {
 			link := linkValue.FindStringSubmatch(rest)
 			if link == nil {
-				if saysNext(rest) {
+				if mentionsNext(rest) {
 					err = pagingError("the header Link names a next page in a form that cannot be read; RFC 8288 wants <URL>; rel=\"next\"")
 				}
 				break
@@ -566,7 +557,7 @@ func linkNext(headers []string) (target string, err error) {
 					switch {
 					case strings.EqualFold(rel, "next"):
 						return link[1], nil
-					case saysNext(rel):
+					case mentionsNext(rel):
 						err = pagingError("the header Link has a link with a relation like next, and none with next")
 					}
 				}
@@ -576,8 +567,8 @@ func linkNext(headers []string) (target string, err error) {
 	return "", err
 }
 
-// saysNext reports whether a text has the word next in it, in any case.
-func saysNext(text string) bool { return strings.Contains(strings.ToLower(text), "next") }
+// mentionsNext reports whether a text has the word next in it, in any case.
+func mentionsNext(text string) bool { return strings.Contains(strings.ToLower(text), "next") }
 
-// pagingError is for a list that cannot be read whole.
+// pagingError is the error of a list that cannot be read completely.
 func pagingError(format string, args ...any) *Error { return failure("paging", format, args...) }

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -60,12 +59,11 @@ func (b *replyBytes) reserve(n, held int64) bool {
 // decompression and decoding. They are counted while they come, so that replies that
 // come at the same time are bounded, too. It is safe for concurrent use.
 type allowance struct {
-	max      int64
-	left     atomic.Int64
-	all      *replyBytes // of all fetches; nil: not counted there
-	held     atomic.Int64
-	full     atomic.Bool // bytes did not fit into all
-	decoding sync.Mutex  // one reply at a time grows by being decoded
+	max  int64
+	left atomic.Int64
+	all  *replyBytes // of all fetches; nil: not counted there
+	held atomic.Int64
+	full atomic.Bool // bytes did not fit into all
 }
 
 // newAllowance makes one that also counts in all, unless that is nil. Then release must be called when the fetch ends.
@@ -128,13 +126,19 @@ func readBody(resp *http.Response, format *mapping.Format, allowed *allowance, n
 	case err != nil:
 		return "", err
 	}
-	allowed.decoding.Lock()
-	defer allowed.decoding.Unlock()
-	body, err := format.Decode(raw, charset, allowed.left.Load()+int64(len(raw)))
+	counted := int64(len(raw))
+	body, err := format.Decode(raw, charset, func(size int64) error {
+		more := size - counted
+		if more < drainBytes { // it is counted at the end
+			return nil
+		}
+		counted = size
+		return allowed.take(more)
+	})
 	if err != nil {
 		return body, asError(err)
 	}
-	return body, allowed.take(int64(len(body) - len(raw)))
+	return body, allowed.take(int64(len(body)) - counted)
 }
 
 // readError reads what a reply with status 400 or more may tell: the SOAP fault, which it adds to the error of the status
@@ -151,10 +155,10 @@ func readError(resp *http.Response, format *mapping.Format, wrong error) (string
 	if err != nil || !isXML {
 		return raw, wrong
 	}
-	body, err := format.Decode(raw, params["charset"], 1<<20)
-	if fault, ok := errors.AsType[*decode.Error](err); ok && fault.Reason == "fault" {
+	body, err := format.Decode(raw, params["charset"], decode.AtMost(1<<20))
+	if isFault(err) {
 		e := *asError(wrong)
-		e.Err = fmt.Errorf("%w: %w", e.Err, fault)
+		e.Err = fmt.Errorf("%w: %w", e.Err, err)
 		return body, &e
 	}
 	return "", wrong

@@ -21,22 +21,21 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// reply is what came. Of its header nothing is read but what paging needs. With an error it has
-// nothing but the status, 0 where no reply came, and the body of a SOAP fault.
+// reply is a reply of the legacy system. Only paging reads its header. Beside an error only status is set, 0 if no reply
+// came, and the body of a 500 or of a SOAP fault.
 type reply struct {
 	status int
 	header http.Header
 	body   string         // JSON
 	json   jsontree.Value // the same, once it was read
 	none   bool           // nothing is at the path of its items
-	denied *Error         // what it says where it does not fit the mapping: that the credential was rejected
+	denied *Error         // the error if it does not fit the mapping: the credential was rejected
 	empty  bool           // its status, or reply.empty_if, says that there is nothing
 }
 
 // request makes one request and reads the whole reply. It is sent again, up to upstream.attempts in
-// all, if that may help, and once more with a new credential if the legacy system rejects its own. resty's
-// retries would do the same only with the reply read within one of their conditions, and with 48 lines more.
-// The error is an *Error.
+// all, if that may help, and once more with a new credential if the legacy system rejects its own. The
+// error is an *Error.
 func (f *fetch) request(ctx context.Context, asked address.Request, format *mapping.Format) (reply, error) {
 	s, rejected := f.endpoint, token{}
 	begin := s.opts.Now()
@@ -47,7 +46,7 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		}
 		used, err := s.network.creds.header(ctx, rejected, s.cfg.Timeout)
 		if err == nil {
-			err = s.waitForCeiling(ctx, f.want.Account, priority)
+			err = s.waitForCeiling(ctx, f.want.Kind+":"+f.want.Account, priority)
 		}
 		if err != nil {
 			release()
@@ -60,16 +59,16 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 		if attempt == 1 && rejected.number == 0 {
 			s.guard.budget.deposit()
 		}
-		if why, certain := s.network.creds.rejection(r, err, used); why != nil {
+		if why, definite := s.network.creds.whyRejected(r, err, used, format); why != nil {
 			switch {
-			case rejected.number == 0 && s.network.creds.renewable(used):
+			case rejected.number == 0 && s.network.creds.mayRenew(used):
 				rejected = used
 				continue
-			case certain && err == nil && !used.made.Before(begin): // renew_if, right after a sign-in: the list may be as it says
-				r.denied = s.network.creds.denied(used, why)
+			case definite && err == nil && !used.made.Before(begin): // renew_if, right after a sign-in: the list may be as it says
+				r.denied = s.network.creds.rejectedError(used, why)
 				return r, nil
-			case certain:
-				return r, s.network.creds.denied(used, why)
+			case definite:
+				return r, s.network.creds.rejectedError(used, why)
 			}
 		}
 		if err == nil {
@@ -96,9 +95,9 @@ func (f *fetch) request(ctx context.Context, asked address.Request, format *mapp
 	}
 }
 
-// repeats says why a request whose attempt has failed is sent again after wait, and takes the repeat from the
-// budget; empty: it is not. A reply that was cut off or too slow is not asked for again: the legacy system has
-// done the work already and would do it again. A Retry-After of more than upstream.timeout is the caller's to wait for.
+// repeats returns why a request that failed is sent again after wait, and withdraws the repeat from the budget; empty: it
+// is not sent again. After a reply that was cut off or too slow it is not: the legacy system has done the work and would do
+// it again. A Retry-After of more than upstream.timeout is left to the caller.
 func (f *fetch) repeats(ctx context.Context, r reply, e *Error, attempt int, wait time.Duration) (reason string) {
 	s := f.endpoint
 	switch {
@@ -118,9 +117,9 @@ func (f *fetch) repeats(ctx context.Context, r reply, e *Error, attempt int, wai
 	return reason
 }
 
-// place is the one that the list was admitted with for its first request, and waits for one for each other.
-// A first request may be rejected by the ceiling, too, while the others wait as long as the list has time: to give up
-// in between would waste what the legacy system has done.
+// place returns the place that the list was admitted with for its first request, and waits for a free one for each later request.
+// The ceiling may refuse the first request at once; later ones wait until the list's deadline, because giving up then would
+// waste what has been fetched.
 func (f *fetch) place(ctx context.Context) (release func(), priority ceiling.Priority, err error) {
 	if f.admitted == nil {
 		release, err = f.endpoint.places.acquire(ctx, f.accountKey())
@@ -141,7 +140,7 @@ func (s *endpoint) waitForCeiling(ctx context.Context, account string, priority 
 	return nil
 }
 
-// send makes one attempt, which has upstream.timeout until its reply is read. Its span goes to the legacy system
+// send makes one attempt. upstream.timeout bounds it until its reply has been read. Its span goes to the legacy system
 // as traceparent.
 func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping.Format, credential token) (r reply, err error) {
 	s := f.endpoint
@@ -153,7 +152,7 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 		// about to use, as it does for a GET.
 		out.Header["Idempotency-Key"] = []string{}
 	}
-	if f.want.RequestID != "" && validHeader("X-Request-Id", f.want.RequestID) {
+	if f.want.RequestID != "" && address.ValidHeader("X-Request-Id", f.want.RequestID) {
 		out.SetHeader("X-Request-Id", f.want.RequestID)
 	}
 	if out.Header.Get("Accept") == "" && s.http.Header.Get("Accept") == mapping.AcceptJSON {
@@ -182,7 +181,7 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 		return reply{status: r.status, header: raw.Header, empty: true}, nil
 	}
 	body, err := readBody(raw, format, f.allowed, s.opts.Now())
-	if format.EmptyIf.Any(body) {
+	if fault := isFault(err); (err == nil || fault) && format.EmptyIf.Any(body, fault) {
 		return reply{status: r.status, header: raw.Header, empty: true}, nil
 	}
 	if err != nil {
@@ -205,8 +204,7 @@ func endRequest(step telemetry.Span, r reply, err error) {
 	}
 }
 
-// serverOf describes a request by what is the same for all of them: paths,
-// queries and bodies hold the account and ids.
+// serverOf returns span attributes that are the same for all requests: paths, queries and bodies hold the account and ids.
 func serverOf(asked address.Request) []attribute.KeyValue {
 	attributes := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(asked.Method)}
 	u, err := url.Parse(asked.URL)

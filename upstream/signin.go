@@ -35,24 +35,24 @@ const (
 	maxSignInPause = time.Minute      // an account that is locked stays so no longer by us
 )
 
-// token is what a sign-in gives: the header that identifies the gateway.
+// token is the header that a sign-in yields and that authenticates the gateway.
 type token struct {
 	name, value string
-	end         time.Time // not used from then on; zero: until it is rejected
+	end         time.Time // when it expires; zero: it is used until it is rejected
 	made        time.Time
-	number      int // of the sign-in, from 1 on: two may give the same value; 0: there is none, or it is always the same
+	number      int // of the sign-in, from 1: two sign-ins may yield the same value; 0: no token, or a fixed credential
 }
 
-// credentials give the header that identifies the gateway: always the same one, or a token that
-// a sign-in gives. One token is kept for all requests. When it runs out, one sign-in is made, and
-// everybody waits for it within their own deadline. When it is rejected and older than minTokenAge, only requests that were
-// rejected wait: the others keep using it, as the legacy system may mean one account only. They are safe for concurrent use.
+// credentials hold the header that authenticates the gateway: a fixed one, or a token from a sign-in, which all requests share. When
+// the token expires, one sign-in is made, and all requests wait for it within their own deadlines. When it is rejected and older than
+// minTokenAge, only the rejected requests wait: the others keep using it, because the legacy system may mean one account
+// only. credentials are safe for concurrent use.
 type credentials struct {
 	name    string // for an error: type, user and file
 	opts    Options
 	request func(context.Context) (token, error) // one sign-in; its errors hold nothing of the reply. Nil: the token is always the same
 	renewOn []int                                // statuses that reject a token
-	renewIf mapping.Conditions                   // one of them in a 200 or a fault does so, too
+	renewIf mapping.Conditions                   // one of them in a 200 or a fault rejects a credential, too
 	flight  singleflight.Group
 
 	ok, failed, limited prometheus.Counter // sign-ins
@@ -65,8 +65,7 @@ type credentials struct {
 	next     time.Time
 }
 
-// newCredentials makes what the type of the configuration says. Sign-ins use the network
-// themselves, and no other client's.
+// newCredentials makes the credentials of auth.type. Sign-ins use network directly.
 func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*credentials, error) {
 	a := cfg.Auth
 	if err := a.checkFiles(); err != nil {
@@ -76,9 +75,10 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		"Requests for a token or session of the legacy system; held: not sent, because of the limit.", "result")
 	c := &credentials{
 		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized},
+		renewIf: mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}), // Validate has told them
 		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
-	client := &http.Client{CheckRedirect: noRedirect, Transport: signInTransport{network, cfg.common(opts, "application/json"), opts.Ceiling}}
+	client := signInClient{&http.Client{CheckRedirect: noRedirect, Transport: network}, cfg.common(opts, "application/json"), opts.Ceiling}
 	switch _, secret := a.secret(); a.Type {
 	case authBasic:
 		c.token = token{name: "Authorization", value: "Basic " + base64.StdEncoding.EncodeToString([]byte(a.user()+":"+oneLine(secret)))}
@@ -92,35 +92,13 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		if len(a.RenewOn) > 0 {
 			c.renewOn = a.RenewOn
 		}
-		c.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
 		c.request = a.openSession(client, cmp.Or(a.Login.BaseURL, cfg.BaseURL), c.renewIf, opts.Now)
 	}
 	return c, nil
 }
 
-// signInTransport waits for the ceiling, and adds headers where a request has none of these names.
-type signInTransport struct {
-	network http.RoundTripper
-	headers http.Header
-	ceiling *ceiling.Limiter
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t signInTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := t.ceiling.Wait(r.Context(), "", ceiling.Continuation); err != nil {
-		return nil, notAsked(reasonCeiling, time.Second, "%w", err)
-	}
-	r = r.Clone(r.Context())
-	for name, values := range t.headers {
-		if r.Header[name] == nil {
-			r.Header[name] = values
-		}
-	}
-	return t.network.RoundTrip(r)
-}
-
-// header gives the credential, made after the rejected one. It waits for a sign-in if need be, which has timeout,
-// but no longer than the context allows. The error is an *Error.
+// header returns a credential that is newer than the rejected one. It waits for a sign-in if one is needed, within ctx; timeout
+// bounds the sign-in itself. The error is an *Error.
 func (c *credentials) header(ctx context.Context, rejected token, timeout time.Duration) (token, error) {
 	have, err := c.current(rejected)
 	if err == nil && c.request != nil && have.number == 0 {
@@ -145,8 +123,8 @@ func (c *credentials) header(ctx context.Context, rejected token, timeout time.D
 	return token{}, &Error{Reason: reason, Wait: wait, Err: fmt.Errorf("%s: %w", c.name, err)}
 }
 
-// current gives the token that is there, unless it is the rejected one. Without a token it gives
-// why none is asked for now; no error where one is to be asked for.
+// current returns the token in use, unless it is the rejected one. Otherwise it returns the error of the last sign-in while that
+// is too recent to try again, or no token and no error: a sign-in is due.
 func (c *credentials) current(rejected token) (token, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,8 +140,7 @@ func (c *credentials) current(rejected token) (token, error) {
 	return token{}, nil
 }
 
-// renew gets a new token in the place of a rejected one, or of none, and keeps it. It
-// belongs to nobody's request, and ends after the timeout at the latest.
+// renew signs in and keeps the token. It belongs to no single request, and is bounded by timeout.
 func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Duration) (token, error) {
 	if have, err := c.current(rejected); have.number > 0 || err != nil { // another call has just ended
 		return have, err
@@ -195,49 +172,48 @@ func (c *credentials) renew(ctx context.Context, rejected token, timeout time.Du
 	return token{}, err
 }
 
-// signIn makes one sign-in. A panic in it fails those who wait for it, and not the process.
+// signIn makes one sign-in. A panic in it becomes the error of the requests that wait for it.
 func (c *credentials) signIn(ctx context.Context) (fresh token, err error) {
 	defer c.opts.Panics.Catch(func(p any) { err = bug(p) })
 	fresh, err = c.request(ctx)
-	if err == nil && !validHeader(fresh.name, fresh.value) {
+	if err == nil && !address.ValidHeader(fresh.name, fresh.value) {
 		return token{}, errors.New("the token cannot be sent in a header")
 	}
 	return fresh, err
 }
 
-// rejection says why the legacy system does not take a credential, by a reply or the error in its place; nil: it does.
-// If it is not certain, the reply is only of a kind that comes when a session has ended, and the token has worked before.
-func (c *credentials) rejection(r reply, err error, used token) (why *Error, certain bool) {
+// whyRejected returns why the legacy system rejected a credential, judging by its reply or err; nil: it did not. If that is not
+// definite, the reply is of a kind that often comes when a session has ended, and the token has worked before.
+func (c *credentials) whyRejected(r reply, err error, used token, format *mapping.Format) (why *Error, definite bool) {
 	switch {
+	case err != nil && format.MayBeMissing && isMissing(r.status): // which is about a record
+		return nil, false
 	case err != nil && asError(err).Reason == reasonDenied:
 		return asError(err), true
-	case c.request == nil:
-		return nil, false
-	case slices.Contains(c.renewOn, r.status):
+	case c.request != nil && slices.Contains(c.renewOn, r.status):
 		return failure(reasonDenied, "status %d", r.status), true
-	case (err != nil || r.status == http.StatusOK) && c.renewIf.Any(r.body): // a SOAP fault comes with an error, and a body
+	case (isFault(err) || err == nil && r.status == http.StatusOK) && c.renewIf.Any(r.body, err != nil):
 		return failure(reasonDenied, "the reply meets auth.renew_if"), true
-	case err != nil && c.hasWorked(used) && mayBeEnd(r, asError(err)):
+	case err != nil && c.request != nil && c.hasWorked(used) && mayBeEnd(r, asError(err)):
 		return asError(err), false
 	}
 	return nil, false
 }
 
-// sessionWord is in an error page that speaks of a session.
+// sessionWord matches an error page about a session that has ended.
 var sessionWord = regexp.MustCompile(`(?i)session|log-?_? ?in\b|sign-?_? ?in\b|not authenticated|unauthori[sz]ed`)
 
 // mayBeEnd reports whether a failed reply is of a kind that comes when a session has ended.
 func mayBeEnd(r reply, e *Error) bool {
-	fault, ok := errors.AsType[*decode.Error](e.Err)
 	switch {
-	case e.Reason == "media_type", ok && fault.Reason == "fault", r.status == 419, r.status == 440:
+	case e.Reason == "media_type", isFault(e), r.status == 419, r.status == 440:
 		return true
 	}
 	return r.status == http.StatusInternalServerError && sessionWord.MatchString(r.body)
 }
 
-// renewable reports whether a request whose token was rejected may be sent again with a later one. Else the rejection is the answer.
-func (c *credentials) renewable(rejected token) bool {
+// mayRenew reports whether a request whose token was rejected may be sent again with a newer one now.
+func (c *credentials) mayRenew(rejected token) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -250,22 +226,22 @@ func (c *credentials) renewable(rejected token) bool {
 	return true
 }
 
-// recordAccepted records that a reply was given to the credential.
+// recordAccepted records that the legacy system accepted the credential.
 func (c *credentials) recordAccepted(used token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.accepted = max(c.accepted, used.number)
 }
 
-// hasWorked reports whether a reply was given to the credential, or to one of a sign-in after it.
+// hasWorked reports whether the legacy system has accepted the credential, or one of a later sign-in.
 func (c *credentials) hasWorked(used token) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.accepted >= used.number
 }
 
-// denied is the error of a request whose credential was rejected for good.
-func (c *credentials) denied(used token, why *Error) *Error {
+// rejectedError returns the error of a request whose credential was rejected, and what to check.
+func (c *credentials) rejectedError(used token, why *Error) *Error {
 	switch {
 	case c.request == nil:
 		if c.name == "auth.type "+authNone {
@@ -286,7 +262,7 @@ const tokenLeeway = 10 * time.Second
 
 // requestToken signs in by type oauth2_client_credentials (RFC 6749, 4.4). Whether the endpoint
 // wants the secret in a header or in the body it does not say: both are tried until one has worked. It does not run twice at a time.
-func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func(context.Context) (token, error) {
+func (a AuthConfig) requestToken(client signInClient, now func() time.Time) func(context.Context) (token, error) {
 	inBody, known := false, false
 	ask := func(ctx context.Context) (resp *http.Response, body string, err error) {
 		form, id, secret := url.Values{"grant_type": {"client_credentials"}}, a.ClientID, oneLine(a.ClientSecretFile)
@@ -305,7 +281,7 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 		if !inBody {
 			r.SetBasicAuth(url.QueryEscape(id), url.QueryEscape(secret))
 		}
-		return signIn(client, r)
+		return client.send(r)
 	}
 	return func(ctx context.Context) (token, error) {
 		resp, body, err := ask(ctx)
@@ -337,7 +313,7 @@ func (a AuthConfig) requestToken(client *http.Client, now func() time.Time) func
 	}
 }
 
-// single is the text of a single value; empty: it is none.
+// single returns the text of a scalar value; empty: it is not a scalar.
 func single(v jsontree.Value) string {
 	if !v.Scalar() {
 		return ""
@@ -347,7 +323,7 @@ func single(v jsontree.Value) string {
 
 // openSession signs in by type session, with one request. A fault that meets rejects is no failure of the system.
 // Its errors hold neither the address, which may have a secret in its query, nor what was sent.
-func (a AuthConfig) openSession(client *http.Client, base string, rejects mapping.Conditions, now func() time.Time) func(context.Context) (token, error) {
+func (a AuthConfig) openSession(client signInClient, base string, rejects mapping.Conditions, now func() time.Time) func(context.Context) (token, error) {
 	plan := a.Login.spec().Compile(base, "auth.login", &setting.Problems{}) // Validate has told them
 	expect := mapping.CompileConditions("auth.login.expect", a.Login.Expect, &setting.Problems{})
 	return func(ctx context.Context) (token, error) {
@@ -365,9 +341,9 @@ func (a AuthConfig) openSession(client *http.Client, base string, rejects mappin
 		if a.Login.Basic {
 			r.SetBasicAuth(a.user(), oneLine(a.PasswordFile))
 		}
-		resp, body, err := signIn(client, r)
+		resp, body, err := client.send(r)
 		if err != nil {
-			if fault, _ := (&decode.Format{XML: true}).Decode(body, "", maxLoginBytes); rejects.Any(fault) {
+			if fault, wrong := (&decode.Format{XML: true}).Decode(body, "", decode.AtMost(maxLoginBytes)); isFault(wrong) && rejects.Any(fault, true) {
 				return token{}, fmt.Errorf("the login answers status %d with a fault that meets auth.renew_if", resp.StatusCode)
 			}
 			return token{}, err
@@ -423,10 +399,25 @@ func (a AuthConfig) tokenIn(resp *http.Response, body string, expect mapping.Con
 // maxLoginBytes bounds the reply to a sign-in.
 const maxLoginBytes = 1 << 20
 
-// signIn sends a sign-in. Its errors hold nothing of what was sent or came. A connection that fails and a status of 500 or more
+// signInClient sends sign-ins, which count for the ceiling.
+type signInClient struct {
+	http    *http.Client
+	headers http.Header // that all requests have
+	ceiling *ceiling.Limiter
+}
+
+// send sends a sign-in. Its errors hold nothing of what was sent or came. A connection that fails and a status of 500 or more
 // are the system's failures.
-func signIn(client *http.Client, r *http.Request) (resp *http.Response, body string, err error) {
-	if resp, err = client.Do(r); err != nil {
+func (c signInClient) send(r *http.Request) (resp *http.Response, body string, err error) {
+	if err := c.ceiling.Wait(r.Context(), "", ceiling.Continuation); err != nil {
+		return nil, "", classify(r.Context(), notAsked(reasonCeiling, time.Second, "%w", err))
+	}
+	for name, values := range c.headers {
+		if r.Header[name] == nil {
+			r.Header[name] = values
+		}
+	}
+	if resp, err = c.http.Do(r); err != nil {
 		return nil, "", classify(r.Context(), err)
 	}
 	defer resp.Body.Close()

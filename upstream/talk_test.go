@@ -242,7 +242,7 @@ func (c *talk) tree() string {
 }
 
 // show writes down what a list looks like.
-func (c *talk) show(p *Explained, err error) {
+func (c *talk) show(p *ListReport, err error) {
 	c.Helper()
 	if err != nil {
 		c.Fatal(err)
@@ -265,7 +265,7 @@ func (c *talk) show(p *Explained, err error) {
 	for _, d := range p.Doubts {
 		fmt.Fprintf(&b, "doubt %s: %s\n", d.Path, d.Text)
 	}
-	c.shown = fmt.Sprintf("%snext: %s\nproblem: %v\nserved: %s\n", &b, p.NextPage, p.Problem, titles(List{Inquiries: p.Served}))
+	c.shown = fmt.Sprintf("%sproblem: %v\nserved: %s\n", &b, p.Problem, titles(List{Inquiries: p.Served}))
 }
 
 // expect notes the exchanges that follow a step, and gives the line of its result.

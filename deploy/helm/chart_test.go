@@ -7,7 +7,6 @@ package helm_test
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -45,6 +44,7 @@ func TestChart(t *testing.T) {
 	t.Run("minimal", func(t *testing.T) { checkMinimal(t, parse(t, rendered["minimal"])) })
 	full := parse(t, rendered["full"])
 	t.Run("full", func(t *testing.T) { checkFull(t, full) })
+	t.Run("every pod", func(t *testing.T) { checkEveryPod(t, rendered["full"]) })
 	t.Run("check before an upgrade", func(t *testing.T) { runCheck(t, full) })
 	t.Run("another configuration is another ConfigMap", func(t *testing.T) {
 		if configMap(t, parse(t, rendered["minimal"])).Metadata.Name == configMap(t, full).Metadata.Name {
@@ -158,12 +158,7 @@ func runCheck(t *testing.T, m manifests) {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, path, text)
 		if !strings.Contains(config, mountPoint+"/"+name) {
 			t.Errorf("the configuration does not name %s", name)
 		}
@@ -172,9 +167,7 @@ func runCheck(t *testing.T, m manifests) {
 	good := strings.ReplaceAll(config, mountPoint, dir) + "\n" + string(legacy.Mapping())
 	run := func(config string) (string, error) {
 		file := filepath.Join(dir, "config/gateway.yaml")
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(config), 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, file, config)
 		cmd := exec.Command(testkit.BuildGateway(t), strings.Split(strings.ReplaceAll(strings.Join(job.Args, " "), mountPoint, dir), " ")...)
 		for _, e := range job.Env {
 			cmd.Env = append(cmd.Env, e.Name+"="+e.Value)

@@ -4,7 +4,6 @@ package helm_test
 
 import (
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/testkit"
 )
 
 type manifests []object
@@ -175,12 +175,9 @@ func checkFull(t *testing.T, m manifests) {
 			t.Errorf("the rules %s are not those of the file", name)
 		}
 	}
-	dashboard, err := os.ReadFile("../grafana/inquiry-gateway.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dashboard := testkit.Read(t, "../grafana/inquiry-gateway.json")
 	got := m.one(t, "ConfigMap", "acme-inquiry-gateway-dashboard").Data["inquiry-gateway.json"]
-	if strings.TrimSpace(got) != strings.TrimSpace(string(dashboard)) {
+	if strings.TrimSpace(got) != strings.TrimSpace(dashboard) {
 		t.Error("the dashboard is not that of the file")
 	}
 }
@@ -188,12 +185,9 @@ func checkFull(t *testing.T, m manifests) {
 // groups are those of a file of rules, with texts replaced.
 func groups(t *testing.T, file string, replace ...string) []any {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, file)
 	var content struct{ Groups []any }
-	if err := yaml.Unmarshal([]byte(strings.NewReplacer(replace...).Replace(string(text))), &content); err != nil {
+	if err := yaml.Unmarshal([]byte(strings.NewReplacer(replace...).Replace(text)), &content); err != nil {
 		t.Fatal(err)
 	}
 	return content.Groups
@@ -232,6 +226,43 @@ func checkPod(t *testing.T, m manifests) {
 		if !v.ReadOnly || !volumes[v.Name] {
 			t.Errorf("%s: read-only: %t, there is such a volume: %t", v.MountPath, v.ReadOnly, volumes[v.Name])
 		}
+	}
+}
+
+// checkEveryPod asks that the pods of all templates can be pulled, scheduled and started wherever the gateway's can.
+func checkEveryPod(t *testing.T, text string) {
+	var pods []map[string]any
+	var find func(any)
+	find = func(v any) {
+		if object, ok := v.(map[string]any); ok {
+			if object["containers"] != nil {
+				pods = append(pods, object)
+			}
+			for _, inner := range object {
+				find(inner)
+			}
+		}
+	}
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var tree map[string]any
+		if err := yaml.Unmarshal([]byte(document), &tree); err != nil {
+			t.Fatal(err)
+		}
+		find(tree)
+	}
+	for _, pod := range pods {
+		c := pod["containers"].([]any)[0].(map[string]any)
+		for _, key := range []string{"imagePullSecrets", "priorityClassName", "nodeSelector", "tolerations", "affinity"} {
+			if !reflect.DeepEqual(pod[key], pods[0][key]) || pod[key] == nil {
+				t.Errorf("%v: %s is %v", c["args"], key, pod[key])
+			}
+		}
+		if c["resources"] == nil {
+			t.Errorf("%v has no resources", c["args"])
+		}
+	}
+	if len(pods) != 4 { // Deployment, check, canary and helm test
+		t.Errorf("%d pods", len(pods))
 	}
 }
 

@@ -1,7 +1,6 @@
 package prometheus_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -28,12 +27,9 @@ func rulesOf(t *testing.T, files ...string) []rule {
 	t.Helper()
 	var rules []rule
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, file)
 		var content struct{ Groups []struct{ Rules []rule } }
-		if err := yaml.Unmarshal(text, &content); err != nil {
+		if err := yaml.Unmarshal([]byte(text), &content); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		for _, g := range content.Groups {
@@ -68,14 +64,11 @@ func TestRulesAreValid(t *testing.T) {
 
 func TestExampleConfiguration(t *testing.T) {
 	promtool(t, "check", "config", "--syntax-only", "prometheus.yaml")
-	text, err := os.ReadFile("prometheus.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, "prometheus.yaml")
 	var content struct {
 		Files []string `yaml:"rule_files"`
 	}
-	if err := yaml.Unmarshal(text, &content); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(content.Files, ruleFiles()) {
@@ -105,11 +98,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(text, &content); err != nil {
+		text := testkit.Read(t, file)
+		if err := yaml.Unmarshal([]byte(text), &content); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		for _, test := range content.Tests {
@@ -135,12 +125,9 @@ func TestEveryAlertIsTested(t *testing.T) {
 
 // TestRunbook asks for one chapter per alert, and for no chapter without one.
 func TestRunbook(t *testing.T) {
-	text, err := os.ReadFile(runbook)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, runbook)
 	chapters, used := map[string]bool{}, map[string]bool{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(text) {
 		if title, ok := strings.CutPrefix(strings.TrimSpace(line), "## InquiryGateway"); ok {
 			chapters[strings.ToLower("InquiryGateway"+title)] = true
 		}

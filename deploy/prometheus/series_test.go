@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -42,9 +41,7 @@ func exposedFamilies(t *testing.T, binary string) map[string]family {
 	demo := gatewaytest.StartDemo(t, binary, redistest.Start(t).Addr)
 	demo.Exercise()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, secret, "secret")
 	pages := [][]byte{demo.Metrics(demo.Ops)}
 	for _, auth := range []string{
 		"auth: {redis: {}}",
@@ -93,11 +90,8 @@ func checkNames(t *testing.T, exposed map[string]family) {
 	if checked < 50 {
 		t.Errorf("only %d selectors found", checked)
 	}
-	text, err := os.ReadFile(runbook)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range selector.FindAllStringSubmatch(string(text), -1) {
+	text := testkit.Read(t, runbook)
+	for _, m := range selector.FindAllStringSubmatch(text, -1) {
 		if _, ok := exposed[familyOf(exposed, m[1])]; !ok && !recorded[m[1]] {
 			t.Errorf("the runbook names %s, which nothing exposes", m[1])
 		}
@@ -113,12 +107,9 @@ type panel struct {
 
 func panels(t *testing.T) []panel {
 	t.Helper()
-	text, err := os.ReadFile(dashboard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, dashboard)
 	var d struct{ Panels []panel }
-	if err := json.Unmarshal(text, &d); err != nil {
+	if err := json.Unmarshal([]byte(text), &d); err != nil {
 		t.Fatal(err)
 	}
 	return d.Panels
@@ -146,9 +137,7 @@ func TestDashboard(t *testing.T) {
 	}
 	rules.WriteString("]}]\n")
 	file := filepath.Join(t.TempDir(), "queries.yaml")
-	if err := os.WriteFile(file, []byte(rules.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Write(t, file, rules.String())
 	promtool(t, "check", "rules", file)
 }
 

@@ -47,8 +47,11 @@ for i, key in ipairs(KEYS) do
   local every, burst = tonumber(ARGV[2 * i + 2]), tonumber(ARGV[2 * i + 3])
   local next = tonumber(redis.call('GET', key) or '')
   if not next or next > now + ahead + every then
-    next = i == 1 and now + ARGV[3] or 0
-    redis.call('SET', key, string.format('%.0f', next), 'PX', 60000)
+    next = 0
+    if i == 1 then
+      next = now + ARGV[3]
+      redis.call('SET', key, string.format('%.0f', next), 'PX', 60000)
+    end
   end
   local slot = math.max(next, now - burst)
   if slot - now > most then return -1 end

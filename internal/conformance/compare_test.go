@@ -20,6 +20,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/upstream/legacy"
 	"inquiry-gateway/upstream/probe"
 )
@@ -244,9 +245,7 @@ func (r run) configure(t *testing.T, dir string, tr tree, legacyURL string) (key
 		"gateway.yaml": before + "shutdown_delay: 0s\n" + strings.ReplaceAll(config, "LEGACY", legacyURL), "keys.yaml": gatewaytest.KeysFile(t, callers, keys),
 		"secrets/legacy-password": password + "\n", "secrets/legacy-token": "a token\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(dir, name), text)
 	}
 	return keys, true
 }
@@ -288,12 +287,9 @@ func (r run) observe(t *testing.T, tr tree) observation {
 	if err := p.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.ReadFile(p.Log())
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := testkit.Read(t, p.Log())
 	if o.requests(l); r.example != "" { // of many refused callers the gateway logs only some
-		o.log(string(log))
+		o.log(log)
 	}
 	return o
 }

@@ -75,14 +75,9 @@ func TestCompared(t *testing.T) {
 		t.Fatal(err)
 	}
 	example := filepath.Join(other.dir, "examples/odata-v2.yaml")
-	text, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := strings.NewReplacer("\nrate_limit:", "\n#", "title: Subject", "title: Text", "$orderby: CreatedAt desc,Id", "$orderby: Id").Replace(string(text))
-	if err := os.WriteFile(example, []byte(changed), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, example)
+	changed := strings.NewReplacer("\nrate_limit:", "\n#", "title: Subject", "title: Text", "$orderby: CreatedAt desc,Id", "$orderby: Id").Replace(text)
+	testkit.Write(t, example, changed)
 	var out bytes.Buffer
 	if printDifferences(&out, compare(t, [2]tree{same, same}, only)); out.Len() > 0 {
 		t.Errorf("it differs from itself:\n%s", &out)

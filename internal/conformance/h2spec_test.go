@@ -3,13 +3,14 @@ package conformance
 import (
 	"encoding/xml"
 	"flag"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 var h2spec = flag.String("h2spec", "", "path of h2spec; empty: TestH2Spec does nothing")
@@ -49,10 +50,7 @@ func h2specFailures(t *testing.T, s server, test string) (names []string) {
 		args = append(args, test)
 	}
 	_ = exec.CommandContext(t.Context(), *h2spec, args...).Run() // fails with its tests
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Read(t, file)
 	var result struct {
 		Suites []struct {
 			Cases []struct {
@@ -63,7 +61,7 @@ func h2specFailures(t *testing.T, s server, test string) (names []string) {
 			} `xml:"testcase"`
 		} `xml:"testsuite"`
 	}
-	if err := xml.Unmarshal(text, &result); err != nil || len(result.Suites) == 0 {
+	if err := xml.Unmarshal([]byte(text), &result); err != nil || len(result.Suites) == 0 {
 		t.Fatal(err)
 	}
 	for _, suite := range result.Suites {

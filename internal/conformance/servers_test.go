@@ -93,9 +93,7 @@ rate_limit: {plans: {tight: {per_second: 0.01, burst: 2}}}
 	}
 	text += gatewaytest.Mapping(upstream, "timeout: 2s", "timeout: 1m")
 	for name, content := range map[string]string{"keys.yaml": gatewaytest.KeysFile(t, callers(), keys), "gateway.yaml": text} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Write(t, filepath.Join(dir, name), content)
 	}
 	a, _ := gatewaytest.Run(t, filepath.Join(dir, "gateway.yaml"), app.Options{Logger: slog.New(slog.DiscardHandler), Requests: io.Discard, Version: "test"})
 	_, address, _ := strings.Cut(a.URL(), "://")

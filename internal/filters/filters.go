@@ -1,26 +1,25 @@
-// Package filters has what all parts know of the filters of a request: what a value can be, and the
-// words in which the mapping tells the cache what becomes of it; the two do not know each other.
+// Package filters is what mapping and cache share about the filters of a request, so that neither imports the other: which
+// values are valid, and how the list for a value is made.
 package filters
 
-// Filter says what becomes of the values of one filter. It must not change once somebody
-// has it.
+// Filter says how the list for each value of one filter is made. It must not be changed after it was returned.
 type Filter struct {
-	Values map[string]Asked
-	Other  Asked // every value that is not in Values
+	Values map[string]Source
+	Other  Source // every value that is not in Values
 }
 
-// Asked is what becomes of one value of a filter.
-type Asked uint8
+// Source is where the list for a value of a filter comes from.
+type Source uint8
 
-// What becomes of a value.
+// The sources.
 const (
-	Upstream Asked = iota // the legacy is asked for the records that have it
-	Local                 // the legacy is asked without it, and the gateway selects
-	Empty                 // no record can have it: the list is empty, and nobody is asked
+	Upstream Source = iota // the legacy system is asked for the records with the value
+	Local                  // the gateway selects them from the list without the filter
+	Empty                  // no record can have the value: the list is empty without a request
 )
 
-// Of is what becomes of a value; the empty one is no filter.
-func (f *Filter) Of(value string) Asked {
+// Of returns the source for a value; an empty one is no filter.
+func (f *Filter) Of(value string) Source {
 	if value == "" {
 		return Upstream
 	}
@@ -33,8 +32,8 @@ func (f *Filter) Of(value string) Asked {
 // MaxBytes bounds the value of a filter.
 const MaxBytes = 64
 
-// Valid tells whether a text can be the value of a filter: 1 to MaxBytes of A-Z a-z 0-9 . _ - as the
-// documents say. Values go into keys and logs, and so the ids of requests are of them, too.
+// Valid reports whether a text can be the value of a filter: 1 to MaxBytes of A-Z a-z 0-9 . _ and -. Values go into keys and
+// logs. Ids of requests are of the same form.
 func Valid(value string) bool {
 	if value == "" || len(value) > MaxBytes {
 		return false

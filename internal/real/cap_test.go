@@ -37,23 +37,21 @@ func TestCAP(t *testing.T) {
 	for account, name := range companies {
 		s.ask("POST", root+"Customers", admin, asJSON(map[string]string{"No": account, "Name": name}))
 	}
-	all, previous := seeds(), ""
+	s.further = hard
+	all, previous := seeds(s.further...), ""
 	for n, i := range all {
 		id := uuid(n)
+		i = i.with(previous, id)
 		var answers []map[string]any
 		for m, r := range i.Replies {
 			answers = append(answers, map[string]any{
-				"Id": uuid(n, m), "Text": quote(r.Content, previous, id), "Internal": r.Private, "CreatedAt": r.Created,
+				"Id": uuid(n, m), "Text": r.Content, "Internal": r.Private, "CreatedAt": r.Created,
 				"Side": map[bool]string{true: "Employee", false: "Customer"}[r.Staff],
 			})
 		}
-		category := &categories[i.Category]
-		if i.Category == 0 {
-			category = nil
-		}
 		s.ask("POST", root+"Inquiries", admin, asJSON(map[string]any{
-			"Id": id, "CustomerNo": i.Customer, "VendorNo": i.Vendor, "Subject": quote(i.Title, previous, id), "Text": quote(i.Content, previous, id),
-			"State": []string{"New", "InProcess", "Answered", "Closed"}[i.State], "Category": category, "CreatedAt": i.Created, "Answers": answers,
+			"Id": id, "CustomerNo": i.Customer, "VendorNo": i.Vendor, "Subject": i.Title, "Text": i.Content,
+			"State": []string{"New", "InProcess", "Answered", "Closed"}[i.State], "Category": i.topic(), "CreatedAt": i.Created, "Answers": answers,
 		}))
 		previous = id
 	}

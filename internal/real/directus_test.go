@@ -40,20 +40,18 @@ func TestDirectus(t *testing.T) {
 	for account, name := range companies {
 		post("/items/customers", object{"no": account, "name": name})
 	}
-	all, previous := seeds(), ""
+	s.further = hard
+	all, previous := seeds(s.further...), ""
 	var inquiries, replies []object
 	for n, i := range all {
 		id := uuid(n, n)
-		topic := &categories[i.Category]
-		if *topic == "" {
-			topic = nil
-		}
+		i = i.with(previous, id)
 		inquiries = append(inquiries, object{
-			"id": id, "customer": i.Customer, "vendor": i.Vendor, "subject": quote(i.Title, previous, id), "body": quote(i.Content, previous, id),
-			"state": []string{"new", "in_process", "answered", "closed"}[i.State], "topic": topic, "created_at": i.Created,
+			"id": id, "customer": i.Customer, "vendor": i.Vendor, "subject": i.Title, "body": i.Content,
+			"state": states[i.State], "topic": i.topic(), "created_at": i.Created,
 		})
 		for m, r := range i.Replies {
-			replies = append(replies, object{"id": uuid(n, n, m), "inquiry": id, "body": quote(r.Content, previous, id), "staff": r.Staff, "internal": r.Private, "written_at": r.Created})
+			replies = append(replies, object{"id": uuid(n, n, m), "inquiry": id, "body": r.Content, "staff": r.Staff, "internal": r.Private, "written_at": r.Created})
 		}
 		previous = id
 	}

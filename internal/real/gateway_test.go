@@ -25,12 +25,9 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-// timeout is how long the gateway may take to see that the system has changed, failed or recovered.
-const timeout = time.Minute
-
 // gateway is the real program in front of a system, and counts what was compared.
 type gateway struct {
-	result
+	*result
 	t      *testing.T
 	system *system
 	seeds  []*inquiry
@@ -63,13 +60,8 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	t := s.t
 	t.Helper()
 	dir := t.TempDir()
-	g := &gateway{t: t, system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
-	g.result = result{system: s.title, way: way}
-	results, s.judged = append(results, &g.result), true
-	text, err := os.ReadFile(filepath.Join("../../examples", example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := &gateway{t: t, result: s.newResult(way), system: s, seeds: all, config: filepath.Join(dir, example), keys: map[[2]string]string{}}
+	text := testkit.Read(t, filepath.Join("../../examples", example))
 	_, port := s.hostPort()
 	base, folder := "http://"+s.addr, os.Getenv("RECORD")
 	var r *recorder
@@ -77,7 +69,10 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 		r = newRecorder(t, s)
 		base = r.URL
 	}
-	config := regexp.MustCompile(`base_url: https?://[^/\s]+`).ReplaceAllString(changed.Replace(string(text)), "base_url: "+base)
+	config := regexp.MustCompile(`base_url: https?://[^/\s]+`).ReplaceAllString(changed.Replace(text), "base_url: "+base)
+	if s.adapt != nil {
+		config = s.adapt(config)
+	}
 	s.file(g.config, strings.ReplaceAll(config, "_support.443", "_support."+port)) // a cookie that is called by the port
 	s.file(filepath.Join(dir, "keys.yaml"), "accounts: []\nkeys: []\n")
 	g.secret(password)
@@ -98,7 +93,6 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	g.lists(refused)
 	if r != nil {
 		r.save(t, folder, example)
-		g.took, s.began = time.Since(s.began), time.Now()
 		return
 	}
 	if strings.Contains(config, " version: ") {
@@ -106,26 +100,12 @@ func (s *system) judge(all []*inquiry, way, example, password string, refused ..
 	}
 	t.Logf("%s: lists compared after %.0fs", way, time.Since(s.began).Seconds())
 	g.troubles()
-	g.took, s.began = time.Since(s.began), time.Now()
 }
 
 // secret is what the gateway signs in with from now on.
 func (g *gateway) secret(word string) {
 	for _, name := range []string{"legacy-password", "legacy-token"} {
 		g.system.file(filepath.Join(filepath.Dir(g.config), "secrets", name), word+"\n")
-	}
-}
-
-// compare counts, and says what is wrong, up to a number that can be read.
-func (g *gateway) compare(ok bool, format string, args ...any) {
-	g.t.Helper()
-	if g.compared++; ok {
-		return
-	}
-	if g.wrong++; g.wrong <= 5 {
-		g.t.Errorf("%s: %s", g.way, fmt.Sprintf(format, args...))
-	} else {
-		g.t.Fail()
 	}
 }
 
@@ -223,7 +203,7 @@ func (g *gateway) lists(refused []string) {
 func (g *gateway) unchanged() {
 	g.t.Helper()
 	kept := func() (n int) {
-		for _, m := range regexp.MustCompile(`(?m)^inquiry_gateway_upstream_kept_replies_total\{kind="buyer"\} (\d+)$`).FindAllStringSubmatch(g.metrics(), -1) {
+		for _, m := range regexp.MustCompile(`(?m)^inquiry_gateway_upstream_kept_replies_total\{kind="buyer"\} (\d+)$`).FindAllStringSubmatch(read(g.t, g.ops+"/metrics"), -1) {
 			n, _ = strconv.Atoi(m[1]) // digits
 		}
 		return n
@@ -234,48 +214,28 @@ func (g *gateway) unchanged() {
 	g.t.Logf("%s: %d requests saved for %d records", g.way, kept()-before, want)
 }
 
-// metrics are those of the gateway.
-func (g *gateway) metrics() string {
-	g.t.Helper()
-	res, err := http.Get(g.ops + "/metrics")
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return string(text)
-}
-
 // until asks for a list until the answer is as it must be, and compares that with the truth if it has one.
 func (g *gateway) until(what string, l list, ok func(answer) bool) {
 	g.t.Helper()
+	var a answer
 	began := time.Now()
-	for {
-		a := g.get(l)
-		good := ok(a)
-		if !good && time.Since(began) < timeout {
-			time.Sleep(100 * time.Millisecond) // it is the system's own time that passes
-			continue
-		}
-		g.t.Logf("%s: %s: %d after %s%s", g.way, what, a.status, time.Since(began).Round(10*time.Millisecond), g.cause(a))
-		g.compare(good, "%s: %v is still %d, stale %v", what, l, a.status, a.stale)
-		if !good {
-			g.t.FailNow() // what follows would be about nothing
-		}
-		if a.status == http.StatusOK {
-			g.records(l, a)
-		}
-		return
+	good := within(func() bool {
+		a = g.get(l)
+		return ok(a)
+	})
+	g.t.Logf("%s: %s: %d after %s%s", g.way, what, a.status, time.Since(began).Round(10*time.Millisecond), g.cause(a))
+	g.compare(good, "%s: %v is still %d, stale %v", what, l, a.status, a.stale)
+	if !good {
+		g.t.FailNow() // what follows would be about nothing
+	}
+	if a.status == http.StatusOK {
+		g.records(l, a)
 	}
 }
 
 // cause is why the gateway has refused the last answer.
 func (g *gateway) cause(a answer) string {
-	text, _ := os.ReadFile(g.process.Log()) // without one there is none
-	causes := regexp.MustCompile(`"error_code":"[^}]*`).FindAllString(string(text), -1)
+	causes := regexp.MustCompile(`"error_code":"[^}]*`).FindAllString(testkit.Read(g.t, g.process.Log()), -1)
 	if a.status == http.StatusOK || len(causes) == 0 {
 		return ""
 	}
@@ -297,39 +257,26 @@ func (g *gateway) forget(account string) {
 // shown waits for the console to say what fails, or to say it no more once it is over; with SHOTS=folder, a picture of it is kept there.
 func (g *gateway) shown(name string, over bool) {
 	g.t.Helper()
-	var said string
-	for began := time.Now(); time.Since(began) < timeout; time.Sleep(200 * time.Millisecond) {
-		res, err := http.Get(g.ops + "/console/state")
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		var state struct {
-			Lines []struct {
-				Name, Text, Cause, Do string
+	var said, line string
+	found := within(func() bool {
+		lines := gjson.Get(read(g.t, g.ops+"/console/state"), "lines")
+		said, line = lines.Raw, ""
+		for _, l := range lines.Array() {
+			if strings.HasPrefix(l.Get("name").String(), name) {
+				line = l.Raw
 			}
 		}
-		err = json.NewDecoder(res.Body).Decode(&state)
-		if res.Body.Close(); err != nil {
-			g.t.Fatal(err)
-		}
-		if over && !strings.Contains(fmt.Sprint(state.Lines), "{"+name) {
-			g.compare(true, "")
-			return
-		}
-		said = ""
-		for _, line := range state.Lines {
-			if said += fmt.Sprintf("\n%+v", line); strings.HasPrefix(line.Name, name) && !over {
-				g.compare(true, "")
-				g.t.Logf("%s: %+v", g.way, line)
-				if dir := os.Getenv("SHOTS"); dir != "" {
-					file := filepath.Join(dir, strings.ReplaceAll(g.way+" "+name, " ", "-")+".png")
-					g.system.run("", fmt.Sprintf("chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1000 --timeout=9000 --screenshot='%s' %s/ 2>&1", file, g.ops))
-				}
-				return
-			}
-		}
+		return (line == "") == over
+	})
+	g.compare(found, "the console does not say %q, over %v, but %s", name, over, said)
+	if over {
+		return
 	}
-	g.compare(false, "the console does not say %q, over %v, but%s", name, over, said)
+	g.t.Logf("%s: %s", g.way, line)
+	if dir := os.Getenv("SHOTS"); dir != "" {
+		file := filepath.Join(dir, strings.ReplaceAll(g.way+" "+name, " ", "-")+".png")
+		g.system.run("", fmt.Sprintf("chromium --headless --no-sandbox --hide-scrollbars --window-size=1280,1000 --timeout=9000 --screenshot='%s' %s/ 2>&1", file, g.ops))
+	}
 }
 
 // failures are explain's words for what the console says.
@@ -339,24 +286,13 @@ var failures = map[string]string{"The legacy system fails": "system", "The legac
 func (g *gateway) explained(l list, failure string) {
 	g.t.Helper()
 	var said string
-	for began := time.Now(); time.Since(began) < timeout; time.Sleep(100 * time.Millisecond) {
+	found := within(func() bool {
 		got := g.get(l)
-		res, err := http.Get(g.ops + "/ops/explain?" + url.Values{"account": {l.account}, "kind": {l.kind}}.Encode())
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		text, err := io.ReadAll(res.Body)
-		if res.Body.Close(); err != nil {
-			g.t.Fatal(err)
-		}
-		said = string(text)
-		now := gjson.Parse(said)
-		if now.Get("prediction.http_status").Int() == int64(got.status) && strings.Contains(now.Get("upstream.incidents.#.failure").Raw, asJSON(failure)) {
-			g.compare(true, "")
-			return
-		}
-	}
-	g.compare(false, "explain does not say %q of %v, but %s", failure, l, said)
+		said = read(g.t, g.ops+"/ops/explain?"+url.Values{"account": {l.account}, "kind": {l.kind}}.Encode())
+		predicted, whose := gjson.Get(said, "prediction.http_status"), gjson.Get(said, "upstream.incidents.#.failure")
+		return predicted.Int() == int64(got.status) && strings.Contains(whose.Raw, asJSON(failure))
+	})
+	g.compare(found, "explain does not say %q of %v, but %s", failure, l, said)
 }
 
 // troubles stops, freezes and restarts the system, changes a record, takes the responses and the gateway's password away, and gives it a mapping that
@@ -427,18 +363,15 @@ func (g *gateway) troubles() {
 	g.secret(word)
 	works("the new password is in the file")
 
-	text, err := os.ReadFile(g.config)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	s.file(g.config, regexp.MustCompile(`(?m)^( +title:) .*$`).ReplaceAllString(string(text), "$1 nosuch.field"))
+	text := testkit.Read(g.t, g.config)
+	s.file(g.config, regexp.MustCompile(`(?m)^( +title:) .*$`).ReplaceAllString(text, "$1 nosuch.field"))
 	failure = "Replies do not fit the mapping"
 	g.until("the mapping does not fit", cold, fails(http.StatusBadGateway))
 	g.shown(failure, false)
-	s.file(g.config, string(text))
+	s.file(g.config, text)
 	works("the mapping fits again")
 
-	s.file(g.config, strings.Replace(string(text), "\nupstream:\n", "\nupstream:\n  max_requests_per_second: 1\n", 1))
+	s.file(g.config, strings.Replace(text, "\nupstream:\n", "\nupstream:\n  max_requests_per_second: 1\n", 1))
 	failure = "The gateway holds requests back"
 	g.until("a ceiling of one request in a second", cold, func(a answer) bool {
 		g.forget(cold.account)
@@ -453,6 +386,6 @@ func (g *gateway) troubles() {
 		return a.status == http.StatusServiceUnavailable
 	})
 	g.shown(failure, false)
-	s.file(g.config, string(text))
+	s.file(g.config, text)
 	works("no ceiling")
 }

@@ -78,6 +78,7 @@ LEVEL = error
 	var times strings.Builder
 	for n, i := range all {
 		id := fmt.Sprintf("#%d", n+1)
+		i = i.with(previous, id)
 		has := []int64{labels["vendor/"+i.Vendor]}
 		for _, name := range []string{[]string{"", "in process", "answered", ""}[i.State], categories[i.Category]} {
 			if name != "" {
@@ -85,7 +86,7 @@ LEVEL = error
 			}
 		}
 		ask("POST", repository+"/issues", object{
-			"title": quote(i.Title, previous, id), "body": quote(i.Content, previous, id), "labels": has, "milestone": milestones[i.Customer], "closed": i.State == 3,
+			"title": i.Title, "body": i.Content, "labels": has, "milestone": milestones[i.Customer], "closed": i.State == 3,
 		})
 		fmt.Fprintf(&times, "UPDATE issue SET created_unix = %d WHERE `index` = %d;\n", i.Created.Unix(), n+1)
 		for _, r := range i.Replies {
@@ -93,7 +94,7 @@ LEVEL = error
 			if r.Private {
 				by = "notes"
 			}
-			comment := ask("POST", fmt.Sprintf("%s/issues/%d/comments?sudo=%s", repository, n+1, by), object{"body": quote(r.Content, previous, id)})
+			comment := ask("POST", fmt.Sprintf("%s/issues/%d/comments?sudo=%s", repository, n+1, by), object{"body": r.Content})
 			fmt.Fprintf(&times, "UPDATE comment SET created_unix = %d WHERE id = %d;\n", r.Created.Unix(), comment)
 		}
 		previous = id

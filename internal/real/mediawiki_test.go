@@ -3,9 +3,10 @@
 package real
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // TestMediaWiki asks MediaWiki for pages of JSON in a namespace of their own, and for the talk pages of each.
@@ -15,11 +16,7 @@ func TestMediaWiki(t *testing.T) {
 	wiki := s.dir + "/wiki"
 	s.run("", "cp -r "+folder+"/usr/share/mediawiki "+wiki+" && cd "+wiki+" && find . -maxdepth 1 -type l -delete && mkdir images cache extensions && "+
 		"php maintenance/install.php --dbtype sqlite --dbpath "+s.dir+" --dbname wiki --server http://"+s.addr+" --scriptpath '' --pass 'a word for admin' Wiki Admin")
-	settings, err := os.ReadFile("testdata/mediawiki/settings.php")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.run(string(settings), "cat >>"+wiki+"/LocalSettings.php")
+	s.run(testkit.Read(t, "testdata/mediawiki/settings.php"), "cat >>"+wiki+"/LocalSettings.php")
 	s.file("password", "a word")
 	all := seeds()
 	seed, err := filepath.Abs("testdata/mediawiki/seed.php")

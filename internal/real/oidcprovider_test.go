@@ -4,7 +4,6 @@ package real
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,10 +11,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
 	"inquiry-gateway/internal/testkit"
+	"inquiry-gateway/upstream/legacy"
 )
 
 // TestOIDCProvider has tokens of npm's oidc-provider introspected, in good times and in bad ones.
@@ -87,9 +86,9 @@ func TestOIDCProvider(t *testing.T) {
 	})
 }
 
-// tokens is the gateway in front of a list of one inquiry, with an authorization server.
+// tokens is the gateway in front of the sample legacy system, with an authorization server.
 type tokens struct {
-	result
+	*result
 	t      *testing.T
 	dir    string
 	public string
@@ -99,13 +98,9 @@ type tokens struct {
 func (s *system) judgeTokens(secret, endpoint, claims string, cases func(*tokens)) {
 	t := s.t
 	t.Helper()
-	legacy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, "[]")
-	}))
-	t.Cleanup(legacy.Close)
-	g := &tokens{t: t, dir: t.TempDir(), result: result{system: s.title, way: "introspection"}}
-	results, s.judged = append(results, &g.result), true
+	system := httptest.NewServer(legacy.New(legacy.Options{}))
+	t.Cleanup(system.Close)
+	g := &tokens{t: t, dir: t.TempDir(), result: s.newResult("introspection")}
 	g.secret(secret)
 	config := filepath.Join(g.dir, "gateway.yaml")
 	s.file(config, fmt.Sprintf(`listen: 127.0.0.1:0
@@ -114,32 +109,13 @@ auth:
   cache_ttl: 3s
   introspection: {url: "%s", client_id: gateway, client_secret_file: client-secret, claims: {%s}}
 cache: {buyer: {ttl: 1m}}
-upstream:
-  base_url: %s
-  buyer:
-    path: /tickets
-    query: {customer: "{account}"}
-    items: "@this"
-    owner: customer
-    internal_ids: [id]
-    paging: {style: none}
-    fields:
-      title: title
-      content: text
-      status: status
-      inquiry_type: {path: type, default: null}
-      created_at: {path: at, format: rfc3339}
-      responses: {items: answers, fields: {content: text, responder_type: by, created_at: {path: at, format: rfc3339}}}
-`, endpoint, claims, legacy.URL))
+`, endpoint, claims)+gatewaytest.Mapping(system.URL))
 	_, g.public, _ = gatewaytest.Serve(t, testkit.BuildGateway(t), config, g.dir)
 	cases(g)
-	g.took = time.Since(s.began)
 }
 
 func (g *tokens) secret(word string) {
-	if err := os.WriteFile(filepath.Join(g.dir, "client-secret"), []byte(word+"\n"), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
+	testkit.Write(g.t, filepath.Join(g.dir, "client-secret"), word+"\n")
 }
 
 // status is what a caller with a token gets.
@@ -161,18 +137,13 @@ func (g *tokens) status(token string) int {
 // want compares what a token gets now.
 func (g *tokens) want(what, token string, want int) {
 	g.t.Helper()
-	g.compared++
-	if got := g.status(token); got != want {
-		g.wrong++
-		g.t.Errorf("%s: %d, want %d", what, got, want)
-	}
+	got := g.status(token)
+	g.compare(got == want, "%s: %d, want %d", what, got, want)
 }
 
 // until compares what a token gets in the end.
 func (g *tokens) until(what, token string, want int) {
 	g.t.Helper()
-	for end := time.Now().Add(timeout); g.status(token) != want && time.Now().Before(end); {
-		time.Sleep(200 * time.Millisecond)
-	}
+	within(func() bool { return g.status(token) == want })
 	g.want(what, token, want)
 }

@@ -53,17 +53,18 @@ func TestParseServer(t *testing.T) {
 	all, previous := seeds(s.further...), ""
 	for n, i := range all {
 		id := fmt.Sprintf("inq%07d", n)
+		i = i.with(previous, id)
 		inquiry := object{
 			"objectId": id, "customerNo": i.Customer, "customer": object{"__type": "Pointer", "className": "Customer", "objectId": customers[i.Customer]}, "vendor": i.Vendor,
-			"subject": quote(i.Title, previous, id), "body": quote(i.Content, previous, id), "state": []string{"new", "in_process", "answered", "closed"}[i.State], "openedAt": date(i.Created),
+			"subject": i.Title, "body": i.Content, "state": states[i.State], "openedAt": date(i.Created),
 		}
-		if i.Category > 0 {
-			inquiry["topic"] = categories[i.Category]
+		if topic := i.topic(); topic != nil {
+			inquiry["topic"] = topic
 		}
 		ask("POST", "/classes/Inquiry", inquiry)
 		for m, r := range i.Replies {
 			ask("POST", "/classes/Reply", object{
-				"objectId": fmt.Sprintf("rep%04d%03d", n, m), "inquiry": id, "body": quote(r.Content, previous, id), "staff": r.Staff, "internal": r.Private, "writtenAt": date(r.Created),
+				"objectId": fmt.Sprintf("rep%04d%03d", n, m), "inquiry": id, "body": r.Content, "staff": r.Staff, "internal": r.Private, "writtenAt": date(r.Created),
 			})
 		}
 		previous = id

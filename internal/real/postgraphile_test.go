@@ -39,17 +39,14 @@ func TestPostGraphile(t *testing.T) {
 	all, previous := seeds(s.further...), ""
 	for n, i := range all {
 		id := uuid(n)
-		topic := &categories[i.Category]
-		if *topic == "" {
-			topic = nil
-		}
+		i = i.with(previous, id)
 		create("Inquiry", object{"inquiry": object{
-			"rowId": id, "customerNo": i.Customer, "vendor": i.Vendor, "subject": quote(i.Title, previous, id), "body": quote(i.Content, previous, id),
-			"state": []string{"NEW", "IN_PROCESS", "ANSWERED", "CLOSED"}[i.State], "topic": topic, "createdAt": i.Created,
+			"rowId": id, "customerNo": i.Customer, "vendor": i.Vendor, "subject": i.Title, "body": i.Content,
+			"state": []string{"NEW", "IN_PROCESS", "ANSWERED", "CLOSED"}[i.State], "topic": i.topic(), "createdAt": i.Created,
 		}})
 		for m, r := range i.Replies {
 			create("Reply", object{"reply": object{
-				"rowId": uuid(n, m), "inquiryId": id, "body": quote(r.Content, previous, id), "staff": r.Staff, "internal": r.Private, "writtenAt": r.Created,
+				"rowId": uuid(n, m), "inquiryId": id, "body": r.Content, "staff": r.Staff, "internal": r.Private, "writtenAt": r.Created,
 			}})
 		}
 		previous = id

@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,11 +28,29 @@ import (
 	"inquiry-gateway/internal/testkit"
 )
 
-// result is a line of the table: one way to ask one system.
+// result is a line of the table: one way to ask one system. It is safe for concurrent use.
 type result struct {
-	system, way     string
+	t           *testing.T
+	system, way string
+	took        time.Duration // with the installation, for the first way
+
+	mu              sync.Mutex
 	compared, wrong int
-	took            time.Duration // with the installation, for the first way
+}
+
+// compare counts, and says what is wrong, up to a number that can be read.
+func (r *result) compare(ok bool, format string, args ...any) {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.compared++; ok {
+		return
+	}
+	if r.wrong++; r.wrong <= 5 {
+		r.t.Errorf("%s: %s", r.way, fmt.Sprintf(format, args...))
+	} else {
+		r.t.Fail()
+	}
 }
 
 // results are printed at the end, also of what broke off.
@@ -40,11 +59,15 @@ var results []*result
 func TestMain(m *testing.M) {
 	began := time.Now()
 	code := m.Run()
-	fmt.Printf("\n%-34s %-34s %9s %6s %6s\n", "system", "way", "compared", "wrong", "time")
+	fmt.Printf("\n%-34s %-46s %9s %6s %6s\n", "system", "way", "compared", "wrong", "time")
 	for _, r := range results {
-		fmt.Printf("%-34s %-34s %9d %6d %5.0fs\n", r.system, r.way, r.compared, r.wrong, r.took.Seconds())
+		fmt.Printf("%-34s %-46s %9d %6d %5.0fs\n", r.system, r.way, r.compared, r.wrong, r.took.Seconds())
 	}
 	fmt.Printf("all in %.0fs\n", time.Since(began).Seconds())
+	if len(results) == 0 {
+		fmt.Println("there is no such system")
+		code = 1
+	}
 	os.Exit(code)
 }
 
@@ -58,10 +81,13 @@ type system struct {
 	ready    string   // path that is answered, whatever the status, once it works
 	denied   string   // what the console calls it that the password is good no more, where the system does not say 401
 	unsorted bool     // it cannot list the newest first
-	judged   bool     // the gateway was put in front of it
 	further  []string // accounts besides those of all systems
 	process  *testkit.Process
-	began    time.Time
+	began    time.Time // of the installation, or of the way in which it is asked now
+	judged   *result   // that way; nil: the gateway was not put in front of it
+
+	// Changes the example for another way to ask the system.
+	adapt func(config string) string
 
 	// Each in the system's own way: a new title for a title, and another password for the gateway's user.
 	retitle  func(old, title string)
@@ -80,11 +106,23 @@ func newSystem(t *testing.T) *system {
 	}
 	s := &system{t: t, title: strings.TrimPrefix(t.Name(), "Test"), dir: t.TempDir(), addr: addr, ready: "/", began: time.Now()}
 	t.Cleanup(func() {
-		if !s.judged {
-			results = append(results, &result{system: s.title, way: "not installed, filled or started", wrong: 1, took: time.Since(s.began)})
+		if s.judged == nil {
+			s.newResult("not installed, filled or started").wrong = 1
 		}
+		s.judged.took = time.Since(s.began)
 	})
 	return s
+}
+
+// newResult begins a line of the table.
+func (s *system) newResult(way string) *result {
+	if s.judged != nil {
+		s.judged.took = time.Since(s.began)
+		s.began = time.Now()
+	}
+	s.judged = &result{t: s.t, system: s.title, way: way}
+	results = append(results, s.judged)
+	return s.judged
 }
 
 // tools is a folder that stays, with what was installed for a name.
@@ -160,6 +198,34 @@ func (s *system) unpack(names, without, more string) (folder string) {
 	return folder
 }
 
+// timeout is how long the gateway may take to see that something has changed, failed or recovered.
+const timeout = time.Minute
+
+// within polls a condition until it holds, for up to timeout, and reports whether it held.
+func within(ok func() bool) bool {
+	for began := time.Now(); !ok(); time.Sleep(100 * time.Millisecond) { // other processes have clocks of their own
+		if time.Since(began) > timeout {
+			return false
+		}
+	}
+	return true
+}
+
+// read is a page that needs no credentials.
+func read(t *testing.T, url string) string {
+	t.Helper()
+	res, err := (&http.Client{Timeout: time.Minute}).Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // hostPort are the parts of the system's address.
 func (s *system) hostPort() (host, port string) {
 	s.t.Helper()
@@ -197,19 +263,20 @@ func (s *system) file(name, text string) {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(s.dir, name)
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Write(s.t, name, text)
+}
+
+// launch runs the system, and waits until it takes connections.
+func (s *system) launch() {
+	s.t.Helper()
+	s.process = testkit.RunProgram(s.t, testkit.Command{Name: "system", Path: "/bin/sh", Args: []string{"-c", "cd " + s.dir + " && exec " + s.command}, Addr: s.addr, Dir: s.dir})
+	s.t.Cleanup(s.stop) // with its children, before testkit stops it alone
 }
 
 // start runs the system, and waits until it answers.
 func (s *system) start() {
 	s.t.Helper()
-	s.process = testkit.RunProgram(s.t, testkit.Command{Name: "system", Path: "/bin/sh", Args: []string{"-c", "cd " + s.dir + " && exec " + s.command}, Addr: s.addr, Dir: s.dir})
-	s.t.Cleanup(s.stop) // with its children, before testkit stops it alone
+	s.launch()
 	client := &http.Client{Timeout: 5 * time.Second}
 	if err := s.process.Until(s.t.Context(), func() bool {
 		res, err := client.Get("http://" + s.addr + s.ready)

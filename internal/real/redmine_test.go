@@ -4,9 +4,10 @@ package real
 
 import (
 	"net/url"
-	"os"
 	"strings"
 	"testing"
+
+	"inquiry-gateway/internal/testkit"
 )
 
 // TestRedmine asks Redmine for the buyers' lists in JSON, with the journal of each issue by a second request, and for the sellers' in XML.
@@ -20,12 +21,9 @@ func TestRedmine(t *testing.T) {
 	s.file("redmine/Gemfile.local", "gem 'sqlite3', '~> 1.4.0'\ngem 'puma'\n")
 	s.file("redmine"+own+"/config/database.yml", "production: {adapter: sqlite3, database: "+s.dir+"/redmine.db, timeout: 60000}\n")
 	s.file("redmine"+own+"/config/secret_key.txt", "0123456789abcdef0123456789abcdef\n")
-	all := seeds()
-	script, err := os.ReadFile("testdata/redmine.rb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.file("seed.rb", string(script))
+	s.further = hard
+	all := seeds(s.further...)
+	s.file("seed.rb", testkit.Read(t, "testdata/redmine.rb"))
 	s.run(asJSON(all), "cd "+home+" && export RAILS_ENV=production SCHEMA=/dev/null && bundle install --local --quiet && bundle exec rake db:migrate >log && bundle exec rails runner ../seed.rb")
 	for _, i := range all {
 		i.Content = strings.ReplaceAll(i.Content, "\n", "\r\n") // Redmine keeps the lines of a description so

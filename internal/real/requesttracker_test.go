@@ -48,9 +48,5 @@ mkdir -p var/lib/request-tracker5 var/cache/request-tracker5/mason_data var/cach
 $u->Load("gateway"); my ($ok, $why) = $u->SetPassword("another word"); die $why unless $ok' && rm -r var/cache/request-tracker5/session_data/*`)
 		return "another word"
 	}
-	for kind, what := range map[string]string{"buyer": "Requestor.EmailAddress", "seller": "CF.Vendor"} { // TEMPORARY
-		a := s.ask("GET", rest+"tickets?query="+url.QueryEscape("Queue = 'Support' AND "+what+" = '4711'")+"&fields=Subject,Status,Created,LastUpdated,Requestor,CustomFields&fields[Requestor]=EmailAddress&orderby=id&order=DESC&page=1&per_page=10", root, "")
-		s.file("/tmp/samples/request-tracker-"+kind+".json", a.Raw)
-	}
 	s.judge(all, "REST 2, TicketSQL, login form", "request-tracker.yaml", "a word for it")
 }

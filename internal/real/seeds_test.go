@@ -27,6 +27,9 @@ var (
 	categories = []string{"", "delivery", "refund", "product"}
 )
 
+// states are words for them in systems that leave these to whoever sets them up.
+var states = []string{"new", "in_process", "answered", "closed"}
+
 // inquiry is what a system is filled with. In its texts {previous} stands for the id that the system gave the inquiry
 // before, and in those of replies {id} for the inquiry's own.
 type inquiry struct {
@@ -127,6 +130,24 @@ func text(n int) (plain, marked string) {
 // quote puts ids into a text.
 func quote(s, previous, id string) string {
 	return strings.NewReplacer("{previous}", previous, "{id}", id).Replace(s)
+}
+
+// with is the inquiry with ids in its texts.
+func (i *inquiry) with(previous, id string) *inquiry {
+	c := *i
+	c.Title, c.Content, c.Replies = quote(c.Title, previous, id), quote(c.Content, previous, id), slices.Clone(c.Replies)
+	for n := range c.Replies {
+		c.Replies[n].Content = quote(c.Replies[n].Content, previous, id)
+	}
+	return &c
+}
+
+// topic is the inquiry's category; nil: none.
+func (i *inquiry) topic() *string {
+	if i.Category == 0 {
+		return nil
+	}
+	return &categories[i.Category]
 }
 
 // record is what callers get of an inquiry. What its kind does not have is empty.

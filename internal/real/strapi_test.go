@@ -69,13 +69,9 @@ func TestStrapi(t *testing.T) {
 	}
 	all, previous := seeds(s.further...), ""
 	for _, i := range all {
-		topic := &categories[i.Category]
-		if *topic == "" {
-			topic = nil
-		}
 		inquiry := ask("POST", "/inquiries", object{
 			"customer": customers[i.Customer], "vendor": i.Vendor, "subject": quote(i.Title, previous, ""), "body": quote(i.Content, previous, ""),
-			"state": []string{"new", "in_process", "answered", "closed"}[i.State], "topic": topic, "openedAt": i.Created,
+			"state": states[i.State], "topic": i.topic(), "openedAt": i.Created,
 		})
 		for _, r := range i.Replies {
 			ask("POST", "/replies", object{"inquiry": inquiry, "body": quote(r.Content, previous, inquiry), "staff": r.Staff, "internal": r.Private, "writtenAt": r.Created})

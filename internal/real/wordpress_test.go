@@ -25,7 +25,8 @@ define('WP_HTTP_BLOCK_EXTERNAL', true);
 $table_prefix = 'wp_';
 require_once ABSPATH.'wp-settings.php';
 `)
-	all := seeds()
+	s.further = hard
+	all := seeds(s.further...)
 	seed, err := filepath.Abs("testdata/wordpress/seed.php")
 	if err != nil {
 		t.Fatal(err)

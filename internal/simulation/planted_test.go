@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
 )
 
@@ -103,15 +104,12 @@ func (b bug) overlay(t *testing.T, dir string) (file string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(cmp.Or(replace[path], path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Read(t, cmp.Or(replace[path], path))
 		old, put := strings.TrimSuffix(e.old, "\n"), strings.TrimSuffix(e.new, "\n")
-		if n := strings.Count(string(text), old); n != 1 {
+		if n := strings.Count(text, old); n != 1 {
 			t.Fatalf("%s has the text %q %d times instead of once; bring testdata/planted up to date", e.file, old, n)
 		}
-		replace[path] = save(fmt.Sprintf("%d.go", i), []byte(strings.Replace(string(text), old, put, 1)))
+		replace[path] = save(fmt.Sprintf("%d.go", i), []byte(strings.Replace(text, old, put, 1)))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -138,11 +138,8 @@ func (s Spec) Compile(base, field string, problems *setting.Problems) Template {
 		c.made.query = append(c.made.query, param{escapeQuery(name), c.text(s.Query[name], text{key: key, name: fmt.Sprintf("parameter %q", name), in: inParam})})
 	}
 	c.made.head = Head{cmp.Or(s.Method, http.MethodGet), map[string]string{}}
+	CheckHeaders(field+".headers", s.Headers, problems)
 	for name, value := range s.Headers {
-		key := field + ".headers." + name
-		c.AddIf(!httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value), key, "not a valid HTTP header")
-		c.AddIf(placeholders.MatchString(value), key,
-			"placeholders have a meaning in path, query and body only; a header is the same for every request")
 		c.made.head.Headers[http.CanonicalHeaderKey(name)] = value
 	}
 	if s.Body == nil {
@@ -154,6 +151,21 @@ func (s Spec) Compile(base, field string, problems *setting.Problems) Template {
 	}
 	c.lost()
 	return c.made
+}
+
+// CheckHeaders adds what is wrong with the headers of requests to problems, under the field's name.
+func CheckHeaders(field string, headers map[string]string, problems *setting.Problems) {
+	for name, value := range headers {
+		key := field + "." + name
+		problems.AddIf(!ValidHeader(name, value), key, "not a valid HTTP header")
+		problems.AddIf(placeholders.MatchString(value), key, "placeholders have a meaning in path, query and body only; a header is the same for every request")
+	}
+}
+
+// ValidHeader reports whether a header can be sent (RFC 9110, 5.1 and 5.5). net/http would refuse another one, but
+// only with the first request.
+func ValidHeader(name, value string) bool {
+	return httpguts.ValidHeaderFieldName(name) && httpguts.ValidHeaderFieldValue(value)
 }
 
 // specCompiler compiles the texts of one request.
@@ -216,16 +228,44 @@ func (m *Template) Trust(name string) { m.trusted = append(m.trusted, name) }
 // Repeat is the join of several values each of which is a parameter or an element of its own.
 const Repeat = "repeat"
 
-// Join says what stands between several values of a placeholder. Without it, and with [Repeat],
-// what is nothing but the placeholder is repeated for each, and so is a part in brackets of XML.
-func (m *Template) Join(name, join string) {
-	for _, t := range m.at(name) {
+// Join says how several values of a placeholder are sent: with join between them, or with [Repeat] each as a parameter or
+// an element of its own. Without join they are repeated where the placeholder is an element of lists only. Elsewhere otherwise stands between
+// them; if that is empty, a request has one value only, and several is false. The error says what cannot be.
+func (m *Template) Join(name, join, otherwise string) (several bool, err error) {
+	var single, within *text // what cannot be repeated, and what holds one text however many values there are
+	texts := m.at(name)
+	xml, lists := false, len(texts) > 0
+	for _, t := range texts {
+		xml, lists = xml || t.in == inXML, lists && t.element && t.bare()
+		if !t.bare() && (t.in == inParam || t.in == inJSON) {
+			within = t
+		}
+		if t == within || t.in == inPath || t.in == inJSON && !t.element || t.in == inXML && !t.repeatable(name) {
+			single = t
+		}
+	}
+	switch {
+	case join == Repeat && single != nil:
+		return true, fmt.Errorf("%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; "+
+			"give a separator, or make the placeholder a parameter or list element of its own, or in XML the only one of a part in brackets", single.name, name)
+	case join == Repeat:
+		return true, nil
+	case xml && strings.ContainsAny(join, "<&"):
+		return true, fmt.Errorf("%q is escaped in XML, and the legacy system would find no record; put the element in brackets, as in [<v>{%s}</v>], and set %q to get one for each value", join, name, Repeat)
+	case join == "" && lists:
+		return true, nil
+	case join == "" && otherwise != "" && within != nil:
+		return true, fmt.Errorf(`missing: %s is more than {%s}, and several values make one text of it; say what stands between them, such as join: ",", or leave batch out: one request for each record, named by {id}`, within.name, name)
+	}
+	join = cmp.Or(join, otherwise)
+	for _, t := range texts {
 		for i := range t.pieces {
-			if t.pieces[i].name == name && join != Repeat {
+			if t.pieces[i].name == name {
 				t.pieces[i].join = join
 			}
 		}
 	}
+	return join != "", nil
 }
 
 // at gives the texts that have a placeholder.
@@ -247,42 +287,6 @@ func (m *Template) Binds(name string) bool {
 	return slices.ContainsFunc(m.texts, func(t *text) bool {
 		return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.name == name && t.losesWith(p) == "" })
 	})
-}
-
-// InPath tells whether the path holds the placeholder.
-func (m *Template) InPath(name string) bool { return m.path.has(name) }
-
-// OneValue names the texts with the placeholder that cannot be repeated for each of
-// several values; the path, of which [Template.InPath] tells, is not among them.
-func (m *Template) OneValue(name string) (names []string) {
-	for _, t := range m.at(name) {
-		if t.in == inXML && !t.repeatable(name) || (t.in == inParam || t.in == inJSON) && !t.bare() || t.in == inJSON && !t.element {
-			names = append(names, t.name)
-		}
-	}
-	return names
-}
-
-// InXML tells whether the placeholder occurs in XML, where a separator is escaped as the values are.
-func (m *Template) InXML(name string) bool {
-	return slices.ContainsFunc(m.at(name), func(t *text) bool { return t.in == inXML })
-}
-
-// Within names the parameters and texts of JSON that are more than the placeholder: they hold
-// one text, however many values there are.
-func (m *Template) Within(name string) (names []string) {
-	for _, t := range m.at(name) {
-		if (t.in == inParam || t.in == inJSON) && !t.bare() {
-			names = append(names, t.name)
-		}
-	}
-	return names
-}
-
-// InLists tells whether the placeholder occurs as an element of lists only, each of
-// which can have an element for each of several values.
-func (m *Template) InLists(name string) bool {
-	return m.Has(name) && !slices.ContainsFunc(m.at(name), func(t *text) bool { return !t.element || !t.bare() })
 }
 
 // TakesJSON tells whether the cursor may be any value of JSON, because it is sent as

@@ -38,10 +38,10 @@ func compile(t testing.TB, text string) (plan Template, wrong map[string]string)
 		plan.Trust(in.Trust)
 	}
 	if in.Join != "" {
-		plan.Join(Status, in.Join)
+		_, _ = plan.Join(Status, in.Join, "")
 	}
 	if in.JoinIDs != "" {
-		plan.Join(IDs, in.JoinIDs)
+		_, _ = plan.Join(IDs, in.JoinIDs, "")
 	}
 	wrong = map[string]string{}
 	for _, one := range problems {

@@ -45,19 +45,22 @@ func refusal(reason, format string, args ...any) error {
 	return &Error{Reason: reason, text: fmt.Sprintf(format, args...)}
 }
 
-// tooLarge is the error for a reply that grew past the limit.
-func tooLarge(limit int64) error {
-	return refusal("too_large", "the decoded reply has more than %d bytes", limit)
+// AtMost bounds the bytes of a decoded reply.
+func AtMost(limit int64) (grown func(size int64) error) {
+	return func(size int64) error {
+		if size > limit {
+			return refusal("too_large", "the decoded reply has more than %d bytes", limit)
+		}
+		return nil
+	}
 }
 
-// Decode gives a reply as JSON of at most limit bytes. declared is the charset that its
+// Decode gives a reply as JSON. grown is told how many bytes that has so far; its error ends decoding. declared is the charset that its
 // header names; empty: none. JSON in UTF-8 is given back as it is: whether it is valid
-// is seen when it is read. An error is an [*Error]. With reason fault the JSON is there, too.
-func (f *Format) Decode(body, declared string, limit int64) (string, error) {
-	if !f.XML && f.Charset == nil && declared == "" {
-		return body, nil
-	}
+// is seen when it is read. A byte order mark before it is left out. An error is an [*Error]. With reason fault the JSON is there, too.
+func (f *Format) Decode(body, declared string, grown func(size int64) error) (string, error) {
 	from, err := f.charset(body, declared)
+	body = strings.TrimPrefix(body, "\ufeff") // .NET writes it; RFC 8259 lets us ignore it
 	if err != nil {
 		return "", refusal("charset", "the reply declares a charset that is not known; name the true one under reply.charset")
 	}
@@ -70,15 +73,12 @@ func (f *Format) Decode(body, declared string, limit int64) (string, error) {
 	} else if !utf8.ValidString(body) {
 		return "", refusal("charset", "the reply is not UTF-8; name its charset under reply.charset")
 	}
-	if f.XML && int64(len(body)) <= limit {
-		if body, err = f.fromXML(body, limit); err != nil {
+	if f.XML {
+		if body, err = f.fromXML(body, grown); err != nil {
 			return body, err
 		}
 	}
-	if int64(len(body)) > limit {
-		return "", tooLarge(limit)
-	}
-	return body, nil
+	return body, grown(int64(len(body)))
 }
 
 // declaration matches the encoding of an XML declaration.

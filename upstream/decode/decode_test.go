@@ -42,7 +42,7 @@ func TestXMLBecomesJSON(t *testing.T) {
 		"many names, the first last": {"<a>" + strings.Repeat("<b/><c/>", 40) + "</a>", `{"a":{"b":["` + strings.Repeat(`","`, 39) + `"],"c":["` + strings.Repeat(`","`, 39) + `"]}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := tickets().Decode(tc.xml, "", limit); got != tc.json || err != nil {
+			if got, err := tickets().Decode(tc.xml, "", AtMost(limit)); got != tc.json || err != nil {
 				t.Errorf("%s %v, want %s", got, err, tc.json)
 			}
 		})
@@ -78,7 +78,7 @@ func TestXMLThatIsRefused(t *testing.T) {
 		"quotation marks":          {"<a>" + strings.Repeat(`"`, limit-10) + "</a>", "too_large"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tickets().Decode(tc.xml, "", limit)
+			got, err := tickets().Decode(tc.xml, "", AtMost(limit))
 			var refused *Error
 			if errors.As(err, &refused) != (tc.reason != "") || refused != nil && refused.Reason != tc.reason {
 				t.Errorf("%.80s %v, want %q", got, err, tc.reason)
@@ -113,13 +113,13 @@ func TestCharsets(t *testing.T) {
 		"XML, bytes it does not know":  {xml, "<?xml version=\"1.0\" encoding=\"windows-1252\"?><a>\x81</a>", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := tc.format.Decode(tc.body, tc.declared, limit)
+			got, err := tc.format.Decode(tc.body, tc.declared, AtMost(limit))
 			if got != tc.want || (err != nil) != (tc.want == "") {
 				t.Errorf("%q %v, want %q", got, err, tc.want)
 			}
 		})
 	}
-	if _, err := (&Format{}).Decode("\""+euc+"\"", "euc-kr", 7); err == nil {
+	if _, err := (&Format{}).Decode("\""+euc+"\"", "euc-kr", AtMost(7)); err == nil {
 		t.Error("the limit does not count for what was decoded")
 	}
 }
@@ -137,7 +137,7 @@ func FuzzXML(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, declared string) {
 		const limit = 1 << 16
-		json, err := tickets().Decode(text, declared, limit)
+		json, err := tickets().Decode(text, declared, AtMost(limit))
 		if err != nil {
 			return
 		}
@@ -147,7 +147,7 @@ func FuzzXML(f *testing.F) {
 		if !jsontext.Value(json).IsValid() { // a name twice in an object is not, either
 			t.Errorf("%q gives %q", text, json)
 		}
-		if again, _ := tickets().Decode(text, declared, limit); again != json {
+		if again, _ := tickets().Decode(text, declared, AtMost(limit)); again != json {
 			t.Errorf("%q, then %q", json, again)
 		}
 	})
@@ -164,11 +164,11 @@ func FuzzCharset(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, declared string) {
 		const limit = 1 << 16
-		got, err := (&Format{}).Decode(text, declared, limit)
+		got, err := (&Format{}).Decode(text, declared, AtMost(limit))
 		if err != nil {
 			return
 		}
-		if again, _ := (&Format{}).Decode(text, declared, limit); again != got {
+		if again, _ := (&Format{}).Decode(text, declared, AtMost(limit)); again != got {
 			t.Errorf("%q, then %q", got, again)
 		}
 		if got != text && (len(got) > limit || !utf8.ValidString(got)) {
@@ -193,7 +193,7 @@ func BenchmarkXML(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := f.Decode(body, "", 16<<20); err != nil {
+		if _, err := f.Decode(body, "", AtMost(16<<20)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -69,8 +69,8 @@ type member struct {
 }
 
 // fromXML reads a document in UTF-8.
-func (f *Format) fromXML(body string, limit int64) (string, error) {
-	w := &treeWriter{dec: xml.NewDecoder(strings.NewReader(strings.TrimPrefix(body, "\ufeff"))), out: make([]byte, 0, len(body))}
+func (f *Format) fromXML(body string, grown func(size int64) error) (string, error) {
+	w := &treeWriter{dec: xml.NewDecoder(strings.NewReader(body)), out: make([]byte, 0, len(body))}
 	w.dec.CharsetReader = func(_ string, from io.Reader) (io.Reader, error) { return from, nil } // it is UTF-8 by now
 	w.open = append(w.open, element{outline: f.Outline})                                         // the document
 	for {
@@ -88,8 +88,8 @@ func (f *Format) fromXML(body string, limit int64) (string, error) {
 			}
 			return string(w.out), err
 		}
-		if err == nil && int64(len(w.out)) > limit {
-			err = tooLarge(limit)
+		if err == nil {
+			err = grown(int64(len(w.out)))
 		}
 		if err != nil {
 			return "", err
@@ -256,7 +256,7 @@ func (w *treeWriter) object(dst []byte, e element, members []member, text []byte
 		}
 	}
 	switch {
-	case !elements && blank(text) && e.outline.holdsLists() && w.saysNothing(members):
+	case !elements && blank(text) && e.outline.holdsLists() && w.describeEmptyList(members):
 		for _, name := range slices.Sorted(maps.Keys(e.outline.below)) {
 			if e.outline.below[name].List {
 				dst = append(appendName(dst, name), "[],"...)
@@ -270,10 +270,10 @@ func (w *treeWriter) object(dst []byte, e element, members []member, text []byte
 	return append(bytes.TrimSuffix(dst, []byte(",")), '}')
 }
 
-// saysNothing reports whether the attributes of an element without content are those of an empty list: numbers, truth
+// describeEmptyList reports whether the attributes of an element without content are those of an empty list: numbers, truth
 // values, and types of arrays and lists, such as Rails' type="array" or SOAP's xsi:type="ns:ArrayOfTicket". Others tell of
 // an error, or refer to another element.
-func (w *treeWriter) saysNothing(attributes []member) bool {
+func (w *treeWriter) describeEmptyList(attributes []member) bool {
 	return !slices.ContainsFunc(attributes, func(m member) bool {
 		value := strings.Trim(string(w.out[m.from:m.to]), `"`)
 		if kind := strings.ToLower(value); strings.HasSuffix(strings.ToLower(m.name), "type") && (strings.Contains(kind, "array") || strings.Contains(kind, "list")) {

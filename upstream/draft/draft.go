@@ -15,122 +15,138 @@ package draft
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
-// Options are what the samples do not say.
-type Options struct {
-	Kind    string // buyer or seller
-	Account string // whose lists the samples are
-}
-
-// Proposal is the mapping of one list.
-type Proposal struct {
-	Kind, Account string
-	Records       int
-	XML           bool // the samples are XML
-	Items, Owner  Choice
-	Paging        Paging
-	Responses     Responses
-	fields
-}
-
-// Responses are where the answers within the records are.
-type Responses struct {
-	Items Choice
-	fields
-}
-
-// fields is what is proposed of the records, or of their responses.
-type fields struct {
-	IDs     []string
-	Created Choice
-	Hidden  []Choice // conditions
-	doubts  []string // about ids and conditions
-	table   *table
-}
-
-// Choice is where something is proposed to come from. Its zero value is that nothing was found.
-type Choice struct {
-	Path, Format, Zone string
-	In                 []string // of a condition
-	Doubts             []string
-}
-
-func (c *Choice) doubt(format string, args ...any) {
-	c.Doubts = append(c.Doubts, fmt.Sprintf(format, args...))
-}
+// ToComplete stands where only a person knows what belongs there. A configuration that has it is refused.
+const ToComplete = "COMPLETE_ME"
 
 // fewRecords are too few to tell what repeats.
 const fewRecords = 5
 
-// Propose looks at the samples, which are replies to the same request, in JSON or XML. An
-// error says which of them cannot be used, from 1.
-func Propose(samples [][]byte, o Options) (*Proposal, error) {
-	if o.Account == "" || o.Kind != "buyer" && o.Kind != "seller" {
-		return nil, errors.New("the kind, buyer or seller, and the account are needed")
-	}
-	trees, header, xml, err := parseAll(samples)
-	if err != nil {
-		return nil, err
-	}
-	list, other := findList(trees, o.Account)
-	if list == nil {
-		return nil, errors.New("no sample has a list of objects; save a reply with some inquiries in it")
-	}
-	t := list.table
-	p := &Proposal{Kind: o.Kind, Account: o.Account, XML: xml, Records: t.rows, Items: Choice{Path: list.path}}
-	if other != nil {
-		p.Items.doubt("or is it %s?", other.path)
-	}
-	if t.rows < fewRecords {
-		p.Items.doubt("only %d records: what repeats can hardly be seen; more samples make a better draft", t.rows)
-	}
-	p.Owner = t.owner(o.Account)
-	if o.Kind == "buyer" {
-		p.findResponses(t)
-	}
-	p.fields = t.fields(o.Account)
-	if list.keyed {
-		p.IDs = append(p.IDs, "@key")
-	}
-	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
-		if path == p.Responses.Items.Path {
-			continue
-		}
-		for _, id := range t.lists[path].fields(o.Account).IDs {
-			p.IDs = append(p.IDs, path+".#."+id)
-		}
-	}
-	if len(p.IDs) == 0 {
-		p.doubts = append(p.doubts, "no id was found that must not leave")
-	}
-	p.Paging = paging(trees, header, list, t.rows/len(trees))
-	return p, nil
+// File returns the upstream section of a configuration with sections that [List] wrote.
+func File(lists ...string) string {
+	return `upstream:
+  # TODO: the address of the legacy system
+  base_url: https://` + ToComplete + `
+  # TODO: how the gateway signs in: header, basic, bearer, session, oauth2_client_credentials or none
+  auth: {type: header, name: X-Api-Key, token_file: ` + ToComplete + "}\n" + strings.Join(lists, "")
 }
 
-// owner is the column that is equal to the account in the most records, the one nearest to the record;
+// List returns the section of a kind, buyer or seller, as YAML. A line "# DOUBT:" stands above what may be wrong, "# TODO:"
+// above what has to be completed. The samples are replies to the same request for the list of an account, in JSON or
+// XML. The error says which of them cannot be used, from 1.
+func List(kind, account string, samples [][]byte) (string, error) {
+	if account == "" || kind != "buyer" && kind != "seller" {
+		return "", errors.New("the kind, buyer or seller, and the account are needed")
+	}
+	read, err := parse(samples)
+	if err != nil {
+		return "", err
+	}
+	list, other := read.findList(account)
+	if list == nil {
+		return "", errors.New("no sample has a list of objects; save a reply with some inquiries in it")
+	}
+	t, w := list.table, &writer{indent: "  ", account: account}
+	w.line("# Drafted from %d records of the %s %s. Look at each DOUBT, complete each TODO, then try it:", t.rows, kind, oneLine(account))
+	w.line("#   inquiry-gateway probe -c FILE --%s ID --sample REPLY", kind)
+	w.line("%s:", kind)
+	w.indent += "  "
+	w.request(read.xml, list.path)
+	if other != nil {
+		w.doubt("or is it %s?", other.path)
+	}
+	if t.rows < fewRecords {
+		w.doubt("only %d records: what repeats can hardly be seen; more samples make a better draft", t.rows)
+	}
+	w.line("items: %s", quote(list.path))
+	w.owner(t)
+	numbered := w.paging(read, list)
+	w.identity(t, numbered)
+	var responses []string
+	if kind == "buyer" {
+		responses = t.responses()
+	}
+	var inLists []string
+	if list.keyed {
+		inLists = append(inLists, "@key")
+	}
+	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
+		if len(responses) == 0 || path != responses[0] {
+			inner, _, _ := t.lists[path].ids(account)
+			for _, id := range inner {
+				inLists = append(inLists, path+jsonEach+id)
+			}
+		}
+	}
+	w.private(t, inLists...)
+	w.line("fields:")
+	w.indent += "  "
+	w.choose(t, "title", "")
+	if kind == "buyer" {
+		w.choose(t, "content", "")
+	}
+	w.choose(t, "status", ", values: {"+ToComplete+": "+ToComplete+"}")
+	w.choose(t, "inquiry_type", "")
+	if kind == "seller" {
+		w.choose(t, "company_name", "")
+	}
+	w.created(t)
+	if kind == "buyer" {
+		w.responses(t, responses)
+	}
+	return w.String(), nil
+}
+
+// request writes the request for a list: no reply tells its path and its parameters.
+func (w *writer) request(xml bool, items string) {
+	w.line("# TODO: the path of the list, and how the request says whose list it is")
+	w.line("path: /%s", ToComplete)
+	switch {
+	case xml && strings.HasPrefix(items, "Envelope.Body."):
+		w.doubt("the reply is of SOAP, which is asked by POST; some systems want a header SOAPAction besides")
+		w.line("method: POST")
+		w.line("body_type: xml")
+		w.line("# TODO: the envelope, with the account in it")
+		w.line(`body: "<%s>{account}</%[1]s>"`, ToComplete)
+	case !xml && strings.HasPrefix(items, "data."):
+		w.doubt("the reply looks like one of GraphQL")
+		w.line("method: POST")
+		w.line("# TODO: the query, with the account as a variable")
+		w.line(`body: {query: %s, variables: {account: "{account}"}}`, ToComplete)
+		w.line("expect: [{path: errors, is: null}]")
+	default:
+		w.line(`query: {%s: "{account}"}`, ToComplete)
+		w.doubt("if the legacy system can filter, send it {status} and {inquiry_type} in query, and remove this line")
+	}
+	if xml {
+		w.line("reply: {format: xml}")
+	}
+}
+
+// jsonEach stands between the path of a list and one in its elements.
+const jsonEach = ".#."
+
+// owner writes the column that is equal to the account in the most records, the one nearest to the record;
 // else one in a list.
-func (t *table) owner(account string) (best Choice) {
+func (w *writer) owner(t *table) {
 	type place struct {
-		path              string
-		n, values, weight int
+		path         string
+		equal, other int
 	}
 	var all []place
 	try := func(path string, c *column) {
-		n := 0
+		one := place{path: path}
 		for _, s := range c.texts {
-			if s == account {
-				n++
+			if s == w.account {
+				one.equal++
 			}
 		}
-		if 2*n >= t.rows {
-			all = append(all, place{path, n, len(c.texts), 1000*n/t.rows - strings.Count(path, ".")})
+		if one.other = len(c.texts) - one.equal; 2*one.equal >= t.rows {
+			all = append(all, one)
 		}
 	}
 	for _, c := range t.columns {
@@ -142,209 +158,123 @@ func (t *table) owner(account string) (best Choice) {
 		}
 	}
 	if len(all) == 0 {
-		best.doubt("no value of the records is the account: the request alone binds the list to it")
-		return best
+		w.doubt("no value of the records is the account: the request alone binds the list to it")
+		return
 	}
-	slices.SortStableFunc(all, func(a, b place) int { return b.weight - a.weight })
-	one := all[0]
-	best.Path = one.path
-	switch {
-	case one.n < one.values && !strings.Contains(one.path, jsonEach):
-		best.doubt("%d records have another value there", one.values-one.n)
-	case one.n < t.rows:
-		best.doubt("%d of %d records have none", t.rows-one.n, t.rows)
-	case strings.Contains(one.path, ".0."):
-		best.doubt("it is the first of a list")
+	slices.SortStableFunc(all, func(a, b place) int {
+		return cmp.Or(b.equal-a.equal, strings.Count(a.path, ".")-strings.Count(b.path, "."))
+	})
+	switch best := all[0]; {
+	case best.other > 0 && !strings.Contains(best.path, jsonEach):
+		w.doubt("%d records have another value there", best.other)
+	case best.equal < t.rows:
+		w.doubt("%d of %d records have none", t.rows-best.equal, t.rows)
+	case strings.Contains(best.path, ".0."):
+		w.doubt("it is the first of a list")
 	}
 	for _, other := range all[1:] {
-		best.doubt("or %s, which is the account, too?", other.path)
+		w.doubt("or %s, which is the account, too?", other.path)
 	}
-	return best
+	w.line("owner: %s", quote(all[0].path))
 }
 
-// jsonEach stands between the path of a list and one in its elements.
-const jsonEach = ".#."
-
-// fields proposes what records and responses have in common.
-func (t *table) fields(account string) fields {
-	f := fields{table: t, Created: t.created()}
-	noted := map[string][]string{}
+// identity writes the path of what no two records share.
+func (w *writer) identity(t *table, needed bool) {
+	ids, _, _ := t.ids(w.account)
 	for _, c := range t.columns {
-		isID, note := c.isID(account)
-		switch {
-		case c.bools && c.called(hideWords):
-			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: []string{"false", "0", "N"}})
-		case c.bools && c.called(showWords):
-			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: []string{"true", "1", "Y"}})
-		case c.bools:
-			noted[noteFlag] = append(noted[noteFlag], c.path)
-		case c.hides() != nil:
-			f.Hidden = append(f.Hidden, Choice{Path: c.path, In: c.hides()})
-		case strings.Contains(c.path, ".0."): // as of each element of the list
-		default:
-			if isID {
-				f.IDs = append(f.IDs, c.path)
+		if slices.Contains(ids, c.path) && len(c.texts) == t.rows && len(c.distinct()) == t.rows {
+			w.line("id: %s", quote(c.path))
+			return
+		}
+	}
+	if needed {
+		w.line("# TODO: the path of what no two records share")
+		w.line("id: %s", ToComplete)
+	}
+}
+
+// private writes what must not leave: internal ids, of lists in the records, too, and records that callers must not see.
+func (w *writer) private(t *table, inLists ...string) {
+	ids, words, left := t.ids(w.account)
+	var flags []string
+	for _, c := range t.columns {
+		if c.bools && c.shown() == nil {
+			flags = append(flags, c.path)
+		}
+	}
+	if ids = append(ids, inLists...); len(ids) == 0 && t.rows > 0 {
+		w.doubt("no id was found that must not leave")
+	}
+	for _, about := range []struct {
+		says  string
+		paths []string
+	}{
+		{"not all values have a digit, so that they may be words that texts have, too", words},
+		{"left out of internal_ids as too short, as the account's own, or as an address; add what texts must not quote", left},
+		{"true or false in the records, and read by no field; if one marks what callers must not see, name it in where", flags},
+	} {
+		if len(about.paths) > 0 {
+			w.doubt("%s: %s", about.says, strings.Join(about.paths, ", "))
+		}
+	}
+	w.line("internal_ids: %s", quoteList(ids))
+	first := true
+	for _, c := range t.columns {
+		if shown := c.shown(); shown != nil {
+			if first {
+				w.doubt("these look as if they say what callers must not see")
+				w.line("where:")
 			}
-			if note != "" {
-				noted[note] = append(noted[note], c.path)
-			}
+			first = false
+			w.line("  - {path: %s, is: %s}", quote(c.path), quoteList(shown))
 		}
 	}
-	for _, note := range slices.Sorted(maps.Keys(noted)) {
-		f.doubts = append(f.doubts, note+": "+strings.Join(noted[note], ", "))
-	}
-	return f
 }
 
-// What is said of columns.
-const (
-	noteShort   = "left out of internal_ids, because every such short number would be removed from texts"
-	noteWord    = "not all values have a digit, so that they may be words that texts have, too"
-	noteOwn     = "the account's own id; add it if texts must not quote it"
-	noteAddress = "addresses, which may hold ids"
-	noteFlag    = "true or false in the records, and read by no field; if one marks what callers must not see, name it in where"
-)
-
-// Words of names and values that mark what callers must not see.
-const (
-	hideWords = "private internal hidden draft deleted del confidential secret removed spam"
-	showWords = "public visible published shown"
-)
-
-// hides returns the values of a column that callers may see, where one of the others says that they must not.
-func (c *column) hides() (shown []string) {
-	values := c.distinct()
-	for _, s := range values {
-		if !strings.Contains(" "+hideWords+" ", " "+strings.ToLower(s)+" ") {
-			shown = append(shown, s)
-		}
+// choose writes a field that a person has to choose, with the columns that it may be.
+func (w *writer) choose(t *table, field, more string) {
+	w.line("# TODO: one of these, or a default alone:")
+	for _, c := range t.candidates(field) {
+		w.line("#   %s", oneLine(c.path+": "+c.samples(t.rows, isCodeField(field))))
 	}
-	if len(values) > maxCodes || len(shown) == len(values) || len(shown) == 0 {
-		return nil
-	}
-	return shown
+	w.line("%s: {path: %s%s}", field, ToComplete, more)
 }
 
-// shortestID is how long an id must be to be removed from texts without a doubt.
-const shortestID = 4
-
-var wordForm = regexp.MustCompile(`^\S+$`)
-
-// isID reports whether a column has ids: UUIDs, and what is called as ids are. note is what to say of it;
-// empty: nothing.
-func (c *column) isID(account string) (is bool, note string) {
-	values := c.distinct()
-	digits := c.all(func(s string) bool { return strings.ContainsAny(s, "0123456789") })
-	switch {
-	case c.bools, c.times() != nil, strings.Contains(c.path, "#("), !c.all(wordForm.MatchString):
-		return false, ""
-	case c.all(addrForm.MatchString):
-		if digits && !strings.Contains(values[0], "@") {
-			note = noteAddress
-		}
-		return false, note
-	case len(values) == 1 && values[0] == account:
-		return false, noteOwn
-	case c.all(isUUID):
-		return true, ""
-	case !slices.ContainsFunc(c.words, isIDWord), !digits && 2*len(values) <= len(c.texts):
-		return false, ""
-	case c.all(func(s string) bool { return len(s) < shortestID }):
-		return false, noteShort
-	case digits:
-		return true, ""
-	}
-	return true, noteWord
-}
-
-// isIDWord reports whether a word of a name is one of an id's.
-func isIDWord(word string) bool {
-	return strings.HasSuffix(word, "id") && len(word) <= 4 || strings.Contains(" ids no num number nr seq key ref reference sn sno idx hash pk code cd ", " "+word+" ")
-}
-
-// findResponses looks for the list of answers: a text and a time in each of them.
-func (p *Proposal) findResponses(t *table) {
-	r := &p.Responses
+// responses returns the paths of the lists that may be answers: with a text and a time in each element.
+func (t *table) responses() (paths []string) {
 	for _, path := range slices.Sorted(maps.Keys(t.lists)) {
 		inner := t.lists[path]
 		text := slices.ContainsFunc(inner.columns, func(c *column) bool { return c.isProse() && c.times() == nil })
-		switch {
-		case !text || inner.created().Path == "":
-		case r.Items.Path != "":
-			r.Items.doubt("or %s?", path)
-		default:
-			*r = Responses{Items: Choice{Path: path}, fields: inner.fields(p.Account)}
-			if inner.rows == t.rows {
-				r.Items.doubt("there are as many as records: is the first the question itself?")
-			}
+		if text && len(inner.timed()) > 0 {
+			paths = append(paths, path)
 		}
 	}
+	return paths
 }
 
-// The bounds of a code.
-const (
-	maxCodes    = 12
-	longestCode = 24 // characters
-)
-
-// isCode reports whether a column has few short values that repeat, such as states.
-func (c *column) isCode() bool {
-	values := c.distinct()
-	return (len(values) < len(c.texts) || len(c.texts) < fewRecords) && len(values) <= maxCodes && c.times() == nil && !c.all(isUUID) &&
-		c.all(func(s string) bool { return utf8.RuneCountInString(s) <= longestCode && !addrForm.MatchString(s) })
-}
-
-// Words of names, by field, that put candidates first.
-var fieldWords = map[string]string{
-	"title":          "title subject summary headline heading topic caption short ttl sj sbjt 제목",
-	"content":        "content text body description message question detail memo 내용",
-	"status":         "status state stat stage phase progress stts sts 상태",
-	"inquiry_type":   "category type kind topic class reason group ctgry 유형 구분 분류",
-	"responder_type": "role type by author kind sender side from direction writer responder incoming staff",
-	"company_name":   "company corp corporation organization organisation org business firm shop customer client 업체 업체명 회사 상호",
-}
-
-// maxCandidates bounds the fields that are named for one of the public record.
-const maxCandidates = 12
-
-// candidates describes the columns that a field may come from, those that are called so first.
-func (t *table) candidates(field string) (lines []string) {
-	codes := field == "status" || field == "inquiry_type" || field == "responder_type"
-	var fit []*column
-	for _, c := range t.columns {
-		named := c.called(fieldWords[field])
-		if codes && c.isCode() || !codes && c.times() == nil && !c.bools && !c.all(isUUID) && !c.all(addrForm.MatchString) && (named || !c.all(isNumber)) {
-			fit = append(fit, c)
+// responses writes the section of that name for the first of the lists that may be answers. Without one it has paths to complete: a
+// buyer's records need the section.
+func (w *writer) responses(t *table, paths []string) {
+	w.line("responses:")
+	w.indent += "  "
+	items, inner := ToComplete, &table{}
+	switch {
+	case len(paths) == 0:
+		w.line("# TODO: no list of answers is in the records; if another request gives them, add fetch: {path: ..., id: ...}")
+	default:
+		items, inner = paths[0], t.lists[paths[0]]
+		if inner.rows == t.rows {
+			w.doubt("there are as many as records: is the first the question itself?")
+		}
+		for _, other := range paths[1:] {
+			w.doubt("or %s?", other)
 		}
 	}
-	slices.SortStableFunc(fit, func(a, b *column) int {
-		return cmp.Or(falseFirst(!a.called(fieldWords[field]), !b.called(fieldWords[field])), strings.Count(a.path, ".")-strings.Count(b.path, "."))
-	})
-	for _, c := range fit[:min(len(fit), maxCandidates)] {
-		lines = append(lines, c.path+": "+c.samples(t.rows, codes))
-	}
-	return lines
-}
-
-func isNumber(s string) bool { return strings.Trim(s, "0123456789.,-") == "" }
-
-// samples shows values of a column.
-func (c *column) samples(rows int, all bool) string {
-	values, most := c.distinct(), 2
-	if all {
-		most = maxCodes
-	}
-	for i, s := range values {
-		if short := []rune(s); len(short) > 40 {
-			values[i] = string(short[:40]) + "..."
-		}
-	}
-	text := strings.Join(values[:min(len(values), most)], " | ")
-	if len(c.texts) < rows {
-		text += fmt.Sprintf(" (in %d of %d: it needs a default)", len(c.texts), rows)
-	}
-	if slices.ContainsFunc(c.texts, tagForm.MatchString) {
-		text += " (HTML: add trim_html: true)"
-	}
-	return text
+	w.line("items: %s", quote(items))
+	w.private(inner)
+	w.line("fields:")
+	w.indent += "  "
+	w.choose(inner, "content", "")
+	w.choose(inner, "responder_type", "")
+	w.created(inner)
 }

@@ -6,54 +6,56 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsontree"
-	"inquiry-gateway/upstream/redact"
 )
 
 // maxSampleBytes bounds a sample in XML after it has become JSON.
 const maxSampleBytes = 64 << 20
 
-// parseAll parses the samples, all in JSON or all in XML, and the headers of those that have some. An
-// error names the sample, counted from 1.
-func parseAll(samples [][]byte) (trees []jsontree.Value, header http.Header, xml bool, err error) {
-	format := &decode.Format{Outline: &decode.Outline{}}
-	samples, header = slices.Clone(samples), http.Header{}
-	for i, sample := range samples {
-		var head http.Header
-		head, samples[i] = decode.Saved(sample)
-		for name, values := range head {
-			header[name] = append(header[name], values...)
+// samples are parsed replies.
+type samples struct {
+	trees  []jsontree.Value
+	header http.Header // of those that have some
+	xml    bool
+}
+
+// parse parses replies, all in JSON or all in XML. An error names the sample, counted from 1.
+func parse(texts [][]byte) (*samples, error) {
+	s, format := &samples{header: http.Header{}}, &decode.Format{Outline: &decode.Outline{}}
+	bodies := make([]string, len(texts))
+	for i, text := range texts {
+		header, body := decode.Saved(text)
+		for name, values := range header {
+			s.header[name] = append(s.header[name], values...)
 		}
-		text := bytes.TrimLeft(bytes.TrimPrefix(samples[i], []byte("\xef\xbb\xbf")), " \t\r\n")
-		format.XML = format.XML || bytes.HasPrefix(text, []byte("<"))
+		bodies[i] = string(body)
+		start := bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\xef\xbb\xbf")), " \t\r\n")
+		s.xml = s.xml || bytes.HasPrefix(start, []byte("<"))
 	}
+	format.XML = s.xml
 	// An XML list of one element looks like none. What is a list in any sample is one in
 	// all, so XML is read twice.
 	for range 2 {
-		trees = nil
-		for i, sample := range samples {
-			text, err := format.Decode(string(sample), "", maxSampleBytes)
+		s.trees = nil
+		for i, body := range bodies {
+			text, err := format.Decode(body, "", decode.AtMost(maxSampleBytes))
 			if err != nil {
-				return nil, nil, false, fmt.Errorf("sample %d cannot be read: %w", i+1, err)
+				return nil, fmt.Errorf("sample %d cannot be read: %w", i+1, err)
 			}
-			tree, err := jsontree.Parse(strings.TrimPrefix(text, "\ufeff"))
+			tree, err := jsontree.Parse(text)
 			if err != nil {
-				return nil, nil, false, fmt.Errorf("sample %d is not JSON: %w", i+1, err)
+				return nil, fmt.Errorf("sample %d is not JSON: %w", i+1, err)
 			}
-			trees = append(trees, tree)
+			s.trees = append(s.trees, tree)
 			markLists(tree, format.Outline)
 		}
-		if !format.XML {
-			break
-		}
 	}
-	return trees, header, format.XML, nil
+	return s, nil
 }
 
 // markLists marks the names of all elements that are lists in a tree.
@@ -79,7 +81,7 @@ type list struct {
 
 // findList chooses the largest list: the one with the most values, of which the account, texts and times
 // count more. second is another one that is nearly as large.
-func findList(trees []jsontree.Value, account string) (best, second *list) {
+func (s *samples) findList(account string) (best, second *list) {
 	all := map[string]*list{}
 	var visit func(path string, v jsontree.Value)
 	visit = func(path string, v jsontree.Value) {
@@ -102,7 +104,7 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 			all[l.path] = l
 		}
 	}
-	for _, tree := range trees {
+	for _, tree := range s.trees {
 		visit("", tree)
 	}
 	lists := slices.Collect(maps.Values(all))
@@ -125,20 +127,21 @@ func findList(trees []jsontree.Value, account string) (best, second *list) {
 	return lists[0], nil
 }
 
-// sameShape returns the members of an object whose keys are ids: all are objects with nearly
-// the same keys.
+// sameShape returns the members of an object whose keys are ids: two objects or more, with nearly the same keys.
 func sameShape(object jsontree.Value) (members []jsontree.Value) {
-	seen, same, good := map[string]int{}, 0, true
+	seen, shared := map[string]int{}, 0
 	for _, member := range object.All() {
-		good = good && member.Kind() == jsontree.Object && member.Len() >= 3
+		if member.Kind() != jsontree.Object || member.Len() < 3 {
+			return nil
+		}
 		for key := range member.All() {
 			if seen[key]++; seen[key] == object.Len() {
-				same++
+				shared++
 			}
 		}
 		members = append(members, member)
 	}
-	if !good || len(members) < 2 || 3*same < 2*len(seen) {
+	if len(members) < 2 || 3*shared < 2*len(seen) {
 		return nil
 	}
 	return members
@@ -161,16 +164,6 @@ type table struct {
 	lists   map[string]*table // lists of objects within the records, by path
 }
 
-// column is what all records have at one path.
-type column struct {
-	path   string
-	words  []string // of its name, in small letters
-	texts  []string // the values other than null
-	bools  bool     // all are truth values
-	timing *timing  // see times
-	timed  bool
-}
-
 // maxLists bounds lists within lists.
 const maxLists = 3
 
@@ -181,10 +174,7 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 	byPath, elements, longest := map[string]*column{}, map[string][]jsontree.Value{}, map[string]int{}
 	var visit func(path string, v jsontree.Value)
 	visit = func(path string, v jsontree.Value) {
-		var inner jsontree.Value
-		if v.Kind() == jsontree.Text {
-			inner = v.At("@fromstr")
-		}
+		inner := v.At("@fromstr")
 		switch {
 		case v.Kind() == jsontree.Object:
 			for name, member := range v.All() {
@@ -213,7 +203,7 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 				byPath[path] = c
 			}
 			c.texts = append(c.texts, v.String())
-			c.bools = c.bools && (v.Kind() == jsontree.Bool || strings.Contains(" true false 0 1 Y N ", " "+v.String()+" ") && v.String() != "")
+			c.bools = c.bools && (v.Kind() == jsontree.Bool || has("true false 0 1 Y N", v.String()))
 		}
 	}
 	for _, record := range records {
@@ -241,8 +231,6 @@ func tableWithin(records []jsontree.Value, lists int) *table {
 	return t
 }
 
-var plainName = regexp.MustCompile(`^[\pL\pN][\pL\pN _.-]*$`)
-
 // namedValue returns the part of a path that finds an element of a list such as custom fields by its name,
 // and its value. The name is empty where it is another sort of list.
 func namedValue(element jsontree.Value) (path string, value jsontree.Value) {
@@ -262,12 +250,7 @@ func namedValue(element jsontree.Value) (path string, value jsontree.Value) {
 }
 
 // below joins two parts of a path.
-func below(path, part string) string {
-	if path == "" {
-		return part
-	}
-	return path + "." + part
-}
+func below(path, part string) string { return strings.TrimPrefix(path+"."+part, ".") }
 
 // pathOf writes a key as a part of a path.
 func pathOf(key string) string {
@@ -279,78 +262,4 @@ func pathOf(key string) string {
 		b.WriteRune(r)
 	}
 	return cmp.Or(b.String(), `\`+"\x00")
-}
-
-// hollow are last names that say nothing: the one before them says it.
-const hollow = " value values name text code label display raw data fields id key nm cd displayvalue rendered content body "
-
-// wordsOf are the words of a path's last name, and of the one before if the last says nothing by
-// itself. createdAt, CREATED_AT and created-at are created and at.
-func wordsOf(path string) (words []string) {
-	parts := strings.Split(strings.ReplaceAll(path, `\.`, " "), ".")
-	for _, key := range slices.Backward(parts) {
-		if _, name, ok := strings.Cut(key, "=="); ok {
-			key = name
-		}
-		var b strings.Builder
-		before := rune(0)
-		for _, r := range key {
-			if unicode.IsUpper(r) && unicode.IsLower(before) {
-				b.WriteByte(' ')
-			}
-			if before = r; !unicode.IsLetter(r) {
-				r = ' '
-			}
-			b.WriteRune(unicode.ToLower(r))
-		}
-		own := strings.Fields(b.String())
-		words = append(words, own...)
-		if len(own) > 1 || len(own) == 1 && !strings.Contains(hollow, " "+own[0]+" ") {
-			break
-		}
-	}
-	return words
-}
-
-// called reports whether a column's name has one of the words.
-func (c *column) called(words string) bool {
-	return slices.ContainsFunc(c.words, func(word string) bool {
-		return strings.Contains(" "+words+" ", " "+word+" ") || strings.Contains(" "+words+" ", " "+strings.TrimSuffix(word, "s")+" ")
-	})
-}
-
-// all reports whether every value of a column is of a sort.
-func (c *column) all(is func(string) bool) bool {
-	return !slices.ContainsFunc(c.texts, func(s string) bool { return !is(s) })
-}
-
-// distinct returns the different values, sorted.
-func (c *column) distinct() []string { return slices.Compact(slices.Sorted(slices.Values(c.texts))) }
-
-var (
-	addrForm = regexp.MustCompile(`^[^@\s]+@[^@\s]+$|^([a-z]+:)?//|^/\S*/\S*$`)
-	tagForm  = regexp.MustCompile(`(?i)</?(p|br|div|span|b|i|a|ul|ol|li|strong|em|h[1-6]|table|td|tr|body|html)\b[^>]*>`)
-)
-
-func isUUID(s string) bool { return redact.IsUUID(strings.Trim(s, "{}")) }
-
-// isProse reports whether half of the values may be words of a person: letters and a blank, or
-// letters of a script whose words stand together.
-func (c *column) isProse() bool {
-	n := 0
-	for _, s := range c.texts {
-		letters, wide := 0, 0
-		for _, r := range s {
-			if unicode.IsLetter(r) {
-				letters++
-			}
-			if r >= 0x1100 {
-				wide++
-			}
-		}
-		if letters >= 3 && !addrForm.MatchString(s) && (strings.ContainsAny(strings.TrimSpace(s), " \n") || wide >= 4) {
-			n++
-		}
-	}
-	return 2*n >= len(c.texts)
 }

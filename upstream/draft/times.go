@@ -23,26 +23,16 @@ var notations = [...]string{
 	"2006-01-02", "2006/01/02", "2006.01.02", "20060102", "02/01/2006", "01/02/2006", "02.01.2006", "02-Jan-2006", "Jan 2, 2006",
 }
 
-// timing is the notation of a column of times.
+// timing is how the times of a column are written.
 type timing struct {
 	format string
 	other  string // a notation that all values fit, too
 	mean   int64  // seconds
+	zoned  bool   // the values name their zone
+	clock  bool   // they have a time of day
 }
 
-// isUnix reports whether the times are bare numbers.
-func (t *timing) isUnix() bool { return strings.HasPrefix(t.format, "unix") }
-
-// isZoned reports whether the values name their zone.
-func (t *timing) isZoned() bool {
-	return timeparse.NamesZone(t.format) || strings.HasSuffix(t.format, "UTC") || strings.HasSuffix(t.format, "GMT")
-}
-
-// hasClock reports whether they have a time of day.
-func (t *timing) hasClock() bool { return t.isZoned() || strings.Contains(t.format, "04") }
-
-// times tells how the times of a column are written; nil if it has none. The
-// gateway's own parsers judge, so that what is proposed can be read.
+// times returns nil for a column without times. The gateway's own parsers judge, so that what is proposed can be read.
 func (c *column) times() *timing {
 	if c.timed || c.bools {
 		return c.timing
@@ -54,11 +44,12 @@ func (c *column) times() *timing {
 		switch {
 		case at == nil:
 		case c.timing == nil:
-			c.timing, before = &timing{format: format}, at
+			zoned := timeparse.NamesZone(format) || strings.HasSuffix(format, "UTC") || strings.HasSuffix(format, "GMT")
+			c.timing, before = &timing{format: format, zoned: zoned, clock: zoned || strings.Contains(format, "04")}, at
 			for _, t := range at {
 				c.timing.mean += t.Unix() / int64(len(at))
 			}
-			if c.timing.isUnix() { // their digits fit others, too
+			if strings.HasPrefix(format, "unix") { // whose digits fit others, too
 				return c.timing
 			}
 		case !slices.EqualFunc(at, before, time.Time.Equal):
@@ -68,7 +59,7 @@ func (c *column) times() *timing {
 	return c.timing
 }
 
-// parsed gives the times of a column in a format; nil if one value does not fit, or is in
+// parsed returns the times of a column in a format; nil if one value does not fit, or is in
 // another year than any inquiry.
 func parsed(texts []string, format string) (at []time.Time) {
 	from, to := 1990, 2100
@@ -89,49 +80,59 @@ func parsed(texts []string, format string) (at []time.Time) {
 // lateWords are in the names of times that are none of creation.
 const lateWords = "updated update modified changed closed resolved solved due last expires expiry deleted birth"
 
-// created is the column with the earliest times: of those that are in the most records, not
-// the same in all, and with a time of day if any has one. Any other is named in a doubt.
-func (t *table) created() (best Choice) {
-	var all []*column
+// timed returns the columns with times, the likeliest time of creation first: in the most records, not
+// the same in all, with a time of day, and the earliest.
+func (t *table) timed() (all []*column) {
 	for _, c := range t.columns {
 		if c.times() != nil {
 			all = append(all, c)
 		}
 	}
-	if len(all) == 0 {
-		return best
-	}
 	slices.SortStableFunc(all, func(a, b *column) int {
-		return cmp.Or(len(b.texts)-len(a.texts), falseFirst(len(a.distinct()) == 1, len(b.distinct()) == 1), falseFirst(!a.timing.hasClock(), !b.timing.hasClock()),
-			cmp.Compare(a.timing.mean, b.timing.mean), falseFirst(!a.timing.isZoned(), !b.timing.isZoned()), falseFirst(a.called(lateWords), b.called(lateWords)))
+		return cmp.Or(len(b.texts)-len(a.texts), falseFirst(len(a.distinct()) == 1, len(b.distinct()) == 1), falseFirst(!a.timing.clock, !b.timing.clock),
+			cmp.Compare(a.timing.mean, b.timing.mean), falseFirst(!a.timing.zoned, !b.timing.zoned), falseFirst(a.called(lateWords), b.called(lateWords)))
 	})
+	return all
+}
+
+// created writes when the records were made.
+func (w *writer) created(t *table) {
+	all := t.timed()
+	if len(all) == 0 {
+		w.line("# TODO: no time was found")
+		w.line("created_at: {path: %s}", ToComplete)
+		return
+	}
 	c := all[0]
-	best = Choice{Path: c.path, Format: strings.TrimPrefix(c.timing.format, "rfc3339")}
-	if !c.timing.isZoned() {
-		best.Zone = "UTC"
-		best.doubt("the times name no zone: whose clock is it?")
+	how, keys := c.timing, "path: "+quote(c.path)
+	if how.format != "rfc3339" {
+		keys += ", format: " + quote(how.format)
 	}
-	if c.timing.other != "" {
-		best.doubt("all values fit %q, too", c.timing.other)
+	if !how.zoned {
+		keys += ", zone: UTC"
+		w.doubt("the times name no zone: whose clock is it?")
 	}
-	if c.timing.isUnix() {
-		best.doubt("these numbers are taken for times")
+	if how.other != "" {
+		w.doubt("all values fit %q, too", how.other)
 	}
-	if !c.timing.hasClock() {
-		best.doubt("a day without a time: all inquiries of a day have the same one")
+	if strings.HasPrefix(how.format, "unix") {
+		w.doubt("these numbers are taken for times")
+	}
+	if !how.clock {
+		w.doubt("a day without a time: all inquiries of a day have the same one")
 	}
 	if len(c.texts) < t.rows {
-		best.doubt("it is missing in %d of %d", t.rows-len(c.texts), t.rows)
+		w.doubt("it is missing in %d of %d", t.rows-len(c.texts), t.rows)
 	}
 	if c.called(lateWords) {
-		best.doubt("the name says that it is another time")
+		w.doubt("the name says that it is another time")
 	}
 	for _, other := range all[1:] {
 		if !other.called(lateWords) {
-			best.doubt("or %s?", other.path)
+			w.doubt("or %s?", other.path)
 		}
 	}
-	return best
+	w.line("created_at: {%s}", keys)
 }
 
 // falseFirst compares two truth values.

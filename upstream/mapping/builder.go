@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Builder makes a list of inquiries of the replies that it comes in. It belongs to one
-// fetch and is not safe for concurrent use.
+// Builder maps the replies of one fetch to a list of inquiries. It is not safe for concurrent use.
 type Builder struct {
 	reader
-	Counts                 // of what was met
+	Counts                 // of records that are not in List
 	List    []Inquiry      // never nil; in the order of the legacy
 	Removed map[string]int // internal ids, by field
 
@@ -20,19 +19,18 @@ type Builder struct {
 	stageIndex   int             // of the plan's stage that records wait in
 	waiting      []waitingRecord // in the order of the legacy
 	rowIndex     map[string]int  // of the record in waiting, by what its rows have in common
-	// explainer is told what became of each record. With it no record ends the list. Nil: a list
-	// is made for a caller.
+	// explainer observes the outcome of each record, none of which then ends the list. Nil: the list is for a caller.
 	explainer *Explainer
 }
 
-// Counts are what a list had in it besides good records.
+// Counts are the records of a list that are not served.
 type Counts struct {
 	Skipped map[string]int // invalid records, by field
 	Foreign int            // records of another account
-	Hidden  int            // records that where does not show
+	Hidden  int            // records that do not meet where
 }
 
-// NewBuilder prepares the mapping of one list.
+// NewBuilder returns a Builder for the list of one request.
 func (p *Plan) NewBuilder(want Query) *Builder {
 	b := &Builder{plan: p, want: want, List: []Inquiry{}}
 	b.mapper = mapper{plan: p, allow: func(bytes int) bool { return b.allowLookup(bytes) == nil }}
@@ -45,7 +43,7 @@ func (p *Plan) NewBuilder(want Query) *Builder {
 // memory with body. An error is an [*Error]; then the list is not to be used.
 func (b *Builder) Take(body string) (Page, error) { return b.readPage(body) }
 
-// addListed takes a record as it stands in the list.
+// addListed adds a record of the list.
 func (b *Builder) addListed(e *element) *Error {
 	if double, err := b.countElement(e); err != nil || double {
 		return err
@@ -54,7 +52,7 @@ func (b *Builder) addListed(e *element) *Error {
 	return b.enterStage(e, 0)
 }
 
-// addWhole takes a record that waits for nothing more, and puts it into the list if it belongs there.
+// addWhole evaluates a record that is complete, and adds it to the list if it is to be served.
 func (b *Builder) addWhole(e *element) *Error {
 	if len(b.List) == 0 {
 		// Records of one list are much alike: make room for as many as the rest
@@ -73,7 +71,7 @@ func (b *Builder) addWhole(e *element) *Error {
 	return b.recordOutcome(e, outcome, bad)
 }
 
-// recordOutcome counts the outcome of a record. An error ends the list.
+// recordOutcome counts the outcome of a record. Its error ends the list.
 func (b *Builder) recordOutcome(e *element, outcome outcome, bad Violation) *Error {
 	bad.Record = b.recordNumber
 	if b.explainer != nil && outcome != outcomeWaiting {
@@ -110,8 +108,8 @@ func (b *Builder) fail(why *Error) *Error {
 	return nil
 }
 
-// EachDefaulted visits the fields that had nothing, or null, at their paths, so that they got their
-// default, or null, and responses, of which a record then has none. n is how often.
+// EachDefaulted visits the fields that were missing or null in records, so that their default or null is served, and responses, if
+// records had none. n is the number of records or responses.
 func (b *Builder) EachDefaulted(visit func(field string, n int)) {
 	if n := b.mapper.withoutResponses; n > 0 {
 		visit("responses", n)
@@ -123,9 +121,9 @@ func (b *Builder) EachDefaulted(visit func(field string, n int)) {
 	}
 }
 
-// RemoveIDs removes the internal ids of all records from the texts of the list, and counts them by
-// field in Removed. Call it after the last reply, because one record may quote another's id. It
-// leaves the fields alone that can only have values of the configuration, such as a status with values.
+// RemoveIDs removes the internal ids of all records from the texts of the list, and counts them by field in Removed. It must be
+// called after the last reply, because one record may quote another's id. Fields with values of the configuration
+// only, such as a status with values, are left as they are.
 func (b *Builder) RemoveIDs() {
 	if b.ids.Empty() {
 		return

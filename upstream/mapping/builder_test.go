@@ -58,9 +58,6 @@ func TestNotUTF8(t *testing.T) {
 			t.Errorf("%q counted: %+v, %d inquiries", records, b.Counts, len(b.List))
 		}
 	}
-	if b, err := read(plan, acme, "\ufeff"+testkit.SampleList(testkit.SampleTicket), End{Pages: 1}); err != nil || len(b.List) != 1 {
-		t.Errorf("%d inquiries, %v", len(b.List), err)
-	}
 }
 
 // All pages of a list are bounded together. The tables of a reply are bounded, too, and are
@@ -104,7 +101,7 @@ func FuzzReply(f *testing.F) {
 		x := plan.Explainer(acme, 3)
 		_, _ = x.Take(body)
 		x.Finish()
-		_ = plan.expect.Any(body)
+		_ = plan.expect.Any(body, false)
 		b, err := read(plan, acme, body, End{Pages: 1})
 		if err != nil {
 			if reasonOf(t, err) == "" {

@@ -19,6 +19,7 @@ import (
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
 	"inquiry-gateway/internal/yamlfile"
+	"inquiry-gateway/upstream/decode"
 )
 
 // eachLine visits the lines of a file's cases that say what comes of what:
@@ -255,7 +256,7 @@ func (c listCase) reply(t *testing.T, given string) string {
 	if !c.plan.Format.XML {
 		return body
 	}
-	body, err := c.plan.Format.Decode(body, "", 1<<20)
+	body, err := c.plan.Format.Decode(body, "", decode.AtMost(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +310,7 @@ func (c listCase) explain(t *testing.T, at string, list []Inquiry, refused error
 	switch reason := reasonOf(t, refused); {
 	case reason == "record" || reason == "owner":
 		if err != nil || wrong == 0 {
-			t.Errorf("%s: explained as %+v %v", at, x.Explanation, err)
+			t.Errorf("%s: explained as %+v %v", at, x.Report, err)
 		}
 	case c.want.Status+c.want.InquiryType != "": // without the filters
 	case reasonOf(t, err) != reason || refused == nil && !reflect.DeepEqual(x.List, list):

@@ -53,7 +53,7 @@ func Compile(kind string, cfg EndpointConfig, baseURL string, maxRecords int, pr
 	c.record = &record
 	record.group(cfg)
 	record.owner(cfg)
-	p.items.where = record.conditions(kind+".where", cfg.Where, hidesRecords)
+	p.items.where = record.conditions(kind+".where", cfg.Where, harmRecords)
 	record.fields(kind+".fields.", cfg.Fields)
 	p.items.ids = record.internalIDs(kind+".internal_ids", cfg.InternalIDs) // after the responses, in which some lie
 	if c.rows {                                                             // a row that becomes no response may have their ids, too
@@ -97,21 +97,21 @@ func (c *compiler) compilePath(field, text string, set bool) (path jsontree.Path
 
 // notePaths notes paths for [Explainer]. Those in the replies to second requests are left out, as
 // they are not looked at there.
-func (s scope) notePaths(key, hides string, only bool, paths ...string) {
+func (s scope) notePaths(key, harm string, mayBeAbsent bool, paths ...string) {
 	for _, path := range paths {
 		if path != "" && path != keyPath && (s.in != inReply || s.replies == &s.plan.Replies) {
 			in := [...]string{"replies", "records", "responses"}[s.in]
-			s.plan.usedPaths = append(s.plan.usedPaths, usedPath{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, hides, only})
+			s.plan.usedPaths = append(s.plan.usedPaths, usedPath{strings.TrimPrefix(key, s.plan.Kind+"."), path, in, harm, mayBeAbsent})
 		}
 	}
 }
 
 // use compiles a path, and notes it for [Explainer].
-func (s scope) use(key, text, hides string, only bool) (at compiledPath, ok bool) {
+func (s scope) use(key, text, harm string, mayBeAbsent bool) (at compiledPath, ok bool) {
 	path, ok := s.compilePath(key, text, true)
 	if ok {
 		at = s.locate(path)
-		s.notePaths(key, hides, only, text)
+		s.notePaths(key, harm, mayBeAbsent, text)
 	}
 	return at, ok
 }
@@ -160,7 +160,7 @@ func (s scope) internalIDs(field string, paths []string) (all compiledPaths) {
 		if text == keyPath {
 			continue
 		}
-		if at, ok := s.use(index(field, i), text, hidesIDs, false); ok {
+		if at, ok := s.use(index(field, i), text, harmIDs, false); ok {
 			all = append(all, at)
 		}
 	}
@@ -190,7 +190,7 @@ func (s scope) group(cfg EndpointConfig) {
 		return
 	}
 	at, _ := s.use(key, cfg.Group, "", false)
-	s.plan.stages = append(s.plan.stages, stage{name: stageRows, member: rowsMember, id: identity{{at: at}}, noID: Violation{Field: "record", Problem: reasonNoGroup}})
+	s.plan.stages = append(s.plan.stages, stage{name: stageRows, memberName: rowsMember, id: identity{{at: at}}, noID: Violation{Field: "record", Problem: reasonNoGroup}})
 	s.AddIf(s.plan.Details != nil, key, "rows of one record cannot wait for details; remove the one or the other")
 }
 
@@ -253,7 +253,7 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 		p.stages = append(p.stages, p.Responses.stage(fetchedMember, false))
 		within = ItemsConfig{Items: fetchedMember}
 	} else {
-		s.notePaths(at+"items", hidesResponses, false, cfg.Items)
+		s.notePaths(at+"items", harmResponses, false, cfg.Items)
 	}
 	response := s.items(p.responseItems, at, within, inResponse)
 	switch {
@@ -265,7 +265,7 @@ func (s scope) responses(at string, cfg ResponsesConfig) {
 		response.outline = s.outline
 	}
 	p.responseItems.ids = response.internalIDs(at+"internal_ids", cfg.InternalIDs)
-	p.responseItems.where = response.conditions(at+"where", cfg.Where, hidesResponses)
+	p.responseItems.where = response.conditions(at+"where", cfg.Where, harmResponses)
 	r.content = response.text(at+"fields.content", "responses.content", cfg.Fields.Content, false)
 	r.responderType = response.text(at+"fields.responder_type", "responses.responder_type", cfg.Fields.ResponderType, true)
 	r.created = response.time(at+"fields.created_at", "responses.created_at", cfg.Fields.CreatedAt)
@@ -308,10 +308,14 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 		s.AddIf(f.ID != "", field+".id", "ids is set, too; remove the one or the other")
 		s.AddIf(f.Batch > 0, field+".ids", "has no meaning with batch, whose requests name many records by one value each; use id, or remove batch")
 	}
+	r.Format.MayBeMissing = f.Missing == "empty" || f.Missing == "skip"
 	names := slices.Sorted(maps.Keys(paths))
 	known := append([]string{address.Account}, names...)
 	reply := s.request(&r.Replies, strings.TrimSuffix(name, "s"), field, f.RequestConfig, f.RepliesConfig, known, known)
-	r.request.Join(address.IDs, s.join(&r.request, field+".join", f))
+	if f.Batch > 0 {
+		_, err := r.request.Join(address.IDs, f.Join, ",")
+		s.AddIf(err != nil, field+".join", "%v", err)
+	}
 	for _, name := range names {
 		key, path := field+".id", paths[name]
 		if len(f.IDs) > 0 {
@@ -346,25 +350,6 @@ func (s scope) secondRequest(name, field string, f FetchConfig, at string, cfg I
 }
 
 // stage is that of a second request, whose answers become a member of a record.
-func (r *SecondRequest) stage(member string, one bool) stage {
-	return stage{name: r.Name, member: member, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: reasonNoID + r.Name + " with"}, second: r}
-}
-
-// join is what stands between the ids of a batch.
-func (c *compiler) join(t *address.Template, field string, f FetchConfig) string {
-	c.checkJoin(t, address.IDs, field, f.Join)
-	switch within := t.Within(address.IDs); {
-	case f.Batch == 0:
-	case f.Join == address.Repeat:
-		for _, text := range t.OneValue(address.IDs) {
-			c.Add(field, cannotRepeat, text, address.IDs)
-		}
-		c.AddIf(t.InPath(address.IDs), field, "a path cannot be repeated; give a separator")
-	case f.Join != "":
-	case len(within) > 0:
-		c.Add(field, `missing: %s is more than {ids}, and several ids make one text of it; say what stands between them, such as join: ",", or leave batch out: one request for each record, named by {id}`, within[0])
-	case t.InLists(address.IDs):
-		return address.Repeat
-	}
-	return cmp.Or(f.Join, ",")
+func (r *SecondRequest) stage(memberName string, one bool) stage {
+	return stage{name: r.Name, memberName: memberName, single: one, id: r.id, noID: Violation{Field: r.Name, Problem: reasonNoID + r.Name + " with"}, second: r}
 }

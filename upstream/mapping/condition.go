@@ -26,15 +26,15 @@ type condition struct {
 
 // conditions compiles what an element must have. A condition that is wrong
 // is left out, after its mistake was noted.
-func (s scope) conditions(field string, list []Condition, hides string) (all Conditions) {
+func (s scope) conditions(field string, list []Condition, harm string) (all Conditions) {
 	for i, cfg := range list {
-		all = append(all, s.condition(index(field, i), cfg, hides)...)
+		all = append(all, s.condition(index(field, i), cfg, harm)...)
 	}
 	return all
 }
 
 // condition compiles one; none where its section is not there.
-func (s scope) condition(at string, cfg Condition, hides string) Conditions {
+func (s scope) condition(at string, cfg Condition, harm string) Conditions {
 	one := condition{key: at, path: cfg.Path, negated: len(cfg.Not) > 0, ofDetail: s.inDetail(cfg.Path)}
 	for _, value := range slices.Concat(cfg.Is, cfg.Not) {
 		if one.null = one.null || value.Null; !value.Null {
@@ -47,10 +47,10 @@ func (s scope) condition(at string, cfg Condition, hides string) Conditions {
 		return nil
 	}
 	if one.at = s.locate(path); one.null && !one.negated {
-		hides = "" // that nothing is there is what it wants
+		harm = "" // that nothing is there is what it wants
 	}
 	if s.in != inReply {
-		s.notePaths(at, hides, false, cfg.Path)
+		s.notePaths(at, harm, false, cfg.Path)
 	}
 	return Conditions{one}
 }
@@ -94,13 +94,15 @@ func CompileConditions(field string, list []Condition, problems *setting.Problem
 	return reply.conditions(field, list, "")
 }
 
-// Any tells whether a body meets one of the conditions. One that is no JSON meets none.
-func (all Conditions) Any(body string) bool {
+// Any reports whether a reply meets one of the conditions. A body that is not JSON meets none. In a fault only values count:
+// that nothing is at a path means nothing there.
+func (all Conditions) Any(body string, fault bool) bool {
 	if len(all) == 0 {
 		return false
 	}
 	v, err := jsontree.Parse(body)
-	return err == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(&element{Value: v}) })
+	e := &element{Value: v}
+	return err == nil && slices.ContainsFunc(all, func(c condition) bool { return c.holds(e) && !(fault && !c.at.find(e).Present()) })
 }
 
 // Unmet gives the key of a condition that a reply does not meet; empty: it meets all.

@@ -14,56 +14,56 @@ import (
 // roundNumbers are the lengths at which systems cut lists.
 var roundNumbers = []int{10, 20, 25, 50, 100, 200, 250, 500, 1000}
 
-// doubts says what a list that would be served hides.
+// doubts says what a list that would be served harm.
 func (x *Explainer) doubts() {
 	seen := map[string]bool{}
-	add := func(path string, whole bool, format string, args ...any) {
-		if d := (Doubt{path, fmt.Sprintf(format, args...), whole}); !seen[d.Text] {
+	add := func(path, format string, args ...any) {
+		if d := (Doubt{path, fmt.Sprintf(format, args...)}); !seen[d.Text] {
 			seen[d.Text] = true
 			x.Doubts = append(x.Doubts, d)
 		}
 	}
 	for _, path := range x.Paths {
 		if path.Doubt != "" {
-			add(path.Path, true, "%s: %s", path, path.Doubt)
+			add(path.Path, "%s: %s", path, path.Doubt)
 		}
 	}
 	if x.withFetched > 0 && x.mostResponses == 0 {
-		add(x.plan.responses.path, true, "no response came for any of %d records: %s", x.withFetched, hidesResponses)
+		add(x.plan.responses.path, "no response came for any of %d records: %s", x.withFetched, harmResponses)
 	}
 	if x.Items > 0 && x.Excluded == x.Items {
-		add("where", true, "where shows none of %d records", x.Items)
+		add("where", "where shows none of %d records", x.Items)
 	}
 	for _, path := range x.Paths {
-		for i := 0; i < len(x.records) && path.In == "records" && path.hides == hidesIDs; i++ {
+		for i := 0; i < len(x.records) && path.In == "records" && path.harm == harmIDs; i++ {
 			x.at(path.Path).eachID(x.records[i], func(id string) {
 				if n := utf8.RuneCountInString(redact.TrimZeros(strings.TrimSpace(id))); n == 1 || n == 2 {
-					add(path.Path, false, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)
+					add(path.Path, "%s has ids of one or two characters: each such word is cut out of all texts", path.Path)
 				}
 			})
 		}
 	}
 	const cutThere = ", a round number%s: are lists cut there?"
 	if x.Paging.Style == PageNone && slices.Contains(roundNumbers, x.Items) {
-		add(x.items.path, false, "the list has exactly %d records"+cutThere, x.Items, ", and no paging is configured")
+		add(x.items.path, "the list has exactly %d records"+cutThere, x.Items, ", and no paging is configured")
 	}
 	if r, second := x.plan.responses, x.plan.Responses; r != nil && (second == nil || second.Paging.Style == PageNone) && slices.Contains(roundNumbers, x.mostResponses) {
-		add(r.path, false, "the longest list of responses has exactly %d"+cutThere, x.mostResponses, "")
+		add(r.path, "the longest list of responses has exactly %d"+cutThere, x.mostResponses, "")
 	}
 	numbers := map[string]int{}
 	for i, record := range x.records {
 		if first := numbers[record.Raw()]; first > 0 {
-			add(x.items.path, false, "record %d is alike to record %d to the byte: is it one record twice?", i+1, first)
+			add(x.items.path, "record %d is alike to record %d to the byte: is it one record twice?", i+1, first)
 			break
 		}
 		numbers[record.Raw()] = i + 1
 	}
 	if x.Owner.Case > 0 {
-		add("owner", false, "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
+		add("owner", "%d records have an owner that differs from the account in capitals only: these are two accounts", x.Owner.Case)
 	}
 	code := func(field, value string) {
 		if value != "" && strings.Trim(value, "0123456789") == "" || value == "true" || value == "false" {
-			add(field, false, "%s is the bare code %s: say what it means under values", field, shorten(value))
+			add(field, "%s is the bare code %s: say what it means under values", field, shorten(value))
 		}
 	}
 	for _, inq := range x.List {
@@ -164,14 +164,10 @@ func (p *Plan) usedPrefixes() (used []string) {
 	return used
 }
 
-// RemovedTexts counts the texts that something is removed from, by the reason. One
-// text may have several.
+// RemovedTexts are the texts that something is removed from.
 type RemovedTexts struct {
-	Texts   int   `json:"texts"`
-	ID      int   `json:"id"`
-	Pattern int   `json:"pattern"`
-	UUID    int   `json:"uuid"`
-	Cuts    []Cut `json:"cuts"` // the first ones
+	Texts int   `json:"texts"` // their number
+	Cuts  []Cut `json:"cuts"`  // the first ones
 }
 
 // Cut is a part of a text before and after the removal.
@@ -200,20 +196,13 @@ const (
 
 // removeIDs is RemoveIDs with an account of it.
 func (x *Explainer) removeIDs() {
-	r := &x.Explanation.Removed
+	r := &x.Report.Removed
 	x.eachText(func(record int, t *textField, before string) {
 		after, n := x.ids.Clean(before)
 		if n == 0 {
 			return
 		}
-		r.Texts++
-		uuid, pattern, word := x.ids.MatchedBy(before)
-		for count, found := range map[*int]bool{&r.ID: word, &r.Pattern: pattern, &r.UUID: uuid} {
-			if found {
-				*count++
-			}
-		}
-		if len(r.Cuts) == maxCuts {
+		if r.Texts++; len(r.Cuts) == maxCuts {
 			return
 		}
 		from := 0

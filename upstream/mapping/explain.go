@@ -12,16 +12,16 @@ import (
 	"inquiry-gateway/upstream/jsontree"
 )
 
-// Explanation is what a list looks like through the mapping, for a person who
+// Report is what a list looks like through the mapping, for a person who
 // writes or mends a configuration. Unlike everything else here it holds content
 // and internal ids: it is for the operator's screen, not for logs or callers.
-type Explanation struct {
+type Report struct {
 	Items      int               `json:"items"`              // records in all replies that were read
 	Replies    int               `json:"replies"`            // pages that were read, without those of responses
 	Bytes      int               `json:"bytes"`              // of these
 	Excluded   int               `json:"excluded,omitempty"` // records that where does not show
 	Records    []ExplainedRecord `json:"records"`
-	Violations []Violation       `json:"violations"`
+	Violations []RawViolation    `json:"violations"`
 	Owner      OwnerCheck        `json:"owner"`
 	Removed    RemovedTexts      `json:"removed"`
 	Suspects   []Suspect         `json:"suspects"` // what looks like an internal id in the texts and stays
@@ -38,8 +38,12 @@ type Explanation struct {
 type Doubt struct {
 	Path string `json:"path"` // of the mapping, or the key that it is about
 	Text string `json:"text"`
-	// Whole: it is about all records together, so that a part of a list may be said to have it wrongly.
-	Whole bool `json:"whole"`
+}
+
+// RawViolation is a violation with the value that breaks the rule.
+type RawViolation struct {
+	Violation
+	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
 }
 
 // ExplainedRecord shows one record field by field.
@@ -82,10 +86,10 @@ type PathFound struct {
 	Of    int    `json:"of"`    // how many of these could have it
 	Found int    `json:"found"` // how many had it, null included
 	Null  int    `json:"null"`
-	// Doubt says why the list is doubtful, if it is: the path is one that hides
+	// Doubt says why the list is doubtful, if it is: the path is one that harm
 	// its mistake, and nothing was there, nor at another path of the same key.
 	Doubt string `json:"doubt,omitempty"`
-	hides string
+	harm  string
 }
 
 // String is such as "internal_ids[0]: uuid found in 0 of 165 records".
@@ -108,7 +112,7 @@ func (p PathFound) Share() string {
 // its List after Finish. It is not safe for concurrent use.
 type Explainer struct {
 	*Builder
-	Explanation
+	Report
 
 	// Failed is why what was to be attached next cannot be had; nil: it can.
 	Failed error
@@ -125,15 +129,15 @@ type Explainer struct {
 func (p *Plan) Explainer(want Query, show int) *Explainer {
 	x := &Explainer{
 		Builder: p.NewBuilder(Query{Account: want.Account}), showRecords: show,
-		Explanation: Explanation{
-			Records: []ExplainedRecord{}, Violations: []Violation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
+		Report: Report{
+			Records: []ExplainedRecord{}, Violations: []RawViolation{}, Unused: []UnusedPath{}, Paths: []PathFound{},
 			Beside: []string{}, Removed: RemovedTexts{Cuts: []Cut{}}, Suspects: []Suspect{}, Doubts: []Doubt{},
 			Owner: OwnerCheck{Path: p.ownerKey, Missing: []int{}, Foreign: []int{}, Others: []string{}},
 		},
 	}
 	for _, u := range p.usedPaths {
-		if !u.only {
-			x.Paths = append(x.Paths, PathFound{Key: u.key, Path: u.path, In: u.in, hides: u.hides})
+		if !u.mayBeAbsent {
+			x.Paths = append(x.Paths, PathFound{Key: u.key, Path: u.path, In: u.in, harm: u.harm})
 		}
 	}
 	x.explainer = x
@@ -156,25 +160,27 @@ func (x *Explainer) Take(body string) (page Page, err error) {
 const maxBesideShown = 30
 
 // noteBeside notes the values around the list of the first reply that no key reads, and doubts those
-// that are named as systems name the next page, also where there is none this time.
+// that are named as systems name the next page, also where there is none this time. A list that is read in pages is not
+// doubted: CheckEnd refuses it if its last reply names one more.
 func (x *Explainer) noteBeside(reply jsontree.Value) {
 	if x.Replies > 1 {
 		return
 	}
 	if errs := reply.Member("errors"); errs.Kind() == jsontree.Array && errs.Len() > 0 && !slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, "errors") }) {
-		x.Doubts = append(x.Doubts, Doubt{"errors", "the reply has errors beside its data, as GraphQL tells of a part that failed: let expect refuse it, {path: errors, is: null}", false})
+		x.Doubts = append(x.Doubts, Doubt{"errors", "the reply has errors beside its data, as GraphQL tells of a part that failed: let expect refuse it, {path: errors, is: null}"})
 	}
 	x.eachBeside(reply, func(path, name string, v jsontree.Value) {
-		read := x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) })
-		text := v.String()
-		switch {
-		case read || name == "":
-		case saysNext(name):
-			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks", false})
-		case v.Kind() == jsontree.Object || v.Kind() == jsontree.Array || strings.ContainsAny(strings.TrimSpace(text), " \n") || len(x.Beside) == maxBesideShown:
+		if name == "" || x.Paging.reads(path) || slices.ContainsFunc(x.expect, func(c condition) bool { return below(c.path, path) }) {
 			return
 		}
-		if !read && name != "" && len(x.Beside) < maxBesideShown {
+		nested := v.Kind() == jsontree.Object || v.Kind() == jsontree.Array
+		switch {
+		case isNextMark(name) && x.Paging.Style == PageNone:
+			x.Doubts = append(x.Doubts, Doubt{path, path + " is how systems name the next page, and no key reads it: does the list come in pages? Name it in paging, or in paging.ignore_marks"})
+		case nested || strings.ContainsAny(strings.TrimSpace(v.String()), " \n"):
+			return
+		}
+		if len(x.Beside) < maxBesideShown {
 			x.Beside = append(x.Beside, path+" = "+shorten(v.Raw()))
 		}
 	})
@@ -201,7 +207,7 @@ const maxOthers = 3
 func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 	x.Items++
 	if bad.Field == "record" || e.beforeDetail && strings.HasPrefix(bad.Problem, reasonNoID) {
-		x.Violations = append(x.Violations, bad)
+		x.Violations = append(x.Violations, RawViolation{Violation: bad})
 		return
 	}
 	x.records, x.mostResponses = append(x.records, e.Value), max(x.mostResponses, len(e.responses))
@@ -234,7 +240,7 @@ func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 		return
 	}
 	if bad.Problem == reasonNoDetail {
-		x.Violations = append(x.Violations, bad)
+		x.Violations = append(x.Violations, RawViolation{Violation: bad})
 	}
 	fields, shown := x.explainFields(e), bad.Problem == reasonNoDetail
 	if x.Items <= x.showRecords {
@@ -243,11 +249,11 @@ func (x *Explainer) explainRecord(e *element, outcome outcome, bad Violation) {
 	for _, one := range fields {
 		if one.Problem != "" {
 			shown = true
-			x.Violations = append(x.Violations, Violation{bad.Record, one.Field, one.Problem})
+			x.Violations = append(x.Violations, RawViolation{Violation{bad.Record, one.Field, one.Problem}, one.Raw})
 		}
 	}
 	if outcome == outcomeInvalid && !shown {
-		x.Violations = append(x.Violations, bad)
+		x.Violations = append(x.Violations, RawViolation{Violation: bad})
 	}
 	if outcome == outcomeServed {
 		x.recordNumbers = append(x.recordNumbers, bad.Record)
@@ -356,7 +362,7 @@ func (x *Explainer) countPaths(in string, v jsontree.Value) {
 			}
 			kind = jsontree.Missing
 			v.At(p.Path).Scalars("", func(string) { kind = jsontree.Text })
-		} else if p.hides == hidesIDs && kind == jsontree.Object {
+		} else if p.harm == harmIDs && kind == jsontree.Object {
 			kind = jsontree.Missing // unless there is an id in it
 			x.at(p.Path).eachID(v, func(id string) {
 				if strings.TrimSpace(id) != "" {
@@ -415,7 +421,7 @@ func (x *Explainer) Finish() {
 		p := &x.Paths[i]
 		found := slices.ContainsFunc(x.Paths, func(other PathFound) bool { return other.Key == p.Key && other.Found > 0 })
 		if p.Of > 0 && !found {
-			p.Doubt = p.hides
+			p.Doubt = p.harm
 		}
 	}
 	x.unused()
@@ -440,7 +446,7 @@ func (x *Explainer) completeStages() {
 	for x.stageIndex < len(x.plan.stages) {
 		s := x.plan.stages[x.stageIndex]
 		if x.Failed != nil && len(x.waiting) > 0 {
-			x.Violations = append(x.Violations, Violation{x.waiting[0].number, s.name, x.Failed.Error()})
+			x.Violations = append(x.Violations, RawViolation{Violation: Violation{x.waiting[0].number, s.name, x.Failed.Error()}})
 			if s.single { // and no record can be shown
 				return
 			}

@@ -50,11 +50,15 @@ func TestSignsOfPagesAreShown(t *testing.T) {
 			leaf = strings.Split(sign[i+2:], `"`)[0]
 		}
 		doubted := slices.ContainsFunc(x.Doubts, func(d Doubt) bool { return strings.Contains(d.Text, "name the next page") })
-		if doubted != saysNext(leaf) {
+		if doubted != isNextMark(leaf) {
 			t.Errorf("%s: doubts %v", sign, x.Doubts)
 		}
 	}
-	x := planOf(t).Explainer(acme, 1)
+	x := planOf(t, "paging: {style: page, param: page, total: total}").Explainer(acme, 1)
+	if _, err := x.Take(strings.Replace(testkit.SampleList(testkit.SampleTicket), "{", `{"total":1,"next_page":"/list?page=2",`, 1)); err != nil || len(x.Doubts) > 0 {
+		t.Errorf("a list that is read in pages: %v, doubts %v", err, x.Doubts)
+	}
+	x = planOf(t).Explainer(acme, 1)
 	_, _ = x.Take(testkit.SampleList(testkit.SampleTicket))
 	if _ = x.CheckEnd(End{Header: http.Header{"X-Pagination": {`{"TotalCount":165,"HasNext":true}`}, "Date": {"x"}}}); len(x.Beside) != 1 || !strings.Contains(x.Beside[0], "X-Pagination") {
 		t.Errorf("%q", x.Beside)
@@ -98,8 +102,8 @@ func explained(x *Explainer) (all []string) {
 	for _, d := range x.Doubts {
 		say("doubt %s", d.Text)
 	}
-	r := x.Explanation.Removed
-	say("removed %d: id %d, pattern %d, UUID %d", r.Texts, r.ID, r.Pattern, r.UUID)
+	r := x.Report.Removed
+	say("removed %d", r.Texts)
 	for _, c := range r.Cuts {
 		say("cut %d %s: %s -> %s", c.Record, c.Field, c.Before, c.After)
 	}
@@ -125,7 +129,7 @@ func TestExplainSecondRequests(t *testing.T) {
 		}
 		s, ids := x.Next()
 		if replies != "" {
-			_, a := s.Request("acme", ids[0])
+			_, a := s.Request(acme, ids[0])
 			if _, err := a.Take(replies); err != nil {
 				t.Fatal(err)
 			}

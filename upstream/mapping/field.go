@@ -64,28 +64,28 @@ const (
 	reasonTime    = "not a time in the configured format"
 )
 
-// What a path hides that matches nothing.
+// What a path harm that matches nothing.
 const (
-	hidesIDs       = "internal ids would not be removed from texts"
-	hidesResponses = "every inquiry would look unanswered"
-	hidesDefault   = "every record has the default"
-	hidesRecords   = "no record would be shown"
-	hidesNull      = "every record has null"
+	harmIDs       = "internal ids would not be removed from texts"
+	harmResponses = "every inquiry would look unanswered"
+	harmDefault   = "every record has the default"
+	harmRecords   = "no record would be shown"
+	harmNull      = "every record has null"
 )
 
 // source compiles where a field comes from. A constant comes from nowhere.
-func (s scope) source(key, name string, f FieldPath, fixed bool, hides string) source {
+func (s scope) source(key, name string, f FieldPath, fixed bool, harm string) source {
 	o := source{name: name, join: f.Join, viaLookup: setting.IsSet(f.Lookup)}
 	s.AddIf(len(f.Path) == 0 && !fixed && !o.viaLookup, key, "missing: say where the field comes from, as a GJSON path or as {path: ...}")
-	o.at, o.paths = s.found(key, f.Path, f.Lookup, hides)
+	o.at, o.paths = s.found(key, f.Path, f.Lookup, harm)
 	return o
 }
 
 // found compiles paths of which the first present one counts, in the element or in the entry of a table,
 // and returns them as a person reads them, too.
-func (s scope) found(key string, paths Paths, lookup LookupConfig, hides string) (compiledPaths, Paths) {
+func (s scope) found(key string, paths Paths, lookup LookupConfig, harm string) (compiledPaths, Paths) {
 	if !setting.IsSet(lookup) {
-		s.notePaths(key, hides, false, paths...)
+		s.notePaths(key, harm, false, paths...)
 		return s.locateAll(key, key+".path", paths), paths
 	}
 	s.AddIf(len(paths) == 0, key+".path", "missing: the path, within the entry, of the value")
@@ -110,14 +110,14 @@ func (s scope) text(key, name string, f TextField, nullable bool) *textField {
 	s.AddIf(f.Values != nil && len(f.Values) == 0, key+".values", "empty: no value would be accepted")
 	s.AddIf(t.values == nil && f.ValuesJoin != "", key+".values_join", "there are no values to join; remove the key")
 	s.AddIf(!nullable && f.Default.Null, key+".default", "%s is never null here; give a text", name)
-	hides := ""
+	harm := ""
 	switch {
 	case f.Default.Set && !f.Default.Null:
-		hides = hidesDefault
+		harm = harmDefault
 	case nullable:
-		hides = hidesNull
+		harm = harmNull
 	}
-	t.source = s.source(key, name, f.FieldPath, t.constant.Set, hides)
+	t.source = s.source(key, name, f.FieldPath, t.constant.Set, harm)
 	t.html, t.nulls = f.TrimHTML, nulls
 	return t
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 
 	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/upstream/address"
@@ -16,7 +15,7 @@ import (
 func (p *Plan) Request(want Query) (ask PagedRequest, impossible bool) {
 	status, noStatus := p.byStatus.values(want.Status)
 	inquiryType, noType := p.byType.values(want.InquiryType)
-	values := address.Values{address.Account: {want.Account}, address.Status: status, address.Type: inquiryType}
+	values := address.Values{address.Account: {want.Account}, address.Secret: {want.Secret}, address.Status: status, address.Type: inquiryType}
 	return PagedRequest{request: &p.request, values: values}, noStatus || noType
 }
 
@@ -56,15 +55,6 @@ type filter struct {
 	takesSeveral bool // it can name several legacy values
 }
 
-const cannotRepeat = "%s cannot be repeated for each value: it is more than {%s}, or in a body and no element of a list; " +
-	"give a separator, or make the placeholder a parameter or list element of its own, or in XML the only one of a part in brackets"
-
-// checkJoin refuses a separator that XML would turn into something else.
-func (c *compiler) checkJoin(request *address.Template, placeholder, field, join string) {
-	c.AddIf(strings.ContainsAny(join, "<&") && request.InXML(placeholder), field,
-		"%q is escaped in XML, and the legacy system would find no record; put the element in brackets, as in [<v>{%s}</v>], and set %q to get one for each value", join, placeholder, address.Repeat)
-}
-
 // filters compiles both filters. What the request holds no placeholder for is filtered by the
 // gateway.
 func (c *compiler) filters(cfg FieldsConfig) {
@@ -81,16 +71,11 @@ func (c *compiler) filter(placeholder string, t *textField, join string) filter 
 	if t.values != nil {
 		request.Trust(placeholder)
 	}
-	if join == address.Repeat {
-		for _, text := range request.OneValue(placeholder) {
-			c.Add(c.plan.Kind+".fields."+placeholder+".values_join", cannotRepeat, text, placeholder)
-		}
-	}
-	c.checkJoin(request, placeholder, c.plan.Kind+".fields."+placeholder+".values_join", join)
-	request.Join(placeholder, join)
+	several, err := request.Join(placeholder, join, "")
+	c.AddIf(err != nil, c.plan.Kind+".fields."+placeholder+".values_join", "%v", err)
 	// A text that is made of several, or of a part, is not what the legacy has.
 	sent := request.Has(placeholder) && !t.join.Set && !t.html && !t.viaLookup
-	return filter{field: t, inRequest: sent, takesSeveral: join != "" || request.InLists(placeholder)}
+	return filter{field: t, inRequest: sent, takesSeveral: several}
 }
 
 // untranslatable are public values of records that have something else, or nothing, in the legacy: by
@@ -163,7 +148,7 @@ func (p *Plan) FilterValues() map[string][]string {
 // describe is what becomes of all values that a configuration names. selectable: the gateway may
 // select from the list without the filter.
 func (f *filter) describe(selectable bool) filters.Filter {
-	of := func(value string) filters.Asked {
+	of := func(value string) filters.Source {
 		send, impossible := f.values(value)
 		switch {
 		case impossible:
@@ -173,7 +158,7 @@ func (f *filter) describe(selectable bool) filters.Filter {
 		}
 		return filters.Upstream
 	}
-	all := filters.Filter{Values: make(map[string]filters.Asked), Other: of("\x00")} // which is no value of any
+	all := filters.Filter{Values: make(map[string]filters.Source), Other: of("\x00")} // which is no value of any
 	for legacy, public := range f.field.values {
 		all.Values[legacy], all.Values[public] = of(legacy), of(public)
 	}

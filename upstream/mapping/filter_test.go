@@ -32,7 +32,7 @@ func TestFilters(t *testing.T) {
 		if strings.HasPrefix(sent.Body, "<") {
 			query = sent.Body
 		}
-		got := map[filters.Asked]string{
+		got := map[filters.Source]string{
 			filters.Upstream: strings.TrimSpace("sent " + strings.TrimSuffix(query, "&")), filters.Empty: "no record", filters.Local: "selected",
 		}[asked]
 		if err != nil || got != want || impossible != (asked == filters.Empty) || asked == filters.Local && query != "" {

@@ -13,9 +13,11 @@ import (
 // concurrent use.
 type Format struct {
 	decode.Format
-	Pages         bool       // the list comes in pages: a 206 is a reply like a 200
-	Accept        string     // the value of the request's header of that name
-	EmptyIf       Conditions // one of which a reply meets that says that there is nothing
+	Pages   bool       // the list comes in pages: a 206 is a reply like a 200
+	Accept  string     // the value of the request's header of that name
+	EmptyIf Conditions // one of which a reply meets that says that there is nothing
+	// MayBeMissing: a 403, 404 or 410 is about the one record that the request is for, and says nothing of the credential.
+	MayBeMissing  bool
 	mediaTypes    []string
 	emptyStatuses []int
 }

@@ -1,6 +1,6 @@
 // Package mapping makes inquiries of the legacy's replies, as a configuration says.
 //
-// [Compile] checks the section of one kind and makes a [Plan] of it, once per configuration.
+// [Compile] checks the section of one kind and compiles it into a [Plan], once per configuration.
 // [Plan.Request] returns the request for a list. Its replies go to [Builder.Take], one page after
 // the other, which parses each into a tree (package jsontree) and evaluates the configured paths on
 // its records and responses. The internal ids of every record and its responses are collected,
@@ -45,15 +45,15 @@ type NullString struct {
 	Valid  bool // false: null, String is empty
 }
 
-// Query says what of a kind is wanted.
+// Query selects the records of a kind.
 type Query struct {
-	Account     string // whose list; put into the request and compared with each record's owner
+	Account     string // sent in the request and compared with the owner of each record
 	Status      string // public value; empty: all
 	InquiryType string // public value; empty: all
+	Secret      string // what {secret} stands for in requests
 }
 
-// Error says why a reply cannot be accepted. Its text is for logs: it holds
-// nothing of the reply's content.
+// Error is the reason why a reply is refused. Its text is for logs, and holds nothing of the reply's content.
 type Error struct {
 	Reason string // json, expect, items, record, owner, paging, changed or too_many
 	Err    error
@@ -62,17 +62,16 @@ type Error struct {
 	Found string
 }
 
-// ReasonChanged is the reason for a list that changed while its pages were read: read again,
-// it may be whole.
+// ReasonChanged is the reason of a list that changed while its pages were read. A second reading may succeed.
 const ReasonChanged = "changed"
 
 // Error implements error.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// newError makes an [Error]. Its arguments must hold nothing of the content.
+// newError makes an [Error]. Its arguments must not hold content of a reply.
 func newError(reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }

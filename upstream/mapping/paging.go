@@ -13,11 +13,11 @@ import (
 
 // End is where paging ended a list, or the only reply of one without paging.
 type End struct {
-	Header  http.Header // of the last reply
-	Next    string      // target of its Link header with relation next; empty: none
-	Records int         // read in all, those that were skipped or filtered included
-	Doubles int         // of these, records that came on a page before
-	Pages   int         // read in all
+	Header     http.Header // of the last reply
+	Next       string      // target of its Link header with relation next; empty: none
+	Records    int         // read in all, those that were skipped or filtered included
+	Duplicates int         // of these, records that came on a page before
+	Pages      int         // read in all
 }
 
 const defaultPagesConcurrency = 4
@@ -180,7 +180,7 @@ func (r *reader) double(e *element) (double bool, err *Error) {
 	case before.text != e.Raw():
 		return false, newError(ReasonChanged, "%s %d came before as number %d, on another page and with another content: the list changed while it was read, or id is no id", r.itemName, r.Seen, before.number)
 	default:
-		r.Doubles++
+		r.Duplicates++
 		return true, nil
 	}
 	return false, nil
@@ -192,9 +192,9 @@ var nextNames = map[string]bool{
 	"nextmarker": true, "nextrecordsurl": true, "hasmore": true, "hasnext": true, "hasnextpage": true, "morerecords": true, "moreitemsincollection": true, "istruncated": true,
 }
 
-// saysNext reports whether a name is one of these, without regard to case, _ and -, and to what OData
+// isNextMark reports whether a name is one of these, without regard to case, _ and -, and to what OData
 // writes before it.
-func saysNext(name string) bool {
+func isNextMark(name string) bool {
 	name = strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(name))
 	return nextNames[strings.TrimPrefix(strings.TrimPrefix(name, "@"), "odata.")]
 }
@@ -208,14 +208,14 @@ func (r *reader) checkEnd(end End) error {
 		found = "the header Link names a next page"
 	}
 	for name, values := range end.Header {
-		if saysNext(strings.TrimPrefix(name, "X-")) && !r.Paging.IgnoresMark(name) && !saysNothing(values[0]) {
+		if isNextMark(strings.TrimPrefix(name, "X-")) && !r.Paging.IgnoresMark(name) && !meansNone(values[0]) {
 			found = "the header " + name + " names a next page"
 		}
 	}
 	r.eachBeside(r.reply, func(path, name string, v jsontree.Value) {
 		relation := func(key string) bool { return strings.EqualFold(v.Member(key).Plain(), "next") }
 		linked := v.Kind() == jsontree.Object && (relation("rel") || relation("-rel") || relation("relation"))
-		if found == "" && (saysNext(name) && !isNothing(v) || linked) && !r.Paging.reads(path) {
+		if found == "" && (isNextMark(name) && !isNothing(v) || linked) && !r.Paging.reads(path) {
 			found = path + " says that it does"
 		}
 	})
@@ -284,11 +284,11 @@ func isNothing(v jsontree.Value) bool {
 		}
 		return true
 	}
-	return saysNothing(v.String())
+	return meansNone(v.String())
 }
 
-// saysNothing is isNothing for a text.
-func saysNothing(text string) bool {
+// meansNone is isNothing for a text.
+func meansNone(text string) bool {
 	text = strings.ToLower(strings.TrimSpace(text))
 	n, whole := jsontree.Count(text)
 	return text == "" || text == "false" || text == "null" || whole && n <= 0

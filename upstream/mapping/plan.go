@@ -70,11 +70,11 @@ type responseFields struct {
 
 // usedPath is a path of the configuration, for [Explainer].
 type usedPath struct {
-	key   string // below the endpoint
-	path  string
-	in    string // records, responses or replies
-	hides string // the silent harm where nothing is at the path; empty: it shows elsewhere
-	only  bool   // it counts as used, but it is no mistake where nothing is there
+	key         string // below the endpoint
+	path        string
+	in          string // records, responses or replies
+	harm        string // the silent harm where nothing is at the path; empty: it shows elsewhere
+	mayBeAbsent bool   // it counts as used, but it is no mistake where nothing is there
 }
 
 // texts are the texts that the kind's records have.

@@ -4,52 +4,45 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"inquiry-gateway/upstream/decode"
 	"inquiry-gateway/upstream/jsontree"
 	"inquiry-gateway/upstream/redact"
 )
 
-// items is where the items of a list are: the records, details or responses in a reply, or the
-// responses in a record.
+// items tells where the items of a list are: records, details or responses in a reply, or responses in a record.
 type items struct {
 	path     string        // as it was written
 	at       jsontree.Path // of what holds them
 	kind     jsontree.Kind // of that: an array, or an object
-	single   bool          // what is there is the only item
+	single   bool          // the value there is the only item
 	optional bool          // nothing there means an empty list
-	lookup   *lookup       // of a table, which the items only name; nil: they are the items themselves
+	lookup   *lookup       // of the table that has the items, which are only named here; nil: they are here
 	keyIDs   bool          // the names of the items are internal ids
 	ids      compiledPaths // of internal ids
 	where    Conditions    // that an item must meet to be shown
 }
 
-// keyPath stands among internal ids for the name under which an item is found.
+// keyPath among internal ids stands for the name of the member that an item is.
 const keyPath = "@key"
 
-// nonIDPrefix begins the names of members whose values are no ids: the attributes of an element of
-// XML, such as its type. A path may name one of them all the same.
-func (c compiledPath) nonIDPrefix() string {
-	if c.xml {
-		return decode.Attribute
-	}
-	return ""
-}
-
-// eachID visits the ids in a value.
+// eachID visits the ids in a value. Attributes of an element of XML, such as its type, are none, unless the path names one.
 func (c *compiledPath) eachID(in jsontree.Value, visit func(string)) {
-	in.Visit(c.Path, func(v jsontree.Value) { v.Scalars(c.nonIDPrefix(), visit) })
+	without := ""
+	if c.xml {
+		without = decode.Attribute
+	}
+	in.Visit(c.Path, func(v jsontree.Value) { v.Scalars(without, visit) })
 }
 
 // indexes are the tables of a reply, by their keys.
 type indexes []map[string]jsontree.Value
 
-// element is a record, a response or a detail, or a reply as a whole.
+// element is a record, a response, a detail, or a whole reply.
 type element struct {
 	jsontree.Value
-	key          string         // of the member that it is; empty: it is the element of an array
-	tables       indexes        // that its look-ups are made in
+	key          string         // its name as a member of an object; empty: it is an element of an array
+	tables       indexes        // for its look-ups
 	responses    []element      // of a record: those in it, whether they are shown or not
 	container    jsontree.Value // what has these
 	partTables   []indexes      // of these, where each came with its own
@@ -57,20 +50,19 @@ type element struct {
 	beforeDetail bool           // the detail of the record is not there yet
 }
 
-// reader reads the replies to one request, one after the other: it parses each, checks what is
-// expected of it, and delivers its items. The internal ids in an item, and in the responses of a
-// record, are collected before it is delivered, even if it is dropped then. It is not
-// safe for concurrent use.
+// reader reads the replies to one request in order: it parses each, checks expect, and delivers its items. The internal ids of an
+// item, and of the responses in a record, are collected before the item is delivered, even if it is dropped later. It
+// is not safe for concurrent use.
 type reader struct {
-	Seen    int // elements that were read, whatever became of them
-	Doubles int // of these, elements that came on a page before
+	Seen       int // elements that were read, whatever became of them
+	Duplicates int // of these, elements that came on a page before
 
 	// Allow is asked before look-ups give more bytes than came, as an entry may be named often;
 	// false ends the list. Nil: there is no bound.
 	Allow func(bytes int64) bool
 
 	*Replies
-	deliver func(*element) *Error // what becomes of each; an error ends the list
+	deliver func(*element) *Error // takes each item; an error ends the list
 	ids     redact.IDs
 	err     *Error // why the list ended
 
@@ -89,16 +81,16 @@ type reader struct {
 	addID            func(string)
 }
 
-// begin prepares the reading of replies.
+// begin must be called before the first reply is read.
 func (r *reader) begin(replies *Replies, deliver func(*element) *Error) {
 	r.Replies, r.deliver, r.keep, r.addID = replies, deliver, r.keepResponse, r.ids.Add
 }
 
-// Page is what a reply had.
+// Page is the outcome of reading one reply.
 type Page struct {
-	Records int            // or responses, or details
-	Doubles int            // of these, records that came on a page before
-	Reply   jsontree.Value // all of it
+	Records    int            // or responses, or details
+	Duplicates int            // of these, records that came on a page before
+	Reply      jsontree.Value // all of it
 	// Items is the array or object that has these, as it came; empty: nothing is there, which
 	// items_optional allows.
 	Items string
@@ -107,11 +99,11 @@ type Page struct {
 // readPage reads one reply. The strings of what is made of it share memory with body. An error is
 // an [*Error]; then the list is not to be used.
 func (r *reader) readPage(body string) (Page, error) {
-	before, doubles := r.Seen, r.Doubles
-	if failed := r.read(strings.TrimPrefix(body, "\ufeff")); failed != nil { // .NET writes a mark that RFC 8259 lets us ignore
+	before, doubles := r.Seen, r.Duplicates
+	if failed := r.read(body); failed != nil {
 		return Page{}, failed
 	}
-	return Page{r.Seen - before, r.Doubles - doubles, r.reply, r.container.Raw()}, nil
+	return Page{r.Seen - before, r.Duplicates - doubles, r.reply, r.container.Raw()}, nil
 }
 
 // read reads one reply.
@@ -174,8 +166,8 @@ func (r *reader) indexTables(reply jsontree.Value) (indexes, *Error) {
 	return tables, nil
 }
 
-// eachItem puts the items in an element into one, one after the other, and calls visit, until that
-// fails. It returns what holds them. ok is false where something else is there, or nothing.
+// eachItem visits the items in an element until visit fails, each stored in one. It returns the container that holds them; ok is
+// false if that is missing or of another kind.
 func (r *reader) eachItem(it *items, in, one *element, visit func(*element) *Error) (container jsontree.Value, ok bool, err *Error) {
 	container = in.Get(it.at)
 	// PHP writes an object without members as an empty array.
@@ -213,7 +205,7 @@ func (r *reader) addIDs(it *items, e *element) {
 	}
 }
 
-// allowLookup counts the bytes that a look-up gives. Too many end the list.
+// allowLookup counts the bytes that a look-up returns. Too many end the list.
 func (r *reader) allowLookup(bytes int) *Error {
 	before := max(r.lookupBytes, r.bytes)
 	r.lookupBytes += bytes
@@ -260,7 +252,7 @@ func (r *reader) keepResponse(one *element) *Error {
 	return nil
 }
 
-// countElement counts an element. Too many end the list. double: it came before, and is left out.
+// countElement counts an element. Too many end the list. double: it came on a page before, and is left out.
 func (r *reader) countElement(e *element) (double bool, err *Error) {
 	r.Seen++
 	if r.Seen > r.MaxRecords {

@@ -6,7 +6,7 @@ import (
 	"inquiry-gateway/upstream/jsontree"
 )
 
-// Violation is one reason to refuse a record. Its zero value is none.
+// Violation is a rule that a record breaks. The zero value is none.
 type Violation struct {
 	Record  int    `json:"record"` // from 1
 	Field   string `json:"field"`
@@ -51,12 +51,12 @@ type mapper struct {
 	allow            func(bytes int) bool // what look-ups give
 }
 
-// scratchMapper is for records that are evaluated only, and not put into a list.
+// scratchMapper returns a mapper for records that are evaluated but not added to a list.
 func (p *Plan) scratchMapper() *mapper {
 	return &mapper{plan: p, allow: func(int) bool { return true }}
 }
 
-// accountPlaceholder stands for the account in owner.is.
+// accountPlaceholder is the account in owner.is.
 const accountPlaceholder = "{account}"
 
 // ownerOf returns what stands as the owner in the records of an account.
@@ -101,8 +101,8 @@ func mismatch(owner jsontree.Value, want string) (why string) {
 	return reasonForeign
 }
 
-// evaluateOwner compares the owner of a record. That comes before all else: another
-// account's record is foreign, whatever else is wrong with it.
+// evaluateOwner compares the owner of a record, before anything else: another account's record is foreign, even if it breaks other
+// rules.
 func (p *Plan) evaluateOwner(e *element, account string) (outcome, Violation) {
 	switch why := p.ownerMismatch(e, account); {
 	case why == "":
@@ -114,8 +114,8 @@ func (p *Plan) evaluateOwner(e *element, account string) (outcome, Violation) {
 	}
 }
 
-// evaluateShown compares the owner, and applies where. It comes before the fields,
-// as one that is not shown may lack some. beforeDetail: its detail is not there yet.
+// evaluateShown compares the owner and applies where, before the fields are mapped: a record that is not shown may lack
+// some. beforeDetail: its detail has not been fetched yet.
 func (p *Plan) evaluateShown(e *element, account string, beforeDetail bool) (outcome, Violation) {
 	outcome, bad := p.evaluateOwner(e, account)
 	if outcome == outcomeServed && p.items.where.firstUnmet(e, beforeDetail) != nil {
@@ -145,13 +145,13 @@ func (m *mapper) evaluate(inq *Inquiry, e *element, want *Query) (outcome, Viola
 	return outcome, bad
 }
 
-// matches tells whether an inquiry is wanted, whatever the legacy was asked for.
+// matches reports whether an inquiry meets the filters. It does not rely on the legacy system to apply them.
 func (w *Query) matches(inq *Inquiry) bool {
 	return (w.Status == "" || inq.Status == w.Status) &&
 		(w.InquiryType == "" || inq.InquiryType.Valid && inq.InquiryType.String == w.InquiryType)
 }
 
-// mapRecord maps all fields of a record up to the first mistake, which it gives.
+// mapRecord maps the fields of a record up to the first violation, which it returns.
 func (m *mapper) mapRecord(inq *Inquiry, e *element) (bad Violation) {
 	inq.Title = m.mapText(m.plan.title, e, e, &bad).String
 	inq.Content = m.mapText(m.plan.content, e, e, &bad).String
@@ -191,7 +191,7 @@ func (m *mapper) mapResponses(e *element) (bad Violation) {
 	return bad
 }
 
-// incomplete says why a record does not have all of its responses; empty: it has, or it does not say.
+// incomplete returns why a record lacks some of its responses; empty: it has all, or does not tell.
 func (r *responseFields) incomplete(e *element) string {
 	if r.total != nil {
 		if text := r.total.find(e).Plain(); text != "" {
@@ -206,7 +206,7 @@ func (r *responseFields) incomplete(e *element) string {
 	return ""
 }
 
-// mapResponse maps a response, and adds it if it is shown.
+// mapResponse maps a response, and adds it if it meets where.
 func (m *mapper) mapResponse(e, record *element) (bad Violation) {
 	r := m.plan.responses
 	switch {
@@ -228,8 +228,8 @@ func (m *mapper) mapResponse(e, record *element) (bad Violation) {
 	return bad
 }
 
-// mapText maps a text, and puts a mistake into bad. After another mistake it does nothing. A field
-// that the kind lacks is null. A missing value is counted.
+// mapText maps a text, and sets bad if that breaks a rule. It does nothing if bad is set already. A field that the kind does not have
+// is null. Missing values are counted.
 func (m *mapper) mapText(t *textField, e, record *element, bad *Violation) (s NullString) {
 	if t == nil || bad.Problem != "" {
 		return s

@@ -7,22 +7,22 @@ import (
 	"inquiry-gateway/upstream/jsontree"
 )
 
-// SecondRequest is how the details of a list's records, or the responses to them, are asked for. It
-// is read-only and safe for concurrent use.
+// SecondRequest is the compiled request for the details of records, or for their responses. It is read-only and safe for
+// concurrent use.
 type SecondRequest struct {
 	Replies
 	Name        string // of its stage
 	Concurrency int    // requests at a time
-	Missing     string // what a record is of which the request is answered with 403, 404 or 410: empty or skip; else the list fails
+	Missing     string // what a 403, 404 or 410 for one record means: empty: the record has none of what was asked for; skip: it is left out; otherwise the list fails
 
 	id         identity      // of a record
-	version    compiledPaths // of what came for a record; nil: it has none
-	idOptional bool          // a record without one is not asked for
+	version    compiledPaths // of the version of a record; nil: records have none
+	idOptional bool          // no request is made for a record without an id
 	batch      int           // records per request; 0: one
 	key        compiledPaths // in a batch: where an element has the id of its record
 }
 
-// identity is what tells a record from others: values of it, by the placeholders of further requests.
+// identity is the values that identify a record, with their placeholders in second requests.
 type identity []idValue
 
 type idValue struct {
@@ -33,7 +33,7 @@ type idValue struct {
 // idSeparator stands between several values in the one text that identifies a record.
 const idSeparator = "\x00"
 
-// bareID is the member that a record has which came as a bare id.
+// bareID is the name of the member that a bare id becomes.
 const bareID = "id"
 
 // scalarID reads a value as an id: "" if absent, null or empty. single is false for what cannot be one.
@@ -44,8 +44,7 @@ func scalarID(v jsontree.Value) (id string, single bool) {
 	return id, true
 }
 
-// of gives the text that identifies a record: empty where a value of it is missing. single is false
-// where one cannot be an id.
+// of returns the text that identifies a record; empty: a value is missing. single is false if a value cannot be an id.
 func (all identity) of(e *element) (id string, single bool) {
 	if len(all) == 1 && all[0].at.String() == bareID && e.Kind() != jsontree.Object {
 		return scalarID(e.Value) // as the record that it becomes has it
@@ -65,7 +64,7 @@ func (all identity) of(e *element) (id string, single bool) {
 	return id, true
 }
 
-// paths are where the values stand, for a person.
+// paths returns the paths of the values, for display.
 func (all identity) paths() string {
 	paths := make([]string, len(all))
 	for i, one := range all {
@@ -74,20 +73,19 @@ func (all identity) paths() string {
 	return strings.Join(paths, ", ")
 }
 
-// displayID is the text for a person.
+// displayID returns an id as it is displayed.
 func displayID(id string) string { return strings.ReplaceAll(id, idSeparator, ", ") }
 
-// Batch is what one request, or one for each page, is made for.
+// Batch is the records that one request is made for.
 type Batch struct {
 	IDs []string // of records
-	// Version is that of the one record: while it is the same, what came for it is. Empty: it has none.
+	// Version of the only record: while it is the same, so are the replies for it. Empty: it has none.
 	Version string
 }
 
-// Request gives the request for what belongs to the records of a batch, and what takes the
-// replies to it.
-func (s *SecondRequest) Request(account string, batch Batch) (PagedRequest, *Attachment) {
-	values := address.Values{address.Account: {account}}
+// Request returns the request for a batch, and the attachment that takes its replies.
+func (s *SecondRequest) Request(want Query, batch Batch) (PagedRequest, *Attachment) {
+	values := address.Values{address.Account: {want.Account}, address.Secret: {want.Secret}}
 	if s.batch > 0 {
 		values[address.IDs] = batch.IDs
 	} else {
@@ -100,12 +98,12 @@ func (s *SecondRequest) Request(account string, batch Batch) (PagedRequest, *Att
 	return PagedRequest{&s.request, values, true}, a
 }
 
-// Attachment is what came for the records of one batch.
+// Attachment collects what comes for the records of one batch.
 type Attachment struct {
 	reader
 	key   compiledPaths
 	parts []attachedPart
-	// Missing says that the legacy system has not got it: see [SecondRequest].Missing.
+	// Missing is set if the legacy system has nothing for the record, see [SecondRequest].Missing.
 	Missing bool
 }
 
@@ -116,13 +114,13 @@ type attachedPart struct {
 	tables indexes // that its fields are looked up in
 }
 
-// Take reads one reply. An error is an [*Error]; then the attachment is not to be used.
+// Take reads one reply. The error is an [*Error]; the attachment must not be used after it.
 func (a *Attachment) Take(body string) (Page, error) { return a.readPage(body) }
 
-// CheckEnd refuses what is not whole. An error is an [*Error].
+// CheckEnd refuses what is incomplete. The error is an [*Error].
 func (a *Attachment) CheckEnd(end End) error { return a.checkEnd(end) }
 
-// add keeps an element until it is put to its record.
+// add keeps an element until it is attached to its record.
 func (a *Attachment) add(e *element) *Error {
 	double, err := a.countElement(e)
 	if err == nil && !double {

@@ -6,15 +6,15 @@ import (
 	"inquiry-gateway/upstream/jsontree"
 )
 
-// stage is something that all records of a list wait for before they are evaluated: the other rows
-// of each, details, or responses. What comes for a record becomes a member of it.
+// stage is something that the records of a list wait for before they are evaluated: their other rows, their details, or their
+// responses, which become a member of the record.
 type stage struct {
-	name   string         // one of the three
-	member string         // its name
-	single bool           // one thing comes for each record, and must; else an array does
-	id     identity       // of a record: what comes is found by it
-	noID   Violation      // of a record without one
-	second *SecondRequest // the requests for it; nil: it comes with the list
+	name       string         // one of the three
+	memberName string         // of that member
+	single     bool           // one thing comes for each record, and must; else an array does
+	id         identity       // of a record: what comes is found by it
+	noID       Violation      // of a record without one
+	second     *SecondRequest // the requests for it; nil: it comes with the list
 }
 
 // The stages.
@@ -35,8 +35,7 @@ type waitingRecord struct {
 	skipped bool // it is left out
 }
 
-// enterStage takes a record into a stage, with what the stages before have given it: unless it is
-// known by that not to be shown, it waits.
+// enterStage adds a record to the nth stage. It waits there, unless the stages before have shown that it will not be served.
 func (b *Builder) enterStage(e *element, nth int) *Error {
 	if nth == len(b.plan.stages) {
 		return b.addWhole(e)
@@ -53,7 +52,7 @@ func (b *Builder) enterStage(e *element, nth int) *Error {
 	case outcome != outcomeServed:
 	case id == "" && !(single && s.second != nil && s.second.idOptional):
 		outcome, bad = outcomeInvalid, s.noID
-	case record.Member(s.member).Kind() != jsontree.Missing:
+	case record.Member(s.memberName).Kind() != jsontree.Missing:
 		outcome, bad = outcomeInvalid, Violation{Field: "record", Problem: reasonOwnMember}
 	default:
 		outcome = outcomeWaiting
@@ -66,9 +65,8 @@ func (b *Builder) enterStage(e *element, nth int) *Error {
 	return b.recordOutcome(e, outcome, bad)
 }
 
-// evaluateBefore evaluates a record by what it has before a stage: each row has to be the
-// account's, details are not asked for where the list shows that the record is not, and responses
-// only for one that is shown.
+// evaluateBefore evaluates a record before a stage: each row must belong to the account; details are fetched only if the list does
+// not show another owner, and responses only for records that are shown.
 func (b *Builder) evaluateBefore(s *stage, e *element) (outcome, Violation) {
 	switch object := e.Kind() == jsontree.Object; {
 	case s.name == stageResponses:
@@ -83,7 +81,7 @@ func (b *Builder) evaluateBefore(s *stage, e *element) (outcome, Violation) {
 	return outcomeServed, Violation{}
 }
 
-// addWaiting adds a record to those that wait. A further row is added to its record.
+// addWaiting adds a record to those that wait, or a further row to its record.
 func (b *Builder) addWaiting(s *stage, one waitingRecord) {
 	if s.second == nil {
 		if at, known := b.rowIndex[one.id]; known {
@@ -98,8 +96,7 @@ func (b *Builder) addWaiting(s *stage, one waitingRecord) {
 	b.waiting = append(b.waiting, one)
 }
 
-// CheckEnd refuses a list that is not whole, and takes the records that wait for nothing else.
-// An error is an [*Error].
+// CheckEnd refuses a list that is incomplete, and completes the stages that need no request. The error is an [*Error].
 func (b *Builder) CheckEnd(end End) error {
 	if err := b.checkEnd(end); err != nil {
 		return err
@@ -107,7 +104,7 @@ func (b *Builder) CheckEnd(end End) error {
 	return b.advance()
 }
 
-// advance completes stages up to the next one that requests are to be made for.
+// advance completes stages up to the next one that needs requests.
 func (b *Builder) advance() error {
 	for b.stageIndex < len(b.plan.stages) && len(b.pendingBatches()) == 0 {
 		if err := b.completeStage(); err != nil {
@@ -117,7 +114,7 @@ func (b *Builder) advance() error {
 	return nil
 }
 
-// pendingBatches are the waiting records that requests are to be made for, by the request.
+// pendingBatches returns the waiting records, grouped by the request that is to be made for them.
 func (b *Builder) pendingBatches() [][]*waitingRecord {
 	second, records := b.plan.stages[b.stageIndex].second, []*waitingRecord{}
 	if second == nil {
@@ -131,8 +128,7 @@ func (b *Builder) pendingBatches() [][]*waitingRecord {
 	return slices.Collect(slices.Chunk(records, max(second.batch, 1)))
 }
 
-// Next gives the requests that are to be made next; nil: there is nothing to ask for.
-// [Builder.Attach] takes the replies.
+// Next returns the second requests to make now; nil: none. [Builder.Attach] takes their replies.
 func (b *Builder) Next() (s *SecondRequest, batches []Batch) {
 	if b.stageIndex == len(b.plan.stages) {
 		return nil, nil
@@ -148,8 +144,8 @@ func (b *Builder) Next() (s *SecondRequest, batches []Batch) {
 	return s, batches
 }
 
-// Attach gives the records what came for them, one attachment for each of the batches. One id
-// may stand for several records: each of them gets all. An error is an [*Error].
+// Attach attaches the replies to the waiting records, one attachment for each batch of [Builder.Next]. If several records have the same
+// id, each gets all that came for it. The error is an [*Error].
 func (b *Builder) Attach(list []*Attachment) error {
 	s := b.plan.stages[b.stageIndex].second
 	for i, records := range b.pendingBatches() {
@@ -183,7 +179,7 @@ func (b *Builder) Attach(list []*Attachment) error {
 	return b.advance()
 }
 
-// completeStage gives each waiting record what has come for it, and takes it into the next stage.
+// completeStage attaches to each waiting record what came for it, and adds the record to the next stage.
 func (b *Builder) completeStage() error {
 	s, list, next := &b.plan.stages[b.stageIndex], b.waiting, b.stageIndex+1
 	b.waiting, b.stageIndex = nil, next
@@ -200,9 +196,9 @@ func (b *Builder) completeStage() error {
 		switch {
 		case one.id == "":
 		case !s.single:
-			one.record.Attach(s.member, jsontree.ListOf(values...))
+			one.record.Attach(s.memberName, jsontree.ListOf(values...))
 		case len(values) == 1:
-			one.record.Attach(s.member, values[0])
+			one.record.Attach(s.memberName, values[0])
 		case len(values) > 1:
 			return newError("record", "two details of one record came")
 		default:
@@ -220,7 +216,7 @@ func (b *Builder) completeStage() error {
 	return nil
 }
 
-// addWithoutDetail takes a record for which no detail came.
+// addWithoutDetail records the outcome of a record without its detail.
 func (b *Builder) addWithoutDetail(e *element) *Error {
 	return b.recordOutcome(e, outcomeInvalid, Violation{Field: "details", Problem: reasonNoDetail})
 }

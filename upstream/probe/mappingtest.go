@@ -122,7 +122,7 @@ func (t Test) run(ctx context.Context, cfg upstream.Config, folder string, rende
 	if t.Expect.Asked == nil {
 		return r, nil
 	}
-	asked := legacy.Asked()
+	asked := legacy.Requests()
 	if len(*t.Expect.Asked) == 0 && len(asked) > 0 {
 		differs("asked: want no request, got %q", asked)
 	}

@@ -7,11 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/address"
@@ -19,28 +18,21 @@ import (
 	"inquiry-gateway/upstream/mapping"
 )
 
-// Probe is a list and what the gateway would make of it.
+// Probe is a list and what the gateway would make of it. Credentials in it are replaced by [address.Hidden].
 type Probe struct {
-	Kind      string        `json:"kind"`
-	Account   string        `json:"account"`
-	Request   *Request      `json:"request,omitempty"`    // the first; nil for a saved reply
-	Further   []Further     `json:"further,omitempty"`    // the first request of each sort for what the list does not tell of its records
-	Status    int           `json:"status,omitempty"`     // of the first reply, or of the one that was refused; 0: none came
-	MediaType string        `json:"media_type,omitempty"` // of the same
-	Refused   string        `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
-	Unasked   bool          `json:"unasked"`              // no record can have the filter values: a fetch would not ask
-	Took      time.Duration `json:"took_ns"`              // until all was there
-	Problem   string        `json:"problem,omitempty"`    // why the list as a whole cannot be used
-	Found     string        `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
-	NextPage  string        `json:"next_page,omitempty"`  // where the list goes on after its first reply, or why it cannot
-
-	mapping.Explanation
-	Violations []Violation        `json:"violations"`
-	Served     []upstream.Inquiry `json:"-"`       // what a caller would get where the list is not refused
-	Verdict    string             `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
-	Reason     string             `json:"reason,omitempty"`
-	LeftOut    int                `json:"left_out"`       // records that break a rule and are dropped, as the configuration says
-	Open       bool               `json:"open,omitempty"` // a request without the configured credentials is answered with 200
+	Kind         string   `json:"kind"`
+	Account      string   `json:"account"`
+	Request      *Request `json:"request,omitempty"`    // the first; nil for a saved reply
+	Status       int      `json:"status,omitempty"`     // of the first reply, or of the one that was refused; 0: none came
+	MediaType    string   `json:"media_type,omitempty"` // of the same
+	RefusedReply string   `json:"refused,omitempty"`    // how the one that was refused begins; holds whatever the legacy wrote
+	Problem      string   `json:"problem,omitempty"`    // why the list as a whole cannot be used
+	Found        string   `json:"found,omitempty"`      // the value that is not what expect says; holds whatever the legacy wrote
+	upstream.ListReport
+	Verdict string `json:"verdict"` // good; refused: the caller would get an error; doubtful: not what it seems
+	Reason  string `json:"reason,omitempty"`
+	LeftOut int    `json:"left_out"`       // records that break a rule and are dropped, as the configuration says
+	Open    bool   `json:"open,omitempty"` // a request without the configured credentials is answered with 200
 }
 
 // The verdicts.
@@ -50,26 +42,12 @@ const (
 	Doubtful = "doubtful"
 )
 
-// Violation tells the value that broke a rule, too.
-type Violation struct {
-	mapping.Violation
-	Raw string `json:"raw"` // JSON as it came, shortened; empty: nothing there
-}
-
-// Request is what was sent. Credentials are replaced by "(hidden)", and each header that
-// may be one.
+// Request is what was sent.
 type Request struct {
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
 	Body    string            `json:"body,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"` // those of a further request are as those of the first, and its own
-}
-
-// Further is a request for details or responses.
-type Further struct {
-	For   string `json:"for"`
-	Times int    `json:"times"` // how many of this sort there are
-	Request
+	Headers map[string]string `json:"headers,omitempty"` // each that may be a credential is hidden
 }
 
 // Options choose what is probed.
@@ -92,20 +70,16 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		return nil, err
 	}
 	defer client.Close()
-	var seen *upstream.Explained
-	const all = math.MaxInt // records to show: each violation has a value to tell of
+	var seen *upstream.ListReport
 	if o.Sample != nil {
-		seen, err = client.ExplainReply(want, all, o.Sample)
+		seen, err = client.ExplainReply(want, o.Records, o.Sample)
 	} else {
-		seen, err = client.Explain(ctx, want, all, o.Words)
+		seen, err = client.Explain(ctx, want, o.Records, o.Words)
 	}
 	if err != nil {
 		return nil, err
 	}
-	p := &Probe{
-		Kind: want.Kind, Account: want.Account, Unasked: seen.Unasked, Took: seen.Took, NextPage: seen.NextPage,
-		Explanation: seen.Explanation, Served: seen.Served, Violations: violations(seen), Verdict: Good,
-	}
+	p := &Probe{Kind: want.Kind, Account: want.Account, ListReport: *seen, Verdict: Good}
 	if seen.Problem != nil {
 		p.Problem = seen.Problem.Error()
 		if refused, ok := errors.AsType[*mapping.Error](seen.Problem); ok {
@@ -116,16 +90,11 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 		}
 	}
 	if o.Sample == nil {
-		p.exchanged(transport.exchanges, seen)
+		p.exchanged(transport.exchanges)
 	}
-	for _, f := range seen.Further {
-		p.Further = append(p.Further, Further{f.For, f.Times, Request{Method: f.Method, URL: f.URL, Body: f.Body}})
-	}
-	hide := cfg.Hider()
-	p.hide(hide)
-	p.Records = p.Records[:min(len(p.Records), o.Records)]
+	defer hide(reflect.ValueOf(p).Elem(), cfg.Hider())
 	if seen.WouldFail != nil {
-		p.Verdict, p.Reason = Refused, hide(seen.WouldFail.Error())
+		p.Verdict, p.Reason = Refused, seen.WouldFail.Error()
 		if seen.Unfit > 1 {
 			p.Reason += fmt.Sprintf("; in all %d records cannot be served", seen.Unfit)
 		}
@@ -149,11 +118,11 @@ func Run(ctx context.Context, cfg upstream.Config, want upstream.Request, o Opti
 // answersAnyone tells whether the legacy system answers the first request for a list with 200 also if it
 // comes without the configured credentials: once these have ended, every list may look empty.
 func answersAnyone(ctx context.Context, cfg upstream.Config, want upstream.Request, userAgent string) bool {
-	none := upstream.DefaultConfig().Auth
-	if (cfg.Auth.Type == "" || cfg.Auth.Type == none.Type) && len(cfg.Headers) == 0 || len(cfg.Auth.RenewIf) > 0 {
+	if (cfg.Auth.Type == "" || cfg.Auth.Type == "none") && len(cfg.Headers) == 0 || len(cfg.Auth.RenewIf) > 0 {
 		return false
 	}
-	cfg.Auth, cfg.Headers, cfg.Attempts = none, nil, 1
+	cfg = cfg.WithoutSecrets()
+	cfg.Headers, cfg.Attempts = nil, 1
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	transport := &Transport{live: true, answered: cancel}
@@ -170,8 +139,8 @@ func answersAnyone(ctx context.Context, cfg upstream.Config, want upstream.Reque
 
 // exchanged takes over what was recorded: the first request, and the first reply that has
 // another status than 200, or else the last.
-func (p *Probe) exchanged(all []*exchange, seen *upstream.Explained) {
-	p.Request = &Request{Method: seen.First.Method, URL: seen.First.URL, Body: seen.First.Body, Headers: map[string]string{}}
+func (p *Probe) exchanged(all []*exchange) {
+	p.Request = &Request{Method: p.First.Method, URL: p.First.URL, Body: p.First.Body, Headers: map[string]string{}}
 	if len(all) == 0 {
 		return
 	}
@@ -187,41 +156,31 @@ func (p *Probe) exchanged(all []*exchange, seen *upstream.Explained) {
 	if i := slices.IndexFunc(all, func(e *exchange) bool { return e.status != 0 && e.status != http.StatusOK }); i >= 0 {
 		last = all[i]
 	}
-	if p.Status, p.MediaType = last.status, last.mediaType; seen.Problem != nil {
-		p.Refused = last.text()
+	if p.Status, p.MediaType = last.status, last.mediaType; p.Problem != "" {
+		p.RefusedReply = last.text()
 	}
 }
 
-// hide hides credentials that are sent in query or body, and a reply that repeats them.
-func (p *Probe) hide(hide func(string) string) {
-	texts := []*string{&p.Problem, &p.Found, &p.Refused, &p.NextPage}
-	if p.Request != nil {
-		texts = append(texts, &p.Request.URL, &p.Request.Body)
-	}
-	for i := range p.Further {
-		texts = append(texts, &p.Further[i].URL, &p.Further[i].Body)
-	}
-	for _, text := range texts {
-		*text = hide(*text)
-	}
-}
-
-// violations joins what is wrong with the values it is about. It is an empty list, not
-// nil, where nothing is wrong: it is shown as JSON.
-func violations(seen *upstream.Explained) []Violation {
-	type place struct {
-		record int
-		field  string
-	}
-	raw := map[place]string{}
-	for _, r := range seen.Records {
-		for _, f := range r.Fields {
-			raw[place{r.Number, f.Field}] = f.Raw
+// hide hides a secret in all texts within a value: in requests, and where the legacy system repeats it.
+func hide(v reflect.Value, secret func(string) string) {
+	switch v.Kind() {
+	case reflect.String:
+		if v.CanSet() {
+			v.SetString(secret(v.String()))
+		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			hide(v.Elem(), secret)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			hide(v.Index(i), secret)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				hide(v.Field(i), secret)
+			}
 		}
 	}
-	list := []Violation{}
-	for _, v := range seen.Violations {
-		list = append(list, Violation{v, raw[place{v.Record, v.Field}]})
-	}
-	return list
 }

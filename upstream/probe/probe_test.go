@@ -80,7 +80,7 @@ func TestSavedReplies(t *testing.T) {
 		if p.Verdict != tc.verdict || !strings.Contains(p.Reason, tc.reason) || p.LeftOut != tc.leftOut || p.Request != nil || p.Status != 0 {
 			t.Errorf("%.200s: %+v", tc.body, p)
 		}
-		if raw := slices.ContainsFunc(p.Violations, func(v Violation) bool { return v.Raw == `"Z"` }); raw != strings.Contains(tc.body, `"Z"`) {
+		if raw := slices.ContainsFunc(p.Violations, func(v mapping.RawViolation) bool { return v.Raw == `"Z"` }); raw != strings.Contains(tc.body, `"Z"`) {
 			t.Errorf("the wrong value is not shown: %+v", p.Violations)
 		}
 	}
@@ -102,7 +102,7 @@ auth: {type: session, username: me, password_file: f, token: {json: token}, logi
 	})
 	cfg.Auth.PasswordFile = setting.NewFile("secret", "s3cret")
 	p := run(t, cfg, Options{})
-	if p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.Refused != "closed for today" || p.Took <= 0 {
+	if p.Verdict != Refused || p.Status != 503 || p.MediaType != "text/plain" || p.RefusedReply != "closed for today" || p.Took <= 0 {
 		t.Errorf("%+v", p)
 	}
 	h := p.Request.Headers
@@ -126,14 +126,22 @@ func TestCredentialsInBodies(t *testing.T) {
 	cfg.Buyer.Method, cfg.Buyer.Query = http.MethodPost, map[string]string{"service_key": "{secret}"}
 	cfg.Buyer.Body = map[string]any{"customer": "{account}", "state": "{status}",
 		"login": map[string]any{"user": "gw", "password": "{secret}"}}
-	p := run(t, cfg, Options{})
+	p := run(t, cfg, Options{Sample: []byte(testkit.SampleList(testkit.SampleTicket))})
+	if p.Verdict != Good {
+		t.Errorf("a saved reply is %s: %s", p.Verdict, p.Reason)
+	}
+	p = run(t, cfg, Options{Sample: []byte(`{"self":"/v2/tickets?service_key=s3cret%22%2F%3D%3D",` + testkit.SampleList(strings.Replace(testkit.SampleTicket, `"N"`, `"s3cret\"/=="`, 1))[1:])})
+	if len(p.Beside) != 1 || len(p.Violations) != 1 || p.Violations[0].Raw != `"(hidden)"` {
+		t.Errorf("%q %+v", p.Beside, p.Violations)
+	}
+	p = run(t, cfg, Options{})
 	const want = `{"customer":"acme","login":{"password":"(hidden)","user":"gw"}}`
 	r := p.Request
 	if p.Status != 403 || r.Body != want || !strings.HasSuffix(r.URL, "?service_key=(hidden)") || r.Headers["Idempotency-Key"] != "" {
 		t.Errorf("%+v %+v", p, r)
 	}
-	if p.Refused != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
-		t.Error(p.Refused)
+	if p.RefusedReply != "no access with "+want+" at /v2/tickets?service_key=(hidden)" {
+		t.Error(p.RefusedReply)
 	}
 }
 
@@ -155,7 +163,7 @@ func TestFurtherRequests(t *testing.T) {
 	})
 	cfg.Auth.Type, cfg.Auth.SecretFile = "secret", setting.NewFile("secret", "s3cret")
 	p := run(t, cfg, Options{})
-	want := []Further{{"responses", 2, Request{Method: "POST", URL: cfg.BaseURL + "/notes", Body: `{"of":"7","password":"(hidden)"}`}}}
+	want := []upstream.Further{{For: "responses", Times: 2, Method: "POST", URL: cfg.BaseURL + "/notes", Body: `{"of":"7","password":"(hidden)"}`}}
 	if !reflect.DeepEqual(p.Further, want) {
 		t.Errorf("%+v", p.Further)
 	}

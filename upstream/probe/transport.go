@@ -22,7 +22,7 @@ type Reply struct {
 	// To is the path of the requests, the parameters that they must have at least,
 	// or both: /tickets?page=2. Empty: every request.
 	To      string
-	Has     string // a part of the request as Asked gives it; empty: any request
+	Has     string // a part of the request as Requests gives it; empty: any request
 	Status  int    // 0: 200
 	Headers map[string]string
 	Body    []byte
@@ -79,7 +79,8 @@ func Replay(replies []Reply) (*Transport, error) {
 // replies are saved ones no secret is read.
 func (t *Transport) Client(cfg upstream.Config, userAgent string) (*upstream.Client, error) {
 	if !t.live {
-		cfg.Auth, cfg.TLS = upstream.AuthConfig{}, upstream.DefaultConfig().TLS
+		cfg = cfg.WithoutSecrets()
+		cfg.TLS = upstream.DefaultConfig().TLS
 	}
 	return upstream.New(cfg, upstream.Options{UserAgent: userAgent, Transport: func(network http.RoundTripper) http.RoundTripper {
 		t.network = network
@@ -164,9 +165,9 @@ func (e *exchange) asked() string {
 	return strings.TrimSuffix(text+" "+e.body, " ")
 }
 
-// Asked lists the requests for a list so far, readable: method, path and query with
+// Requests lists the requests for a list so far, readable: method, path and query with
 // nothing escaped, then the body.
-func (t *Transport) Asked() (asked []string) {
+func (t *Transport) Requests() (asked []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.exchanges {

@@ -45,7 +45,7 @@ func TestTheMostSpecificReplyIsTaken(t *testing.T) {
 			t.Errorf("%s %s: got %s, %d %v", tt.target, tt.body, got, response.StatusCode, response.Header)
 		}
 	}
-	if asked := server.Asked(); len(asked) != 11 || !slices.Contains(asked, "POST /a cursor=1") {
+	if asked := server.Requests(); len(asked) != 11 || !slices.Contains(asked, "POST /a cursor=1") {
 		t.Errorf("asked %q", asked)
 	}
 }

@@ -168,19 +168,6 @@ func (ids *IDs) Clean(s string) (string, int) {
 	return s, len(spans)
 }
 
-// MatchedBy reports which kinds of ids are found in a text.
-func (ids *IDs) MatchedBy(s string) (uuid, pattern, id bool) {
-	one := IDs{uuids: ids.uuids}
-	_, n := one.Clean(s)
-	uuid = n > 0
-	one = IDs{Patterns: ids.Patterns}
-	_, n = one.Clean(s)
-	pattern = n > 0
-	one = IDs{numbers: ids.numbers, words: ids.words, index: ids.index}
-	_, n = one.Clean(s)
-	return uuid, pattern, n > 0
-}
-
 // span is a part of a text, from its first byte to the one after its last.
 type span struct{ from, to int }
 

@@ -1,4 +1,4 @@
-// A SOAP service: WS-Security for the sign-in and a session's cookie from then on, prefixes that differ from
+// A SOAP service: WS-Security for the sign-in and a session's cookie from then on, or WS-Security in each request, prefixes that differ from
 // reply to reply, CDATA, nil, times with and without an offset, and faults with status 500.
 // Beside it are the files password, data.json and, while answers may be read, answers.
 const crypto = require('crypto'), fs = require('fs'), http = require('http'), soap = require('soap');
@@ -11,9 +11,15 @@ const array = (x) => x == null || x === '' ? [] : Array.isArray(x) ? x : [x];
 const text = (x, n) => n % 2 ? x : `<![CDATA[${x}]]>`;
 const time = (x, n) => n % 3 ? x : new Date(Date.parse(x) + 9 * 3600000).toISOString().replace(/(\.000)?Z$/, ''); // of Seoul, without an offset
 
-const signedIn = (request) => {
+// A UsernameToken counts only with user and password.
+const named = (headers) => {
+  const token = headers && headers.Security && headers.Security.UsernameToken;
+  const given = token && token.Password;
+  return token && token.Username === 'inquiry-gateway' && (given.$value || given) === password();
+};
+const signedIn = (request, headers) => {
   const [, session] = /JSESSIONID=(\w+)/.exec(request.headers.cookie) || [];
-  if (!sessions.has(session) || sessions.get(session) !== password()) {
+  if (!named(headers) && (!sessions.has(session) || sessions.get(session) !== password())) {
     throw fault('wsse:FailedAuthentication', 'The session is unknown or has ended.');
   }
 };
@@ -21,15 +27,13 @@ const write = () => fs.writeFileSync('data.json', JSON.stringify(data));
 
 const operations = {
   SignIn(args, done, headers, request, response) {
-    const token = headers && headers.Security && headers.Security.UsernameToken;
-    const given = token && token.Password;
-    if (!token || token.Username !== 'inquiry-gateway' || (given.$value || given) !== password()) {
+    if (!named(headers)) {
       throw fault('wsse:FailedAuthentication', 'User and password do not fit.');
     }
     const session = crypto.randomUUID().replaceAll('-', '');
     sessions.set(session, password());
     response.setHeader('Set-Cookie', ['JSESSIONID=deleted; Path=/', `JSESSIONID=${session}; Path=/; HttpOnly`]);
-    return {user: token.Username};
+    return {user: 'inquiry-gateway'};
   },
   PutInquiry({inquiry}) {
     data.unshift(JSON.parse(JSON.stringify(inquiry))); // its times are texts then
@@ -42,7 +46,7 @@ const operations = {
     return {changed: 1};
   },
   ListInquiries(args, done, headers, request) {
-    signedIn(request);
+    signedIn(request, headers);
     const states = array(args.state), {number, size} = args.page.attributes;
     const found = data.filter((i) => (args.customerNo ? i.customerNo === args.customerNo : i.vendorNo === args.vendorNo) &&
       (!states.length || states.includes(i.state)) && (!args.category || i.category === args.category));

@@ -25,7 +25,7 @@ foreach (json_decode(stream_get_contents(STDIN), true) as $i) {
 	$text = fn($s, $id = '') => wp_slash(str_replace(['{previous}', '{id}'], [$previous, $id], $s));
 	$id = wp_insert_post(['post_type' => 'inquiry', 'post_status' => ['new', 'in-progress', 'answered', 'done'][$i['state']], 'post_author' => $customer,
 		'post_title' => $text(esc_html($i['title'])), 'post_content' => $text($i['html']), 'post_date' => $local($i['created']), 'post_date_gmt' => $utc($i['created']),
-		'meta_input' => ['customer' => $i['customer'], 'company' => wp_slash($i['company']), 'vendor' => $i['vendor']]], true);
+		'meta_input' => ['customer' => wp_slash($i['customer']), 'company' => wp_slash($i['company']), 'vendor' => wp_slash($i['vendor'])]], true);
 	if (is_wp_error($id)) {
 		throw new Exception($id->get_error_message());
 	}
