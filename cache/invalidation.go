@@ -134,13 +134,15 @@ func (v *invalidations) newer(a, b *Entry) bool {
 }
 
 // last is the moment of the newest purge of a kind or of an account, which is hashed; 0: there is none.
-func (v *invalidations) last(kind, account string) uint64 {
+// Moments that may be ahead of the present count if asked for: this node guessed them, and Redis has not taken
+// those purges, or not yet.
+func (v *invalidations) last(kind, account string, ahead bool) uint64 {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.lastOf(kind, account, true)
+	return v.lastOf(kind, account, ahead)
 }
 
-// lastOf is last with v.mu held. Moments that may be ahead of the present count if asked for.
+// lastOf is last with v.mu held.
 func (v *invalidations) lastOf(kind, account string, ahead bool) (last uint64) {
 	for _, scope := range [...]string{kind, account, redistier.All} {
 		for _, soft := range [...]bool{false, true} {
