@@ -23,6 +23,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream"
 )
 
@@ -115,7 +116,7 @@ func keySource(c *cli.Command) (cfg config.Config, err error) {
 	case conf != "":
 		cfg, err = config.Load(conf, config.Options{KeysMayMiss: true, Sections: []string{"auth", "redis", "rate_limit"}})
 	default:
-		cfg.Auth.KeysFile = file
+		cfg.Auth.KeysFile = setting.NewFile(file, "")
 		cfg.Auth.PepperFile, err = config.ReadFile("pepper-file", pepper)
 	}
 	return cfg, err
@@ -130,10 +131,10 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 		return nil, err
 	case cfg.Auth.Introspection != nil:
 		return nil, usagef("the keys of this gateway come from %s (auth.introspection); change them there", cfg.Auth.Introspection.URL)
-	case cfg.Auth.Redis == nil && cfg.Auth.KeysFile == "":
+	case cfg.Auth.Redis == nil && !cfg.Auth.KeysFile.Set():
 		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
 	case cfg.Auth.Redis == nil:
-		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile, hasher), cfg, hasher, "within a second", func() error { return nil }}, nil
+		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile.Path(), hasher), cfg, hasher, "within a second", func() error { return nil }}, nil
 	}
 	client, err := redisclient.Open(cfg.Redis, redisclient.Options{SendOnce: true})
 	if err != nil {
