@@ -87,6 +87,8 @@ func TestAPurgeOfOneNodeSplitsNoLease(t *testing.T) {
 	cable := redistest.NewProxy(t, f.srv.Addr)
 	l := f.add(t, cable.Addr, 4*time.Second)
 	f.warm(t, sellers)
+	purge(t, f.nodes[0], acme)
+	redistest.Eventually(t, "the other node knows the purge", func() bool { return l.invalidations.last("", redistier.Hash("acme"), false) > 0 })
 	cable.Cut()
 	if _, err := l.Purge(t.Context(), acme); err == nil {
 		t.Fatal("Redis has taken the purge")
