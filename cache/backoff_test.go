@@ -4,94 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 )
 
-// A list that fails rests. What ends that early is a list that shows that it, or the system
-// where that had failed, works again; and what another node has got meanwhile is found. The rest
-// of a list that fails by itself is not ended by others.
-func TestWhatEndsTheRestOfAList(t *testing.T) {
-	for _, own := range []bool{true, false} {
-		for _, age := range []time.Duration{15 * time.Second, 40 * time.Second} { // for stale_while_revalidate, or stale_if_error only
-			for _, works := range []string{"nothing", "the other kind", "another list here", "another list elsewhere", "the list elsewhere"} {
-				t.Run(fmt.Sprintf("own failures %t, %v old, then works %s", own, age, works), func(t *testing.T) {
-					var mu sync.Mutex
-					fails := map[Key]bool{}
-					down := false
-					f := newFleet(t, 2, func(s *setup) {
-						fill := s.Fill
-						s.Fill = func(ctx context.Context, k Key, about FillInfo) (Content, error) {
-							c, err := fill(ctx, k, about)
-							mu.Lock()
-							defer mu.Unlock()
-							if fails[k] || down {
-								return Content{}, errLegacy
-							}
-							return c, err
-						}
-					})
-					set := func(list, all bool) {
-						mu.Lock()
-						defer mu.Unlock()
-						fails[aKey], down = list, all
-					}
-					here, elsewhere := f.nodes[0], f.nodes[1]
-					others := 0
-					other := func(l *Cache, kind string) Key {
-						others++
-						k := Key{Kind: kind, Account: fmt.Sprint("other-", others)}
-						f.clock.Add(time.Millisecond)
-						mustGet(t, l, k)
-						settled(l)
-						f.clock.Add(time.Millisecond)
-						return k
-					}
-					f.warm(t, sellers)
-					mustGet(t, here, aKey)
-					settled(here)
-					f.grow(t, age)
-					set(own, !own)
-					for range 3 {
-						mustGet(t, here, aKey)
-						settled(here)
-						if own {
-							other(here, KindBuyer)
-						}
-						f.clock.Add(2 * time.Second)
-					}
-					mustGet(t, here, aKey)
-					settled(here) // it rests for more than a second
-					set(false, false)
-					f.clock.Add(time.Second / 2) // more than a round trip to Redis, by which an answer seems older
-					switch works {
-					case "the other kind":
-						other(here, KindSeller)
-					case "another list here":
-						other(here, KindBuyer)
-					case "another list elsewhere":
-						mustGet(t, here, other(elsewhere, KindBuyer)) // out of Redis
-					case "the list elsewhere":
-						f.srv.Do("DEL", f.namesOf(aKey).Entry) // which it would take
-						mustGet(t, elsewhere, aKey)
-						settled(elsewhere)
-						f.clock.Add(redisCheck)
-					}
-					before := f.calls.Load()
-					r := mustGet(t, here, aKey)
-					settled(here)
-					asked, now := f.calls.Load()-before, mustGet(t, here, aKey)
-					settled(here)
-					switch {
-					case works == "the list elsewhere":
-						if asked != 0 || now.Outcome != Hit {
-							t.Errorf("asked %d times, then %s", asked, now.Outcome)
-						}
-					case r.Outcome != StaleError || asked != 0 || now.Outcome != StaleError:
-						t.Errorf("%s, asked %d times, then %s", r.Outcome, asked, now.Outcome)
-					}
-				})
+// A list that fails is in back-off until it is fetched again, here or by another node. That others are fetched
+// does not end it.
+func TestWhatEndsABackOff(t *testing.T) {
+	for _, age := range []time.Duration{15 * time.Second, 40 * time.Second} { // for stale_while_revalidate, or stale_if_error only
+		for _, works := range []string{"nothing", "another list here", "another list elsewhere", "the list elsewhere"} {
+			f := newFleet(t, 2)
+			here, elsewhere := f.nodes[0], f.nodes[1]
+			f.warm(t, sellers)
+			get := func(l *Cache, k Key) Result {
+				r := mustGet(t, l, k)
+				settled(l)
+				return r
+			}
+			get(here, aKey)
+			f.grow(t, age)
+			f.failWith(errLegacy)
+			for range 3 {
+				get(here, aKey)
+				f.clock.Add(2 * time.Second)
+			}
+			get(here, aKey) // it is in back-off for more than a second
+			f.failWith(nil)
+			f.clock.Add(time.Second / 2) // more than a round trip to Redis, by which an answer seems older
+			switch works {
+			case "another list here":
+				get(here, otherKey)
+			case "another list elsewhere":
+				get(elsewhere, otherKey)
+				get(here, otherKey) // out of Redis
+			case "the list elsewhere":
+				f.srv.Do("DEL", f.namesOf(aKey).Entry) // which it would take
+				get(elsewhere, aKey)
+				f.clock.Add(redisCheck)
+			}
+			before := f.calls.Load()
+			first, second := get(here, aKey), get(here, aKey)
+			if n := f.calls.Load() - before; n != 0 {
+				t.Errorf("%s: asked %d times", works, n)
+			}
+			if ends := works == "the list elsewhere"; !ends && first.Outcome != StaleError || (second.Outcome == Hit) != ends {
+				t.Errorf("%v old, then works %s: %s, then %s", age, works, first.Outcome, second.Outcome)
 			}
 		}
 	}
@@ -153,22 +110,19 @@ func TestAnOlderFillThatFailsLater(t *testing.T) {
 	want(t, mustGet(t, l, aKey), Hit, "#3")
 }
 
-// How long a list rests goes by how long it fails, not by how many ask for it meanwhile, and
-// not by failures of long ago.
-func TestFailuresThatDoNotMakeARestLonger(t *testing.T) {
-	for name, between := range map[string]time.Duration{"many at once": time.Millisecond} {
-		l, g := alone(t)
-		g.failWith(errLegacy)
-		for range 17 {
-			g.clock.Add(between)
-			if _, err := l.Get(t.Context(), aKey); err == nil {
-				t.Fatal("no error")
-			}
+// Many callers at once do not make a back-off longer.
+func TestABackOffGoesByTime(t *testing.T) {
+	l, g := alone(t)
+	g.failWith(errLegacy)
+	for range 17 {
+		g.clock.Add(time.Millisecond)
+		if _, err := l.Get(t.Context(), aKey); err == nil {
+			t.Fatal("no error")
 		}
-		x, err := l.Explain(t.Context(), aKey)
-		if rests := x.RetryAt.Sub(g.clock.Now()); err != nil || !x.Failing || rests > backoffFirst {
-			t.Errorf("%s: it rests for %s, %v", name, rests, err)
-		}
+	}
+	x, err := l.Explain(t.Context(), aKey)
+	if left := x.RetryAt.Sub(g.clock.Now()); err != nil || !x.Failing || left > backoffFirst {
+		t.Errorf("%s are left of it, %v", left, err)
 	}
 }
 

@@ -78,7 +78,7 @@ func (c *Cache) Explain(ctx context.Context, k Key) (Explanation, error) {
 		!c.invalidations.sinceFetch(kept.Value).hard && !c.invalidations.newer(e, kept.Value) {
 		e, x.Tier = kept.Value, TierLocal
 	}
-	if last := c.invalidations.last(k.Kind, redistier.Hash(k.Account)); last > 0 {
+	if last := c.invalidations.last(k.Kind, redistier.Hash(k.Account), true); last > 0 {
 		x.PurgedAt = time.UnixMicro(int64(last)).UTC()
 	}
 	h := c.healthOf(&q, e, now)

@@ -37,7 +37,7 @@ func (c *Cache) lease(ctx context.Context, f *flight) (settled bool) {
 	}()
 	token, limit := redistier.NewToken(), c.policy.Load().fillTimeout+overdueGrace // no fetch takes longer
 	for start := time.Now(); time.Since(start) < 2*limit; {
-		f.names.Purged = c.invalidations.last(f.key.Kind, f.names.Account)
+		f.names.Purged = c.invalidations.last(f.key.Kind, f.names.Account, false) // which other nodes know, too
 		raw, won, err := c.redis.Lease(ctx, f.names, token, limit, c.policy.Load().maxReadBytes(), f.seen)
 		if won {
 			f.token = token

@@ -55,10 +55,10 @@ type invalidations struct {
 
 // purgeMoment is when a purge was made: on the clock of Redis in microseconds, and on this node's.
 type purgeMoment struct {
-	redis uint64
-	at    time.Time
-	ahead bool // redis is this node's guess, which may be later than the present by a round trip
-	mine  bool // this node made it
+	redis  uint64
+	at     time.Time
+	shared uint64 // the newest moment that Redis has taken; redis may be this node's guess, later by a round trip
+	mine   bool   // this node made it
 }
 
 func newInvalidations(life time.Duration) *invalidations {
@@ -134,17 +134,20 @@ func (v *invalidations) newer(a, b *Entry) bool {
 }
 
 // last is the moment of the newest purge of a kind or of an account, which is hashed; 0: there is none.
-func (v *invalidations) last(kind, account string) uint64 {
+// Moments that may be ahead of the present count if asked for: this node guessed them, and Redis has not taken
+// those purges, or not yet.
+func (v *invalidations) last(kind, account string, ahead bool) uint64 {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return v.lastOf(kind, account, true)
+	return v.lastOf(kind, account, ahead)
 }
 
-// lastOf is last with v.mu held. Moments that may be ahead of the present count if asked for.
+// lastOf is last with v.mu held.
 func (v *invalidations) lastOf(kind, account string, ahead bool) (last uint64) {
 	for _, scope := range [...]string{kind, account, redistier.All} {
 		for _, soft := range [...]bool{false, true} {
-			if m := v.known[redistier.Purge{Scope: scope, Soft: soft}]; ahead || !m.ahead {
+			m := v.known[redistier.Purge{Scope: scope, Soft: soft}]
+			if last = max(last, m.shared); ahead {
 				last = max(last, m.redis)
 			}
 		}
@@ -165,8 +168,12 @@ func (v *invalidations) purge(purges []redistier.Purge, clock, now time.Time, ah
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	moment = max(micros(clock), v.newest, 1)
+	m := purgeMoment{redis: moment, at: now}
+	if !ahead {
+		m.shared = moment
+	}
 	for _, p := range purges {
-		v.learn(p, purgeMoment{redis: moment, at: now, ahead: ahead})
+		v.learn(p, m)
 	}
 	return moment
 }
@@ -180,7 +187,7 @@ func (v *invalidations) confirm(purges []redistier.Purge, before, moment uint64,
 		if v.known[p].redis == before {
 			delete(v.known, p)
 		}
-		v.learn(p, purgeMoment{redis: moment, at: now, mine: true})
+		v.learn(p, purgeMoment{redis: moment, at: now, shared: moment, mine: true})
 	}
 }
 
@@ -212,14 +219,19 @@ func (v *invalidations) read(found redistier.Purges, now, clock time.Time) {
 	}
 	for p, moment := range found.Moments {
 		ago := max(clock.Sub(time.UnixMicro(int64(moment))), 0)
-		v.learn(p, purgeMoment{redis: moment, at: now.Add(-ago), mine: v.known[p].mine})
+		v.learn(p, purgeMoment{redis: moment, at: now.Add(-ago), shared: moment, mine: v.known[p].mine})
 	}
 	v.cursor, v.synced = max(v.cursor, found.Newest), v.synced || !found.More
 }
 
 // learn takes in a purge, which may be known. v.mu is held.
 func (v *invalidations) learn(p redistier.Purge, m purgeMoment) {
-	if m.redis <= max(v.known[p].redis, v.purgedBefore) {
+	old, known := v.known[p]
+	m.shared = max(m.shared, old.shared)
+	if m.redis <= max(old.redis, v.purgedBefore) {
+		if old.shared = m.shared; known {
+			v.known[p] = old
+		}
 		return
 	}
 	v.known[p] = m

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -325,6 +326,31 @@ func TestDerivedListsAreNotInRedis(t *testing.T) {
 	settled(second)
 	second.tier.InvalidateAll()
 	want(t, mustGet(t, second, acmes("pending")), Miss, "pending of acme #2\n") // Redis' base is too old for it
+}
+
+// Callers of one flight judge by their own times what Redis has. Those who need a newer list share one fetch.
+func TestEachCallerJudgesForItself(t *testing.T) {
+	f := newFleet(t, 0)
+	for range 2 {
+		f.add(t, f.srv.Addr, 4*time.Second, pendingFor(4*time.Second), derived(f.legacy))
+	}
+	mustGet(t, f.nodes[0], acmes(""))
+	settled(f.nodes...)
+	f.grow(t, 5*time.Second)
+	var callers sync.WaitGroup
+	for i := range 100 {
+		callers.Go(func() {
+			k := acmes([]string{"", "pending"}[i%2])
+			r, err := f.nodes[1].Get(t.Context(), k)
+			if err != nil || r.Entry.Key != k || k.Status != "" && !strings.HasSuffix(body(r), "#2\n") {
+				t.Errorf("%v: %s with %q, %v", k, r.Outcome, body(r), err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := f.calls.Load(); n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
 }
 
 // A list that may not be kept is not kept as a selection.
