@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(redistest.Silence{})
+	redisclient.Silence()
 	_ = flag.Set("test.parallel", "4") // what runs beside others waits for Redis most of the time
 	goleak.VerifyTestMain(m, redistest.Reconnecting())
 }

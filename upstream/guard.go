@@ -204,7 +204,7 @@ func (s *minuteLog) add(account string, n int, now time.Time) (line []any) {
 		s.count += n
 		return nil
 	}
-	line = []any{"accounts", len(s.accounts), "not_told_before", s.count}
+	line = []any{"accounts", len(s.accounts), "unlogged_records", s.count}
 	s.line, s.count, s.accounts = now, 0, nil
 	return line
 }

@@ -75,9 +75,9 @@ func newCredentials(cfg Config, network http.RoundTripper, opts Options) (*crede
 		"Requests for a token or session of the legacy system; held: not sent, because of the limit.", "result")
 	c := &credentials{
 		name: a.String(), opts: opts, renewOn: []int{http.StatusUnauthorized},
-		ok: results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
+		renewIf: mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}),                                        // Validate has told them
+		ok:      results.WithLabelValues("ok"), failed: results.WithLabelValues("error"), limited: results.WithLabelValues("held"), // of every type, so that the series are there
 	}
-	c.renewIf = mapping.CompileConditions("auth.renew_if", a.RenewIf, &setting.Problems{}) // Validate has told them
 	client := signInClient{&http.Client{CheckRedirect: noRedirect, Transport: network}, cfg.common(opts, "application/json"), opts.Ceiling}
 	switch _, secret := a.secret(); a.Type {
 	case authBasic:

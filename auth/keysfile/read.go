@@ -48,7 +48,7 @@ func decode(name string, data []byte, h auth.Hasher) (document, error) {
 func check(doc *yamlfile.File, h auth.Hasher) (l auth.KeySet) {
 	if yamlfile.IsNull(doc.Root) {
 		// An empty file is more often a write that is not finished than the wish to lock everybody out.
-		doc.ErrorfAt(0, "", "is empty: write `keys: []` if no key shall be good")
+		doc.FileErrorf("is empty: write `keys: []` if no key shall be good")
 		return l
 	}
 	var f file

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"inquiry-gateway/internal/redisclient"
@@ -17,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(redistest.Silence{})
+	redisclient.Silence()
 	goleak.VerifyTestMain(m, redistest.Reconnecting())
 }
 

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,17 +26,16 @@ const (
 	maxCanaryList = 32 << 20         // bytes of one response
 )
 
-// canaryCommand checks from outside what no test can see in a running gateway: that nobody gets
-// another account's list, and nobody without a valid key gets any. It shares no code with what it
-// checks.
+// canaryCommand checks from outside that no account gets another's list, and nobody without a valid key gets any. It shares no
+// code with what it checks.
 func canaryCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "canary",
-		Usage: "ask as several accounts, and fail if one gets another's records",
+		Usage: "request lists of several accounts; fail if one gets another's records",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "url", Usage: "the public address: `https://HOST[:PORT][/PREFIX]`", Required: true},
-			&cli.StringFlag{Name: "kind", Usage: "buyer or seller lists", Value: "buyer"},
-			&cli.StringSliceFlag{Name: "key-file", Usage: "a `FILE` with one API key; give two accounts or more", Required: true},
+			&cli.StringFlag{Name: "url", Usage: "the public address, `https://HOST[:PORT][/PREFIX]`", Required: true},
+			&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Value: "buyer"},
+			&cli.StringSliceFlag{Name: "key-file", Usage: "a `FILE` with one API key; repeat it for two or more accounts", Required: true},
 			jsonFlag(),
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -58,7 +58,7 @@ func canaryCommand() *cli.Command {
 	}
 }
 
-// canary is one run. What it found are texts without keys and without anything of a record.
+// canary is one run. Its findings contain no keys and nothing of a record.
 type canary struct {
 	Compared     int      `json:"compared"` // pairs of lists
 	Failures     []string `json:"failures"`
@@ -77,7 +77,7 @@ type canaryList struct {
 
 func (c *canary) readKeys(files []string) error {
 	if len(files) < 2 {
-		return usagef("--key-file is given once; give two or more keys, of different accounts: their lists are compared")
+		return usagef("--key-file is given once; give the keys of two or more accounts, whose lists are compared")
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -101,7 +101,7 @@ func (c *canary) inconclusive(format string, args ...any) {
 	c.Inconclusive = append(c.Inconclusive, fmt.Sprintf(format, args...))
 }
 
-// check asks for everything and collects what it finds.
+// check sends all requests and collects what it finds.
 func (c *canary) check(ctx context.Context) {
 	var opened []canaryList
 	for _, l := range c.lists {
@@ -114,7 +114,7 @@ func (c *canary) check(ctx context.Context) {
 		}
 		opened = append(opened, l)
 	}
-	other := map[string]string{"buyer": "seller", "seller": "buyer"}[c.kind]
+	other := kinds[1-slices.Index(kinds, c.kind)]
 	c.mustRefuse(ctx, "a request without a key", c.kind, "")
 	c.mustRefuse(ctx, "a request with an unknown key", c.kind, "canary-"+rand.Text())
 	c.mustRefuse(ctx, "a request for "+other+" lists with the key of "+c.lists[0].file, other, c.lists[0].key)
@@ -132,7 +132,7 @@ func (c *canary) open(ctx context.Context, l *canaryList) error {
 	case json.Unmarshal(body, &envelope) != nil:
 		return errors.New("the response is not a list")
 	case len(envelope.Data) == 0:
-		return errors.New("it is empty, so there is nothing to compare; use an account with inquiries")
+		return errors.New("it is empty, so it cannot be compared; use an account with inquiries")
 	}
 	l.etag, l.records = header.Get("ETag"), map[[sha256.Size]byte]int{}
 	for i, record := range envelope.Data {
@@ -152,7 +152,7 @@ func (c *canary) compare(ctx context.Context, a, b canaryList) {
 		}
 	}
 	if common > 0 {
-		c.failed("%d records are in the lists of both %s and %s; the first is record %d of %s (if both keys are of one account, use keys of two)",
+		c.failed("%d records are in the lists of both %s and %s, first record %d of %s (if both keys are of one account, use keys of two)",
 			common, a.file, b.file, first, a.file)
 	}
 	for _, pair := range [][2]canaryList{{a, b}, {b, a}} {
@@ -170,7 +170,7 @@ func (c *canary) compare(ctx context.Context, a, b canaryList) {
 	}
 }
 
-// mustRefuse asks for something that must be refused.
+// mustRefuse sends a request that must be refused.
 func (c *canary) mustRefuse(ctx context.Context, what, kind, key string) {
 	status, _, _, err := c.ask(ctx, kind, key, "")
 	switch {
@@ -183,7 +183,7 @@ func (c *canary) mustRefuse(ctx context.Context, what, kind, key string) {
 	}
 }
 
-// ask makes one request and reads its response. Its error holds no key.
+// ask sends one request and reads its response. Its error contains no key.
 func (c *canary) ask(ctx context.Context, kind, key, etag string) (status int, header http.Header, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/api/v1/"+kind+"/inquiries", nil)
 	if err != nil {

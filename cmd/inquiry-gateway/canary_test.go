@@ -55,7 +55,7 @@ func TestCanary(t *testing.T) {
 		}), code: exitFailed, says: []string{"inconclusive:", "gets status 429"}},
 		"nothing there": {front: http.NotFoundHandler(), code: exitFailed, says: []string{"inconclusive: the list of", "status 404", "0 pairs", "not everything could be compared"}},
 		"a revoked key": {keys: []string{"buyer.key", "revoked.key"}, code: exitFailed, says: []string{"status 401"}},
-		"one key":       {keys: []string{"buyer.key"}, code: exitWrongUse, says: []string{"two or more keys"}},
+		"one key":       {keys: []string{"buyer.key"}, code: exitWrongUse, says: []string{"two or more accounts"}},
 		"no key":        {keys: []string{"buyer.key", "keys.yaml"}, code: exitFailed, says: []string{"one API key and nothing else"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,46 +16,47 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/probe"
 )
 
-// checkCommand finds mistakes before serve would. It opens no port and asks no other program, so that it
-// can run beside the gateway whose file it checks.
+// checkCommand finds mistakes in files. It opens no port and no connection, so that it can run beside the gateway whose file
+// it checks.
 func checkCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "check",
-		Usage: "say what is wrong with a configuration, by file, line and key",
+		Usage: "report mistakes in a configuration, by file, line and key",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "configuration `FILE` (default: ./" + defaultConfig + ")"},
-			&cli.BoolFlag{Name: "print", Usage: "print what serve would run, as /ops/config prints what runs"},
+			&cli.BoolFlag{Name: "print", Usage: "print the configuration that serve would run, in the form of /ops/config"},
 			&cli.BoolFlag{Name: "schema", Usage: "print the JSON Schema of the configuration, and check nothing"},
-			&cli.StringFlag{Name: "tests", Usage: "run the tests of the mapping in `FILE`, with saved replies"},
-			&cli.StringFlag{Name: "memory", Usage: "warn if cache, replies and connections may need more than `SIZE`, as 1GiB"},
+			&cli.StringFlag{Name: "tests", Usage: "run the mapping tests in `FILE` on saved replies"},
+			&cli.StringFlag{Name: "memory", Usage: "warn of what may not fit a memory limit of `SIZE`, such as 1GiB"},
 			jsonFlag(),
 		},
 		Action: check,
 	}
 }
 
-// checkResult is what check found, for a program; what was not asked for is left out.
+// checkResult is the result of check in JSON. Tests are left out if none were run.
 type checkResult struct {
 	File     string          `json:"file"`
-	Good     bool            `json:"good"` // the file; the exit code is about all
+	Good     bool            `json:"good"` // the file itself, whatever the tests say
 	Problems config.Problems `json:"problems"`
 	Warnings config.Problems `json:"warnings"`
 	Tests    []probe.Result  `json:"tests,omitzero"`
 }
 
-// check reads the file, builds what serve would build, and runs the tests. What is wrong is the command's
-// error, with --json too.
+// check reads the file, builds what serve would build, and runs the tests. Problems are also the command's error, with
+// --json too.
 func check(ctx context.Context, c *cli.Command) error {
 	if c.Bool("schema") {
 		_, err := c.Root().Writer.Write(config.Schema)
 		return err
 	}
 	if c.Bool("print") && (c.Bool("json") || c.String("tests") != "") {
-		return usagef("--print prints the configuration and nothing else; leave out --json and --tests")
+		return usagef("--print cannot be used with --json or --tests")
 	}
 	memory, err := setting.ParseBytes(cmp.Or(c.String("memory"), "1GiB"))
 	if err != nil {
@@ -65,7 +66,7 @@ func check(ctx context.Context, c *cli.Command) error {
 	if err != nil {
 		return err
 	}
-	onlyMapping := c.String("tests") != "" // then there need not be keys
+	onlyMapping := c.String("tests") != "" // the keys file may be missing
 	cfg, err := config.Load(file, config.Options{KeysMayMiss: onlyMapping})
 	if err == nil && !onlyMapping {
 		err = app.Check(cfg)
@@ -80,11 +81,12 @@ func check(ctx context.Context, c *cli.Command) error {
 		if found.Problems = append(none, problems...); c.Bool("json") {
 			return errors.Join(show(c, found, nil), err)
 		}
+		writeWarnings(c.Root().ErrWriter, found.Warnings)
 		return err
 	}
 	if c.String("memory") != "" {
-		if tooMuch := app.CheckMemory(cfg, memory); tooMuch != nil {
-			found.Warnings = append(found.Warnings, config.Problem{File: file, Message: tooMuch.Error()})
+		for _, text := range app.CheckMemory(cfg, memory) {
+			found.Warnings = append(found.Warnings, config.Problem{File: file, Message: text})
 		}
 	}
 	if cfg.Auth.KeysFile != "" {
@@ -101,11 +103,10 @@ func check(ctx context.Context, c *cli.Command) error {
 	return errors.Join(err, show(c, found, found.write))
 }
 
-// runTests runs the tests of the mapping that stand in a file. The error is about the file,
-// or says how many failed.
+// runTests runs the mapping tests in a file. The error is about the file, or says how many tests failed.
 func runTests(ctx context.Context, cfg upstream.Config, file string) ([]probe.Result, error) {
 	var tests []probe.Test
-	if err := config.Read(file, &tests); err != nil {
+	if err := yamlfile.Read(file, &tests); err != nil {
 		return nil, err
 	}
 	results, err := probe.RunTests(ctx, cfg, tests, filepath.Dir(file), v1.Render)
@@ -122,7 +123,7 @@ func runTests(ctx context.Context, cfg upstream.Config, file string) ([]probe.Re
 	return results, err
 }
 
-// write prints all for a person.
+// write prints the result for a person.
 func (f *checkResult) write(out io.Writer) {
 	writeWarnings(out, f.Warnings)
 	fmt.Fprintf(out, "%s: good\n", f.File)
@@ -146,11 +147,11 @@ func writeWarnings(out io.Writer, warnings config.Problems) {
 	}
 }
 
-// unsupportedKeys warns of keys whose account the legacy system cannot be asked for.
+// unsupportedKeys returns warnings about keys whose account the legacy system cannot be asked for.
 func unsupportedKeys(ctx context.Context, cfg config.Config, file string) (warnings config.Problems) {
 	store, err := openKeys(cfg)
 	if err != nil {
-		return nil // which is said elsewhere
+		return nil // reported elsewhere
 	}
 	defer func() { _ = store.close() }()
 	client, err := upstream.New(cfg.Upstream, upstream.Options{})

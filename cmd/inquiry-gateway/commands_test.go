@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -29,8 +28,14 @@ import (
 	"inquiry-gateway/upstream/legacy"
 )
 
+// full is a writer that cannot write any more.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
 // Without -c the file of this folder is meant. A key that goes into a file is readable by its
-// owner alone, and one that was not stored leaves no file.
+// owner alone, and one that was not stored leaves no file. One that was stored is in its file, or the
+// error says which to revoke.
 func TestFilesOfCommands(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, defaultConfig, string(legacy.Mapping()))
@@ -49,8 +54,21 @@ func TestFilesOfCommands(t *testing.T) {
 	if _, err := os.Stat("other.key"); err == nil {
 		t.Error("a key that was not stored is in a file")
 	}
-	writeFile(t, defaultConfig, string(legacy.Mapping()))
-	commandSays(t, 0, "", newKey("acme", "a.key")...)
+	for file, want := range map[string]string{
+		"a.key": "key K is stored, and is in a.key: no space left on device", "": "key K is stored, but could not be shown; revoke it and create another: no space left on device",
+	} {
+		for _, args := range [][]string{newKey("acme", file, "--id", "a"+file), {"keys", "-c", defaultConfig, "rotate", "--id", "b" + file, "--out", file, "a" + file}} {
+			var said bytes.Buffer
+			args = append([]string{"inquiry-gateway", "keys", "--json"}, args[1:]...)
+			id := args[slices.Index(args, "--id")+1]
+			if code := run(t.Context(), args, full{}, &said); code != exitFailed || !strings.Contains(said.String(), strings.Replace(want, "K", id, 1)) {
+				t.Errorf("%q: exit code %d, %s; want %s", args, code, said.String(), want)
+			}
+			if file != "" {
+				must(t, os.Remove(file)) // it is there
+			}
+		}
+	}
 }
 
 // demoRun is a demo under way.
@@ -128,35 +146,6 @@ func TestDemoEndsWithItsTerminal(t *testing.T) {
 	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	if code := <-d.code; code != 0 {
 		t.Errorf("exit code %d", code)
-	}
-}
-
-// A person sees a short line for each request.
-func TestShortLog(t *testing.T) {
-	const record = `{"time":"2026-11-22T10:45:%sZ","level":"%s","msg":%s}` + "\n"
-	var out, lines bytes.Buffer
-	for _, r := range [][3]string{
-		{"12.100", "INFO", `"request","status":200,"duration_seconds":0.0204,"bytes":1386,"endpoint":"buyer_inquiries",` +
-			`"account":"acme","key_id":"k","cache":"miss"`},
-		{"12.210", "INFO", `"authentication refused","security":{"event":"auth_failed"}`},
-		{"13.220", "INFO", `"request","status":401,"endpoint":"buyer_inquiries","error_code":"missing_api_key"`},
-		{"14", "ERROR", `"request","status":502,"account":"acme","cache":"error","error_code":"upstream_error","cause":"it is down"`},
-		{"15", "WARN", `"breaker","state":"open"`},
-	} {
-		fmt.Fprintf(&lines, record, r[0], r[1], r[2])
-	}
-	lines.WriteString("no record\n")
-	log, size := shortLog{out: &out}, lines.Len()
-	if n, err := log.Write(lines.Bytes()); err != nil || n != size {
-		t.Fatalf("%d, %v", n, err)
-	}
-	at := time.Date(2026, 11, 22, 10, 45, 0, 0, time.UTC).Local().Format("15:04:")
-	want := at + "12 200 miss               20.4ms     1386 B  buyer_inquiries acme\n" +
-		at + "13 401                        0s        0 B  buyer_inquiries  missing_api_key\n" +
-		at + "14 502 error                  0s        0 B   acme upstream_error it is down\n" +
-		at + `15 WARN "breaker","state":"open"` + "\nno record\n"
-	if got := out.String(); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 

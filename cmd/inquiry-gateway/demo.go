@@ -36,23 +36,22 @@ const (
 	legacyGrace = 2 * time.Second
 )
 
-// demoCommand runs the whole gateway without any file of the user's. It writes into one temporary
-// folder, which it removes at the end. The flags are for the legacy system alone, with which
-// faults can be tried against a configuration of one's own.
+// demoCommand runs the gateway without any file of the user. It writes to a temporary folder, which it removes at the end. Most
+// flags are for --legacy-only, which is for trying faults with one's own configuration.
 func demoCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "run the gateway in front of a sample legacy system, with sample keys",
-		Description: "REDIS_URL=redis://HOST:PORT in the environment adds a Redis. The sample legacy system has faults\n" +
-			"on demand under /admin.",
+		Description: "Set REDIS_URL=redis://HOST:PORT to use a Redis. Under /admin, the sample legacy system\n" +
+			"produces faults on demand.",
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "legacy-only", Usage: "run the sample legacy system alone, as the flags below say"},
-			&cli.BoolFlag{Name: "mapping", Usage: "print the configuration that maps the sample legacy system, and end"},
-			&cli.StringFlag{Name: "listen", Usage: "`HOST:PORT`", Value: "127.0.0.1:9300"},
-			&cli.Uint64Flag{Name: "seed", Usage: "same seed, same data", Value: 1},
-			&cli.IntFlag{Name: "inquiries", Usage: "how many inquiries there are", Value: legacy.DefaultInquiries},
-			&cli.DurationFlag{Name: "latency", Usage: "spent before every list"},
-			&cli.DurationFlag{Name: "change-every", Usage: "mean time between changes of a buyer's list; 0: never"},
+			&cli.BoolFlag{Name: "legacy-only", Usage: "run only the sample legacy system, with the flags below"},
+			&cli.BoolFlag{Name: "mapping", Usage: "print a configuration for the sample legacy system, and exit"},
+			&cli.StringFlag{Name: "listen", Usage: "listen at `HOST:PORT`", Value: "127.0.0.1:9300"},
+			&cli.Uint64Flag{Name: "seed", Usage: "seed of the sample data", Value: 1},
+			&cli.IntFlag{Name: "inquiries", Usage: "number of inquiries", Value: legacy.DefaultInquiries},
+			&cli.DurationFlag{Name: "latency", Usage: "delay before every list"},
+			&cli.DurationFlag{Name: "change-every", Usage: "mean time between changes of a buyer's list; 0s: never"},
 		},
 		Action: func(ctx context.Context, c *cli.Command) error {
 			ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // it ends with its terminal
@@ -63,6 +62,11 @@ func demoCommand() *cli.Command {
 				return err
 			case c.Bool("legacy-only"):
 				return serveLegacy(ctx, c)
+			}
+			for _, flag := range []string{"listen", "seed", "inquiries", "latency", "change-every"} {
+				if c.IsSet(flag) {
+					return usagef("--%s goes with --legacy-only; the demo chooses it itself", flag)
+				}
 			}
 			dir, err := os.MkdirTemp("", "inquiry-gateway-demo-")
 			if err != nil {
@@ -87,17 +91,15 @@ func serveLegacy(ctx context.Context, c *cli.Command) error {
 	return app.Serve(ctx, l, system, legacyGrace, app.NewLogger(c.Root().ErrWriter))
 }
 
-// demo is a whole installation in one process and one temporary folder. All parts are
-// those of serve and legacy: what the demo shows is what an installation does.
+// demo is an installation in one process and one temporary folder, of the parts of serve.
 type demo struct {
 	dir         string    // of the configuration, the keys and the secrets
-	out, errOut io.Writer // for the welcome; for the log
-	redisURL    string    // empty: lists and limits stay in the process
+	out, errOut io.Writer // for the welcome, for the log
+	redisURL    string    // empty without Redis
 }
 
-// run opens all ports first: their addresses are written into the configuration. The
-// gateway runs as the command serve does, with the sample legacy system beside it; a
-// failure of either ends both. Its lists change, to show what freshness and revalidation are for.
+// run opens all ports first, because the configuration names their addresses, and then runs the gateway and the sample legacy
+// system. If one fails, both end. Lists change every minute, to show freshness and revalidation.
 func (d *demo) run(ctx context.Context) error {
 	backend, err := d.listenNear("the legacy system", "127.0.0.1:9300")
 	if err != nil {
@@ -116,7 +118,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, backend.Close(), l.Close())
 	}
-	out := app.NewLogWriter(&shortLog{out: d.errOut})
+	out := app.NewLogWriter(d.errOut)
 	defer out.Close()
 	logger := app.NewLogger(out)
 	app.RedirectLibraries(logger)
@@ -134,8 +136,7 @@ func (d *demo) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// listenNear opens the address that the documents name, or any free port on loopback where
-// that is taken, and says so: a demo should run next to whatever else does.
+// listenNear opens an address, or any free port on loopback if the address is in use.
 func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	l, err := app.Listen(what, address)
 	if err == nil {
@@ -145,18 +146,18 @@ func (d *demo) listenNear(what, address string) (net.Listener, error) {
 	if freeErr != nil {
 		return nil, errors.Join(err, freeErr)
 	}
-	fmt.Fprintf(d.out, "note: %s is taken, so %s listens on %s\n", address, what, free.Addr())
+	fmt.Fprintf(d.out, "note: %s is in use, so %s listens on %s\n", address, what, free.Addr())
 	return free, nil
 }
 
 // caller is a sample key and its expected response.
 type caller struct {
-	what, kind, key string         // what is for a person; the key is made by write
-	record          auth.KeyRecord // id, scopes and end; write sets the rest
+	what, kind, key string         // what is for a person; write sets the key
+	record          auth.KeyRecord // id, scopes and expiry; write sets the rest
 	account         auth.Account
 }
 
-// demoCallers have one key for each way a request can go, in the order of the welcome.
+// demoCallers returns a caller for each outcome of a request, in the order of the welcome.
 func demoCallers() []caller {
 	sample := func(what, kind, id, account string, scopes ...string) caller {
 		return caller{what: what, kind: kind, account: auth.Account{ID: account, APIAccess: auth.AccessPaid}, record: auth.KeyRecord{ID: id, Scopes: scopes}}
@@ -175,8 +176,8 @@ func demoCallers() []caller {
 	return callers
 }
 
-// write makes the keys and fills in demo.yaml. All settings are in that file, so that a person can
-// copy it and go on with it. The keys are new in each demo: a copied folder has none that others know.
+// write creates the keys and fills in demo.yaml, with which a person can go on. Each demo has new keys, so that a copied folder
+// has none that others know.
 func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg config.Config, err error) {
 	put := func(name, text string) error { return os.WriteFile(filepath.Join(d.dir, name), []byte(text), 0o600) }
 	keys := keysfile.NewEditor(filepath.Join(d.dir, "keys.yaml"), auth.Hasher{})
@@ -217,7 +218,7 @@ func (d *demo) write(l app.Listeners, backend string) (callers []caller, cfg con
 	return callers, cfg, err
 }
 
-// welcome prints what runs where, and a line to paste for each caller.
+// welcome prints what runs where, and a command for each caller.
 func (d *demo) welcome(a *app.App, backend net.Listener, callers []caller) {
 	tier := "in the process"
 	if d.redisURL != "" {
@@ -226,7 +227,7 @@ func (d *demo) welcome(a *app.App, backend net.Listener, callers []caller) {
 	fmt.Fprintf(d.out, `
 gateway        %s   documentation: %s/docs
 ops            %s   the console: open it in a browser
-legacy system  http://%s   open it in a browser, too: buttons break it and heal it
+legacy system  http://%s   open it in a browser: its buttons cause and end faults
 lists          cached %s
 configuration  %s
 
@@ -235,5 +236,5 @@ configuration  %s
 		fmt.Fprintf(d.out, "# %s\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/%s/inquiries'\n", c.what, c.key, a.URL(), c.kind)
 	}
 	fmt.Fprintf(d.out, "# filtered: 200\ncurl -i -H 'Authorization: Bearer %s' '%s/api/v1/buyer/inquiries?status=pending'\n", callers[0].key, a.URL())
-	fmt.Fprint(d.out, "\nCtrl-C stops everything. Your requests follow.\n\n")
+	fmt.Fprint(d.out, "\nCtrl-C stops everything. The log of the gateway follows.\n\n")
 }

@@ -12,33 +12,33 @@ import (
 // maxSampleBytes bounds what draft reads of one file.
 const maxSampleBytes = 16 << 20
 
-// draftCommand is for the first hour with a legacy system.
+// draftCommand writes a first mapping of a legacy system.
 func draftCommand() *cli.Command {
 	flags := []cli.Flag{}
-	for _, kind := range []string{"buyer", "seller"} {
+	for _, kind := range kinds {
 		flags = append(flags,
-			&cli.StringSliceFlag{Name: kind, Usage: "read a saved reply for a " + kind + " from `FILE` (- for standard input)"},
-			&cli.StringFlag{Name: kind + "-account", Usage: "the `ID` whose list these are"})
+			&cli.StringSliceFlag{Name: kind, Usage: "a `FILE` with a saved list of a " + kind + " (- for standard input)"},
+			&cli.StringFlag{Name: kind + "-account", Usage: "the `ID` of that account"})
 	}
 	return &cli.Command{
 		Name:  "draft",
 		Usage: "write the skeleton of a mapping from saved replies",
 		Description: "Reads replies to one request for a list of each kind, in JSON or XML, and prints an upstream\n" +
-			"section: where the records are, whose they are, ids, times, responses and pages. Fields are\n" +
-			"inferred from values. What these leave open has a comment DOUBT; what a person has to choose\n" +
-			"has a comment TODO, with candidates and samples of their values. Nothing is sent.",
+			"section with the records, their owner, ids, times, responses and pages, inferred from the\n" +
+			"values. A comment DOUBT marks what they leave open; a comment TODO marks what you have to\n" +
+			"choose, with candidates and sample values. Sends no request.",
 		Flags:  flags,
 		Action: runDraft,
 	}
 }
 
-// runDraft prints a skeleton even where much of it is in doubt.
+// runDraft prints a skeleton even if much of it is in doubt.
 func runDraft(ctx context.Context, c *cli.Command) error {
 	var lists []string
-	for _, kind := range []string{"buyer", "seller"} {
+	for _, kind := range kinds {
 		files, account := c.StringSlice(kind), c.String(kind+"-account")
 		if (len(files) == 0) != (account == "") {
-			return usagef("--%s wants a file with a saved reply, and --%[1]s-account the id whose list it is", kind)
+			return usagef("--%s and --%[1]s-account go together: a file with a saved reply, and the id of the account whose list it is", kind)
 		}
 		var samples [][]byte
 		for _, file := range files {
@@ -58,7 +58,7 @@ func runDraft(ctx context.Context, c *cli.Command) error {
 		lists = append(lists, list)
 	}
 	if len(lists) == 0 {
-		return usagef("give a saved reply: --buyer FILE --buyer-account ID, --seller FILE --seller-account ID, or both")
+		return usagef("which reply? give --buyer FILE --buyer-account ID, --seller FILE --seller-account ID, or both")
 	}
 	_, err := fmt.Fprint(c.Root().Writer, draft.File(lists...))
 	return err

@@ -27,36 +27,35 @@ import (
 )
 
 const (
-	// defaultOverlap is how long both keys are good, for callers to change over.
+	// defaultOverlap is how long the old key of a rotation stays valid.
 	defaultOverlap = 24 * time.Hour
-	// keyCommandTimeout bounds a change of keys, the wait for another writer of the
-	// file included.
+	// keyCommandTimeout bounds each command that reads or changes keys, the wait for another writer of the file
+	// included.
 	keyCommandTimeout = 30 * time.Second
 )
 
-// keysCommand works on the key store itself. A running gateway takes a change over
-// by itself, so that no command has to reach it.
+// keysCommand works on the key store itself. Running gateways notice a change without being asked.
 func keysCommand() *cli.Command {
-	id := &cli.StringFlag{Name: "id", Usage: "the new key's `ID` in logs and commands (default: a new one)"}
-	expires := &cli.StringFlag{Name: "expires", DefaultText: "never", Usage: "its end: a `TIME` such as 2027-01-31 or 720h"}
-	out := &cli.StringFlag{Name: "out", Usage: "write the key into the new `FILE`, readable by you alone"}
+	id := &cli.StringFlag{Name: "id", Usage: "the new key's `ID` in logs and commands (default: random)"}
+	expires := &cli.StringFlag{Name: "expires", DefaultText: "never", Usage: "expires at `TIME`, such as 2027-01-31 or 720h"}
+	out := &cli.StringFlag{Name: "out", Usage: "write the key to a new `FILE` that only you can read"}
 	return &cli.Command{
 		Name:  "keys",
-		Usage: "make, list, rotate and revoke API keys, and change their accounts",
+		Usage: "create, list, rotate and revoke API keys, and change their accounts",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the keys of the gateway with the configuration `FILE`"},
-			&cli.StringFlag{Name: "file", Usage: "the keys `FILE`, where there is no configuration yet"},
-			&cli.StringFlag{Name: "pepper-file", Usage: "with --file: the pepper `FILE`, if keys are hashed with HMAC"},
+			&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "use the key store of the configuration `FILE`"},
+			&cli.StringFlag{Name: "file", Usage: "use the keys `FILE`, if there is no configuration yet"},
+			&cli.StringFlag{Name: "pepper-file", Usage: "with --file: the `FILE` with the pepper that keys are hashed with"},
 			jsonFlag(),
 		},
 		Commands: []*cli.Command{{
 			Name:  "new",
-			Usage: "make a key, store its hash and show the key this once",
+			Usage: "create a key, store its hash and show the key once",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "kind", Usage: "buyer or seller", Required: true},
 				&cli.StringFlag{Name: "account", Usage: "the `ID` of the account it belongs to", Required: true},
-				&cli.StringSliceFlag{Name: "scopes", Usage: "what it may do", Value: []string{auth.ScopeInquiriesRead}},
-				&cli.StringFlag{Name: "api-access", Usage: "make the account, paid or none"},
+				&cli.StringSliceFlag{Name: "scopes", Usage: "the scopes that it has", Value: []string{auth.ScopeInquiriesRead}},
+				&cli.StringFlag{Name: "api-access", Usage: "create the account with this API access: paid or none"},
 				id, expires, out,
 			},
 			Action: withKeyFile(keysNew),
@@ -67,53 +66,52 @@ func keysCommand() *cli.Command {
 			Action:    keysHash,
 		}, {
 			Name:   "list",
-			Usage:  "list keys and their states, never the keys themselves",
+			Usage:  "list the ids and states of keys",
 			Action: withKeyStore(keysList),
 		}, {
 			Name:      "rotate",
-			Usage:     "replace a key, which ends after an overlap",
+			Usage:     "create a successor of a key, which expires after an overlap",
 			ArgsUsage: "KEY-ID",
 			Flags: []cli.Flag{
-				&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays good; 0s: not any more", Value: defaultOverlap},
+				&cli.DurationFlag{Name: "overlap", Usage: "how long the old key stays valid; 0s ends it at once", Value: defaultOverlap},
 				id, expires, out,
 			},
 			Action: withKeyFile(keysRotate),
 		}, {
 			Name:      "revoke",
-			Usage:     "revoke a key; it stays known, so that its use is recognised",
+			Usage:     "revoke a key; its record stays, so that its use is recognised",
 			ArgsUsage: "KEY-ID",
 			Action:    withKeyStore(keysRevoke),
 		}, {
 			Name:      "account",
-			Usage:     "list the accounts, or add or change one",
+			Usage:     "list accounts, or create or change one",
 			ArgsUsage: "[ACCOUNT-ID]",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "api-access", Usage: "paid or none; adds an account that does not exist"},
-				&cli.StringFlag{Name: "plan", Usage: "the `NAME` of the plan under rate_limit.plans; \"\" takes it away"},
+				&cli.StringFlag{Name: "api-access", Usage: "paid or none; creates an account that does not exist"},
+				&cli.StringFlag{Name: "plan", Usage: "the `NAME` of a plan under rate_limit.plans; \"\" removes the plan"},
 			},
 			Action: withKeyStore(keysAccount),
 		}},
 	}
 }
 
-// keyStore is where the keys of a gateway are kept: a keys file or Redis. It takes a change
-// whole or not at all, beside other commands that change keys.
+// keyStore is where the keys of a gateway are kept: a keys file or Redis. A change is made whole or not at all, even if
+// other commands change keys at the same time.
 type keyStore struct {
 	*auth.Editor
-	cfg    config.Config
-	hasher auth.Hasher  // as the gateway's: with another pepper no key would be known
-	when   string       // running gateways see a change, for a person
-	close  func() error // of the connections; must be called once
+	cfg         config.Config
+	hasher      auth.Hasher  // with the gateway's pepper
+	takesEffect string       // when running gateways notice a change, for a person
+	close       func() error // closes the connections; must be called once
 }
 
-// keySource is the configuration of -c, or what --file and --pepper-file say instead. A key can be
-// revoked whatever is wrong in other sections. Flags that name two stores are wrong use: nobody would
-// notice a key in the store that no gateway reads.
+// keySource returns the configuration of -c, or one with only what --file and --pepper-file say. Mistakes in other sections
+// do not matter, so that a key can be revoked at any time.
 func keySource(c *cli.Command) (cfg config.Config, err error) {
 	file, pepper, conf := c.String("file"), c.String("pepper-file"), c.String("config")
 	switch {
 	case conf != "" && (file != "" || pepper != ""):
-		err = usagef("-c has a keys file and a pepper, or none; leave out --file and --pepper-file, or give one of them instead")
+		err = usagef("-c already says where the keys are and which pepper they have: leave out --file and --pepper-file, or leave out -c")
 	case conf != "":
 		cfg, err = config.Load(conf, config.Options{KeysMayMiss: true, Sections: []string{"auth", "redis", "rate_limit"}})
 	default:
@@ -123,15 +121,15 @@ func keySource(c *cli.Command) (cfg config.Config, err error) {
 	return cfg, err
 }
 
-// openKeys opens the store that the gateway of this configuration reads. Keys that an
-// authorization server makes cannot be changed here.
+// openKeys opens the store that the gateway of this configuration reads. Keys from an authorization server cannot be
+// changed here.
 func openKeys(cfg config.Config) (*keyStore, error) {
 	hasher, err := auth.HasherOf(cfg.Auth.PepperFile)
 	switch {
 	case err != nil:
 		return nil, err
 	case cfg.Auth.Introspection != nil:
-		return nil, usagef("the keys of this gateway are made by %s (auth.introspection); change them there", cfg.Auth.Introspection.URL)
+		return nil, usagef("the keys of this gateway come from %s (auth.introspection); change them there", cfg.Auth.Introspection.URL)
 	case cfg.Auth.Redis == nil && cfg.Auth.KeysFile == "":
 		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
 	case cfg.Auth.Redis == nil:
@@ -141,11 +139,11 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	when := fmt.Sprintf("within a second, within %s on a node that cannot reach Redis", cfg.Auth.TTL())
-	return &keyStore{keysredis.NewEditor(client, cfg.Redis.KeyPrefix(), hasher), cfg, hasher, when, client.Close}, nil
+	takesEffect := fmt.Sprintf("within a second, within %s on a node that cannot reach Redis", cfg.Auth.TTL())
+	return &keyStore{keysredis.NewEditor(client, cfg.Redis.KeyPrefix(), hasher), cfg, hasher, takesEffect, client.Close}, nil
 }
 
-// withKeyStore makes an action of do, with the store that the flags name, within keyCommandTimeout.
+// withKeyStore returns an action that calls do with the store that the flags name, within keyCommandTimeout.
 func withKeyStore(do func(context.Context, *cli.Command, *keyStore) error) cli.ActionFunc {
 	return func(ctx context.Context, c *cli.Command) error {
 		cfg, err := keySource(c)
@@ -159,13 +157,13 @@ func withKeyStore(do func(context.Context, *cli.Command, *keyStore) error) cli.A
 		ctx, cancel := context.WithTimeout(ctx, keyCommandTimeout)
 		defer cancel()
 		err = do(ctx, c, store)
-		return cmp.Or(err, store.close()) // an error of do comes before one of closing the store
+		return cmp.Or(err, store.close())
 	}
 }
 
-// withKeyFile is withKeyStore for actions that make a key. The file of --out is made before the key, as a
-// key that cannot be written must not be stored, and removed where there is no key. It is made
-// after the configuration was read, which may name that file. out is nil without the flag.
+// withKeyFile is withKeyStore for actions that create a key. The file of --out is created before the key is stored, because a
+// key that cannot be written must not be stored, and after the configuration was read, which may name that file. It is
+// removed if no key was stored. out is nil without the flag.
 func withKeyFile(do func(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error) cli.ActionFunc {
 	return withKeyStore(func(ctx context.Context, c *cli.Command, store *keyStore) error {
 		name := c.String("out")
@@ -179,22 +177,25 @@ func withKeyFile(do func(ctx context.Context, c *cli.Command, store *keyStore, o
 		if err != nil {
 			return err
 		}
-		if err = errors.Join(do(ctx, c, store, out), out.Close()); err != nil {
-			return errors.Join(err, os.Remove(name))
+		err = do(ctx, c, store, out)
+		if err != nil && !errors.As(err, new(storedError)) {
+			err = errors.Join(err, out.Close(), os.Remove(name))
 		}
-		return nil
+		return err
 	})
 }
 
-// newRecord is the record of a new key, whose id and end the flags say. The store gets the digest
-// only: whoever reads the store can use no key.
+// storedError is an error that occurred after the new key had been stored.
+type storedError struct{ error }
+
+// newRecord returns the record of a new key, with the id and expiry of the flags.
 func newRecord(c *cli.Command, kind string) (record auth.KeyRecord, err error) {
 	record.ID, record.Kind = cmp.Or(c.String("id"), newKeyID()), kind
 	record.ExpiresAt, err = parseExpiry(c.String("expires"), time.Now())
 	return record, err
 }
 
-// keysNew makes a key, and with --api-access its account too.
+// keysNew creates a key, and with --api-access its account.
 func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error {
 	record, err := newRecord(c, c.String("kind"))
 	if err != nil {
@@ -211,7 +212,7 @@ func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File)
 	}
 	err = store.Add(ctx, record, create)
 	if errors.Is(err, auth.ErrNoSuchAccount) {
-		return fmt.Errorf("%w; add it with keys account, or give --api-access paid to make it now", err)
+		return fmt.Errorf("%w; create it with keys account, or give --api-access paid", err)
 	}
 	if err != nil {
 		return orphanedKeyError(record.ID, err)
@@ -219,8 +220,8 @@ func keysNew(ctx context.Context, c *cli.Command, store *keyStore, out *os.File)
 	return showKey(c, out, key, record, nil)
 }
 
-// unsupportedReason says that callers with keys of a kind and account would get nothing, as the legacy
-// system cannot be asked for it; empty: it can, or the configuration cannot tell.
+// unsupportedReason returns why the legacy system cannot be asked for the lists of an account, and what its callers get.
+// It returns "" if it can be asked, or if the configuration does not load.
 func unsupportedReason(cfg upstream.Config, kind, account string) string {
 	client, err := upstream.New(cfg, upstream.Options{})
 	if err != nil {
@@ -233,9 +234,8 @@ func unsupportedReason(cfg upstream.Config, kind, account string) string {
 	return ""
 }
 
-// keysRotate replaces a key; its owner always has a valid one. A keys file takes
-// the new key and the end of the old one in one change; Redis takes the new key first. The store refuses a revoked
-// key at that moment.
+// keysRotate replaces a key, whose owner always has a valid one: the new key is stored before the old one gets its expiry, or
+// at the same time in a keys file. The store refuses to rotate a revoked key.
 func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.File) error {
 	id, err := keyID(c)
 	if err != nil {
@@ -265,7 +265,7 @@ func keysRotate(ctx context.Context, c *cli.Command, store *keyStore, out *os.Fi
 	return showKey(c, out, key, next, &old)
 }
 
-// keyID is the argument of commands about one key.
+// keyID returns the argument of a command about one key.
 func keyID(c *cli.Command) (string, error) {
 	if c.NArg() != 1 {
 		return "", usagef("which key? keys %s KEY-ID; keys list shows the ids", c.Name)
@@ -273,29 +273,30 @@ func keyID(c *cli.Command) (string, error) {
 	return c.Args().First(), nil
 }
 
-// orphanedKeyError says what to do about a key that may be in the store although nobody was shown it.
+// orphanedKeyError adds what to do about a key that may be in the store although nobody has seen it.
 func orphanedKeyError(id string, err error) error {
 	if errors.Is(err, auth.ErrOutcomeUnknown) {
-		return fmt.Errorf("%w: if keys list shows a key %s, which was shown to nobody, revoke it", err, id)
+		return fmt.Errorf("%w: if keys list shows a key %s, revoke it, because nobody has seen it", err, id)
 	}
 	return err
 }
 
-// showKey prints the key, or writes it to a file that is not nil; it is kept nowhere, so
-// this is the only time. Standard output gets the key alone, so that it can be piped. old
-// is the key that it follows, or nil.
+// showKey prints the new key, or writes it to a file that is not nil and closes it. Without --json, standard output gets
+// nothing but the key, so that it can be piped. old is the key that it replaces, or nil. The error is a storedError.
 func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old *auth.KeyRecord) error {
-	note, file, where := c.Root().ErrWriter, "", "It is shown this once"
+	note, file, where := c.Root().ErrWriter, "", "It is shown only once"
 	if to != nil {
 		file, where = to.Name(), "It is in "+to.Name()
-		if _, err := fmt.Fprintln(to, key); err != nil {
-			return err
+		_, err := fmt.Fprintln(to, key)
+		if err = errors.Join(err, to.Close()); err != nil {
+			err = errors.Join(err, os.Remove(file))
+			return storedError{fmt.Errorf("key %s is stored, but could not be written to %s; revoke it and create another: %w", record.ID, file, err)}
 		}
 		key = ""
 	}
 	warning := ""
 	if conf := c.String("config"); conf != "" {
-		if cfg, err := config.Load(conf, sections("upstream")); err == nil {
+		if cfg, err := config.Load(conf, onlySections("upstream")); err == nil {
 			warning = unsupportedReason(cfg.Upstream, record.Kind, record.Account)
 		}
 	}
@@ -310,10 +311,15 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 			fmt.Fprintln(out, key)
 		}
 	})
-	if c.Bool("json") {
-		return err
+	switch {
+	case err != nil && to != nil:
+		return storedError{fmt.Errorf("key %s is stored, and is in %s: %w", record.ID, file, err)}
+	case err != nil:
+		return storedError{fmt.Errorf("key %s is stored, but could not be shown; revoke it and create another: %w", record.ID, err)}
+	case c.Bool("json"):
+		return nil
 	}
-	fmt.Fprintf(note, "key %s of %s %s. %s: only its hash is kept.\n", record.ID, record.Kind, record.Account, where)
+	fmt.Fprintf(note, "key %s of %s %s. %s; the gateway keeps only its hash.\n", record.ID, record.Kind, record.Account, where)
 	if !slices.Contains(record.Scopes, auth.ScopeInquiriesRead) {
 		fmt.Fprintf(note, "It lacks the scope %s, so requests with it are refused with 403.\n", auth.ScopeInquiriesRead)
 	}
@@ -321,23 +327,21 @@ func showKey(c *cli.Command, to *os.File, key string, record auth.KeyRecord, old
 		fmt.Fprintf(note, "warning: %s\n", printable(warning))
 	}
 	if old != nil {
-		fmt.Fprintf(note, "It follows key %s, which is good until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
+		fmt.Fprintf(note, "It replaces key %s, which is valid until %s.\n", old.ID, old.ExpiresAt.UTC().Format(time.RFC3339))
 	}
-	return err
+	return nil
 }
 
-// newKeyID names a key in logs and commands. It is no secret; 50 random bits keep
-// two keys of one store apart.
+// newKeyID returns a random id of 50 bits. It is not secret.
 func newKeyID() string { return "k-" + strings.ToLower(rand.Text()[:10]) }
 
-// splitScopes takes scopes as OAuth writes them, with spaces, and as a list. A scope
-// that no gateway knows is stored, too: another program may ask for it.
+// splitScopes splits scopes at spaces, as OAuth writes them, and at commas. Scopes that the gateway does not know are kept:
+// another program may check them.
 func splitScopes(values []string) []string {
 	return strings.FieldsFunc(strings.Join(values, " "), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// parseExpiry reads a moment or a time from now; empty is never, which is the zero
-// time. A date without a time is its first moment in UTC.
+// parseExpiry parses a time, a date (its start in UTC) or a duration from now. Empty means never, the zero time.
 func parseExpiry(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -350,7 +354,7 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 		switch {
 		case err != nil:
 		case at.Before(now):
-			return at, usagef("--expires %s is over already: nobody could use the key", s)
+			return at, usagef("--expires %s is in the past", s)
 		default:
 			return at, nil
 		}
@@ -358,9 +362,8 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("--expires %q is neither a time such as 2027-01-31T00:00:00Z nor a positive duration such as 720h", s)
 }
 
-// keysHash is for keys that were made elsewhere: whoever keeps the store gets the hash and
-// never sees the key. Without a configuration and a pepper the hash is plain SHA-256. A key that no
-// caller could present is refused.
+// keysHash prints the hash of a key that was created elsewhere, so that whoever maintains the store never sees the key.
+// Without a pepper the hash is SHA-256. A key that no caller could send is refused.
 func keysHash(ctx context.Context, c *cli.Command) error {
 	if c.Args().Present() {
 		return usagef("keys hash reads the key from standard input, so that it does not stay in the shell's history")
@@ -375,13 +378,13 @@ func keysHash(ctx context.Context, c *cli.Command) error {
 	}
 	in := stdin(ctx)
 	defer in.Close()
-	line, err := bufio.NewReader(io.LimitReader(in, auth.MaxKeyLength+3)).ReadString('\n') // with an end of line, a longer one shows
+	line, err := bufio.NewReader(io.LimitReader(in, auth.MaxKeyLength+3)).ReadString('\n') // one byte more than a key with \r\n
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	key := strings.TrimRight(line, "\r\n")
 	if key == "" {
-		return errors.New("no key came on standard input")
+		return errors.New("standard input holds no key")
 	}
 	if err := auth.CheckKey(key); err != nil {
 		return err
@@ -390,39 +393,54 @@ func keysHash(ctx context.Context, c *cli.Command) error {
 	return show(c, map[string]string{field: hash}, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", field, hash) })
 }
 
-// keysList prints one line per key, with what its account has paid for: both decide
-// whether a request is answered. States are those of this moment. It prints page by page, as there
-// may be a million keys. Records that cannot be read are an error, which hides no others.
-func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
-	out := c.Root().Writer
+// keysList prints one line per key, with its account's API access: both decide whether a request is answered. Records
+// that cannot be read are an error, but the others are printed.
+func keysList(ctx context.Context, c *cli.Command, store *keyStore) (err error) {
+	found := struct {
+		Accounts []auth.Account   `json:"accounts"`
+		Keys     []auth.KeyRecord `json:"keys"`
+	}{[]auth.Account{}, []auth.KeyRecord{}}
 	if c.Bool("json") {
-		accounts, keys := items{out: out, open: `{"accounts":[`}, items{out: out, open: `],"keys":[`}
-		err := store.Accounts(ctx, func(some []auth.Account) error { return write(&accounts, some) })
-		if err == nil || errors.Is(err, auth.ErrMalformedResponse) {
-			err = errors.Join(err, store.Keys(ctx, func(l auth.KeySet) error { return write(&keys, l.Keys) }))
+		if err = store.Accounts(ctx, appendTo(&found.Accounts)); !isComplete(err) {
+			return err
 		}
-		return keys.end("]}", err)
 	}
-	list := table{out: out, head: []string{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
-	return store.Keys(ctx, func(l auth.KeySet) error {
-		access := map[string]string{}
+	access := map[string]string{}
+	err = errors.Join(err, store.Keys(ctx, func(l auth.KeySet) error {
 		for _, a := range l.Accounts {
 			access[a.ID] = a.APIAccess
 		}
-		var rows [][]string
-		for _, k := range l.Keys {
+		found.Keys = append(found.Keys, l.Keys...)
+		return nil
+	}))
+	if !isComplete(err) {
+		return err
+	}
+	return errors.Join(err, show(c, found, func(out io.Writer) {
+		rows := [][]string{{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
+		for _, k := range found.Keys {
 			expires := "never"
 			if !k.ExpiresAt.IsZero() {
 				expires = k.ExpiresAt.UTC().Format(time.RFC3339)
 			}
 			rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
 		}
-		return list.page(rows)
-	})
+		writeTable(out, rows)
+	}))
 }
 
-// keysRevoke ends a key at once, by its id: whoever revokes a key must not need the key. A
-// second time changes nothing.
+// appendTo returns a function that appends one page of a list.
+func appendTo[T any](list *[]T) func([]T) error {
+	return func(page []T) error {
+		*list = append(*list, page...)
+		return nil
+	}
+}
+
+// isComplete reports whether a list lacks nothing but records that cannot be read.
+func isComplete(err error) bool { return err == nil || errors.Is(err, auth.ErrMalformedResponse) }
+
+// keysRevoke revokes a key by its id. Revoking it again changes nothing.
 func keysRevoke(ctx context.Context, c *cli.Command, store *keyStore) error {
 	id, err := keyID(c)
 	if err == nil {
@@ -432,14 +450,12 @@ func keysRevoke(ctx context.Context, c *cli.Command, store *keyStore) error {
 		return err
 	}
 	return show(c, map[string]any{"id": id, "revoked": true}, func(out io.Writer) {
-		fmt.Fprintf(out, "key %s is revoked; running gateways see it %s\n", id, store.when)
+		fmt.Fprintf(out, "key %s is revoked; running gateways notice it %s\n", id, store.takesEffect)
 	})
 }
 
-// keysAccount changes one account that keys belong to, or lists all. Whether an
-// account has paid decides over all of its keys, so that it is one change and not one per
-// key. A new account needs --api-access, so that a typing error in an id does not make one.
-// An account with a plan that the configuration does not have would get the limits of none.
+// keysAccount changes one account, or lists all. Only --api-access creates an account, so that a typing error in an id
+// does not. A plan that the configuration does not have is refused, because the account would get no plan's limits.
 func keysAccount(ctx context.Context, c *cli.Command, store *keyStore) error {
 	plan, plans := c.String("plan"), store.cfg.RateLimit.Plans
 	change := auth.AccountChange{ID: c.Args().First(), APIAccess: c.String("api-access")}
@@ -464,30 +480,28 @@ func keysAccount(ctx context.Context, c *cli.Command, store *keyStore) error {
 	}
 	a, err := store.SetAccount(ctx, change)
 	if errors.Is(err, auth.ErrNoSuchAccount) {
-		return fmt.Errorf("%w; give --api-access to add it", err)
+		return fmt.Errorf("%w; give --api-access to create it", err)
 	}
 	if err != nil {
 		return err
 	}
 	return show(c, a, func(out io.Writer) {
-		fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways see it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.when)
+		fmt.Fprintf(out, "account %s: api access %s, plan %s; running gateways notice it %s\n", a.ID, a.APIAccess, cmp.Or(a.Plan, "none"), store.takesEffect)
 	})
 }
 
-// accountsList prints one line per account, page by page. An account without keys is shown, too:
-// nobody can use it yet.
+// accountsList prints one line per account, those without keys included.
 func accountsList(ctx context.Context, c *cli.Command, store *keyStore) error {
-	out := c.Root().Writer
-	if c.Bool("json") {
-		accounts := items{out: out, open: "["}
-		return accounts.end("]", store.Accounts(ctx, func(some []auth.Account) error { return write(&accounts, some) }))
+	accounts := []auth.Account{}
+	err := store.Accounts(ctx, appendTo(&accounts))
+	if !isComplete(err) {
+		return err
 	}
-	list := table{out: out, head: []string{"ID", "API ACCESS", "PLAN"}}
-	return store.Accounts(ctx, func(some []auth.Account) error {
-		var rows [][]string
-		for _, a := range some {
+	return errors.Join(err, show(c, accounts, func(out io.Writer) {
+		rows := [][]string{{"ID", "API ACCESS", "PLAN"}}
+		for _, a := range accounts {
 			rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-")})
 		}
-		return list.page(rows)
-	})
+		writeTable(out, rows)
+	}))
 }

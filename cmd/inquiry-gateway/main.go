@@ -17,7 +17,8 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
-	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/setting"
 )
 
 // Set by the linker: -ldflags "-X main.version=... -X main.revision=...".
@@ -34,16 +35,15 @@ const (
 
 // main turns Ctrl-C and SIGTERM into the end of the command's context.
 func main() {
-	app.SilenceRedis()
+	redisclient.Silence()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// run executes one command line and gives its exit code: 0 good, 1 failed,
-// 2 wrong use. Each line of an error begins with the program's name, as logs of several
-// programs are read together; those of serve are records of its log. Tests call it as main does.
+// run executes one command line and returns its exit code: 0 for success, 1 for failure, 2 for wrong use. Errors of serve are
+// records of its log.
 func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	command := newCommand()
 	command.Writer, command.ErrWriter = out, errOut
@@ -54,13 +54,13 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	logger := app.NewLogger(errOut)
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		if len(args) > 1 && args[1] == "serve" {
+	if len(args) > 1 && args[1] == "serve" {
+		logger := app.NewLogger(errOut)
+		for line := range strings.SplitSeq(err.Error(), "\n") {
 			logger.Error("serve ended with an error", "error", line)
-		} else {
-			fmt.Fprintf(errOut, "inquiry-gateway: %s\n", line)
 		}
+	} else {
+		writeError(errOut, err)
 	}
 	if errors.As(err, new(usageError)) {
 		return exitWrongUse
@@ -68,15 +68,21 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return exitFailed
 }
 
-// usageError is a command line that cannot be meant: it ends with exitWrongUse, also where it is
-// wrapped.
+// writeError prints an error. Each line begins with the program's name, because logs of several programs may be read together.
+func writeError(out io.Writer, err error) {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintf(out, "inquiry-gateway: %s\n", line)
+	}
+}
+
+// usageError is an invalid command line: the exit code is exitWrongUse, also if the error is wrapped.
 type usageError struct{ error }
 
 // usagef makes a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// newCommand makes the command line anew for each run, as the library keeps the values of flags
-// in it. Errors go back to run, which knows the exit codes; the library would end the process.
+// newCommand returns the command line. Each run needs its own, because the library keeps the values of flags in it. Errors go
+// back to run, which knows the exit codes; the library would end the process.
 func newCommand() *cli.Command {
 	root := &cli.Command{
 		Name:    "inquiry-gateway",
@@ -96,8 +102,9 @@ func newCommand() *cli.Command {
 
 // strict makes wrong use of a command, and of all below it, a usageError. That includes an argument
 // of a command without ArgsUsage, which the library would ignore. A group that is called
-// without one of its commands shows its help.
+// without one of its commands shows its help. A comma does not separate values, because paths may have one.
 func strict(c *cli.Command) {
+	c.DisableSliceFlagSeparator = true
 	c.OnUsageError = func(_ context.Context, c *cli.Command, err error, _ bool) error {
 		return usageError{fmt.Errorf("%w%s", err, nearestFlag(c, err))}
 	}
@@ -123,8 +130,7 @@ func strict(c *cli.Command) {
 	}
 }
 
-// knownCommand refuses an unknown command. The library would complain of the first flag behind it
-// instead.
+// knownCommand returns an error for an unknown command. The library would complain about the flag after it instead.
 func knownCommand(root *cli.Command, args []string) error {
 	if len(args) < 2 || strings.HasPrefix(args[1], "-") || slices.Contains([]string{"help", "h", "completion"}, args[1]) || root.Command(args[1]) != nil {
 		return nil
@@ -132,33 +138,32 @@ func knownCommand(root *cli.Command, args []string) error {
 	return unknownCommand(root, args[1])
 }
 
-// unknownCommand names the command of the group c that was probably meant. Hidden
-// commands are not proposed.
+// unknownCommand suggests the most similar visible command of the group c.
 func unknownCommand(c *cli.Command, name string) error {
 	var known []string
 	for _, sub := range c.VisibleCommands() {
 		known = append(known, sub.Names()...)
 	}
-	if near := config.Nearest(name, known); near != "" {
+	if near := setting.Nearest(name, known); near != "" {
 		return usagef("unknown command %q; did you mean %s %s?", name, c.FullName(), near)
 	}
 	return usagef("unknown command %q; see %s --help", name, c.FullName())
 }
 
-// nearestFlag says which flag was probably meant where err is about an unknown one; else
-// nothing. The library has no type for that error.
+// nearestFlag suggests the most similar flag if err is about an unknown one, else it returns "". The library has no type for
+// that error.
 func nearestFlag(c *cli.Command, err error) string {
 	_, name, found := strings.Cut(err.Error(), "flag provided but not defined: ")
 	if !found {
 		return ""
 	}
 	var known []string
-	for _, at := range c.Lineage() { // the groups that it is in have flags, too
+	for _, at := range c.Lineage() { // groups have flags, too
 		for _, flag := range at.Flags {
 			known = append(known, flag.Names()...)
 		}
 	}
-	if near := config.Nearest(strings.TrimLeft(name, "-"), known); near != "" {
+	if near := setting.Nearest(strings.TrimLeft(name, "-"), known); near != "" {
 		return fmt.Sprintf("; did you mean --%s?", near)
 	}
 	return fmt.Sprintf("; see %s --help", c.FullName())

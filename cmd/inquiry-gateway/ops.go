@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -28,34 +29,27 @@ const (
 	maxOpsReply = 128 << 20 // a quarter of a million look-ups take 50 MB
 )
 
-// tokenFileFlag takes a file: a token in the command line would be in the list of
-// processes.
-func tokenFileFlag(when string) *cli.StringFlag {
-	return &cli.StringFlag{Name: "token-file", Usage: when + "the `FILE` with the token of that listener"}
-}
-
 // opsFlags name the gateway that a command talks to.
 func opsFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "talk to the gateway that runs with the configuration `FILE`"},
-		&cli.StringSliceFlag{Name: "ops", Usage: "talk to the ops listener at `URL`; ttl, purge: to several"},
-		tokenFileFlag("with --ops: "),
+		&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "use the gateway that runs with the configuration `FILE`"},
+		&cli.StringSliceFlag{Name: "ops", Usage: "use the ops listener at `URL`; repeat it for several (ttl, purge)"},
+		&cli.StringFlag{Name: "token-file", Usage: "with --ops: the `FILE` with the token of that listener"},
 		jsonFlag(),
 	}, more...)
 }
 
-// explainCommand asks the running gateway, because only that knows what its cache
-// holds. Nothing is fetched or counted by it.
+// explainCommand asks a running gateway, because only that knows its cache. It fetches and counts nothing.
 func explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "explain",
-		Usage: "say what a request for one list would get now, and why",
+		Usage: "report what a request for one list would get now, and why",
 		Flags: opsFlags(
-			&cli.StringFlag{Name: "key-id", Usage: "the request of the key with this `ID` (keys list shows them)"},
-			&cli.StringFlag{Name: "account", Usage: "without a key: the account's `ID`"},
-			&cli.StringFlag{Name: "kind", Usage: "buyer or seller; with --key-id the key's own if left out"},
-			&cli.StringFlag{Name: "status", Usage: "the request's filter"},
-			&cli.StringFlag{Name: "inquiry-type", Usage: "the request's filter"},
+			&cli.StringFlag{Name: "key-id", Usage: "a request with the key of this `ID` (see keys list)"},
+			&cli.StringFlag{Name: "account", Usage: "instead of a key: the `ID` of the account"},
+			&cli.StringFlag{Name: "kind", Usage: "buyer or seller (default with --key-id: the key's)"},
+			&cli.StringFlag{Name: "status", Usage: "the value of this filter"},
+			&cli.StringFlag{Name: "inquiry-type", Usage: "the value of this filter"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			query := url.Values{}
@@ -81,18 +75,17 @@ func explainCommand() *cli.Command {
 	}
 }
 
-// purgeCommand asks one node, which writes the purge to Redis for all others: a second after it
-// has succeeded no node serves what it had before. If Redis does not take it, each node that the flags
-// name has it all the same.
+// purgeCommand asks one node, which writes the purge to Redis for all others: they follow within a second. If
+// Redis is unavailable, it asks each node that the flags name.
 func purgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "purge",
-		Usage: "have no node serve the cached lists of an account or of a kind any more",
+		Usage: "remove the cached lists of an account or of a kind from all nodes",
 		Flags: opsFlags(
-			&cli.StringFlag{Name: "account", Usage: "all lists of the account with this `ID`, of either kind"},
-			&cli.StringFlag{Name: "kind", Usage: "all lists of buyers, or all of sellers"},
-			&cli.BoolFlag{Name: "soft", Usage: "end the ttl of the lists: they are served stale while fetched again"},
-			&cli.DurationFlag{Name: "wait", Usage: "repeat a purge that Redis does not take, for this `DURATION`"},
+			&cli.StringFlag{Name: "account", Usage: "the lists of the account with this `ID`, of both kinds"},
+			&cli.StringFlag{Name: "kind", Usage: "the lists of all accounts of this kind: buyer or seller"},
+			&cli.BoolFlag{Name: "soft", Usage: "only mark the lists stale: they are served while they are fetched"},
+			&cli.DurationFlag{Name: "wait", Usage: "retry for this `DURATION` while Redis is unavailable"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			kind, account, soft := c.String("kind"), c.String("account"), c.Bool("soft")
@@ -106,8 +99,10 @@ func purgeCommand() *cli.Command {
 				return usagef("purge what? give --account ID or --kind buyer|seller")
 			case account != "":
 				what, done.PurgeRequest = "all lists of the account "+printable(account), ops.PurgeRequest{Accounts: []string{account}, Soft: soft}
-			case kind != cache.KindBuyer && kind != cache.KindSeller:
-				return usagef("--kind is %q; give buyer or seller", kind)
+			default:
+				if err := checkKind(kind); err != nil {
+					return err
+				}
 			}
 			end := time.Now().Add(c.Duration("wait"))
 			for {
@@ -128,15 +123,14 @@ func purgeCommand() *cli.Command {
 			return show(c, done, func(out io.Writer) {
 				fmt.Fprintf(out, "purged: %s\n", what)
 				if done.Reached == ops.ReachedNode {
-					fmt.Fprintln(out, "on the nodes that were asked: without Redis it reaches no other")
+					fmt.Fprintln(out, "on the nodes that were asked only, because there is no Redis to tell others")
 				}
 			})
 		},
 	}
 }
 
-// purgeNodes asks the nodes that the flags name, one after the other, until one has told the fleet.
-// Without Redis, all of them have to do it.
+// purgeNodes asks the nodes that the flags name, one after the other, until one has told all others through Redis.
 func purgeNodes(ctx context.Context, c *cli.Command, want ops.PurgeRequest) (reply ops.PurgeReply, failed error) {
 	nodes, err := nodesOf(ctx, c)
 	if err != nil {
@@ -152,21 +146,21 @@ func purgeNodes(ctx context.Context, c *cli.Command, want ops.PurgeRequest) (rep
 	return reply, failed
 }
 
-// ttlCommand answers from the look-ups of running nodes, or of a log. From a log the answer is for
-// the policy of -c, which need not be the one that ran.
+// ttlCommand replays the look-ups of running nodes, or of a log. For a log it uses the cache policy of -c, which may differ from
+// the one that ran.
 func ttlCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "ttl",
-		Usage: "say what another ttl would do: from running nodes, or from a log",
+		Usage: "report what other ttls would do, by look-ups of running nodes or a log",
 		Flags: opsFlags(
-			&cli.StringFlag{Name: "log", Usage: "read the log `FILE` (- for standard input) of log.access_keys"},
-			&cli.FloatFlag{Name: "max-outdated", Usage: "mark ttls that leave at most this `SHARE` outdated"},
-			&cli.FloatFlag{Name: "max-upstream-per-second", Usage: "mark ttls with at most this `NUMBER` of requests"},
+			&cli.StringFlag{Name: "log", Usage: "a log with look-ups (log.access_keys); - for standard input"},
+			&cli.FloatFlag{Name: "max-outdated", Usage: "mark ttls with at most this `SHARE` (0 to 1) outdated"},
+			&cli.FloatFlag{Name: "max-upstream-per-second", Usage: "mark ttls with at most this `RATE` of requests"},
 		),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			goals := ttl.Goals{MaxOutdated: c.Float("max-outdated"), MaxUpstreamPerSecond: c.Float("max-upstream-per-second")}
 			if goals.MaxOutdated < 0 || goals.MaxOutdated > 1 || goals.MaxUpstreamPerSecond < 0 {
-				return usagef("--max-outdated is a share between 0 and 1, such as 0.01, and --max-upstream-per-second a number of requests")
+				return usagef("--max-outdated must be a share from 0 to 1, such as 0.01, and --max-upstream-per-second 0 or more")
 			}
 			report, err := ttlReport(ctx, c)
 			if err != nil {
@@ -192,7 +186,7 @@ func ttlReport(ctx context.Context, c *cli.Command) (report ttl.Report, err erro
 		}
 		sample, summary, err := ttl.Read(bytes.NewReader(reply), nil)
 		if err == nil && (sample.Groups == nil || summary.Bad > 0) {
-			err = errors.New("the answer is not that of an ops listener")
+			err = errors.New("the response is not that of an ops listener")
 		}
 		if err != nil {
 			return report, fmt.Errorf("%s: %w", node.address, err)
@@ -202,16 +196,15 @@ func ttlReport(ctx context.Context, c *cli.Command) (report ttl.Report, err erro
 	return ttl.Replay(samples...), err
 }
 
-// ttlFromLog reads a log by kind: a line does not say whether its status has a
-// ttl of its own. A log without a look-up is an error, because it was probably written
-// without log.access_keys, and a table of zeros would look like an answer.
+// ttlFromLog replays a log by kind, because a line does not say whether its status has its own ttl. A log without look-ups
+// is an error: it was probably written without log.access_keys.
 func ttlFromLog(ctx context.Context, c *cli.Command) (report ttl.Report, err error) {
 	if len(c.StringSlice("ops")) > 0 {
 		return report, usagef("--log reads a file and --ops asks a gateway; give one of them")
 	}
 	policy := cache.DefaultConfig()
 	if file := c.String("config"); file != "" {
-		cfg, err := config.Load(file, sections("cache"))
+		cfg, err := config.Load(file, onlySections("cache"))
 		if err != nil {
 			return report, err
 		}
@@ -224,14 +217,14 @@ func ttlFromLog(ctx context.Context, c *cli.Command) (report ttl.Report, err err
 	defer in.Close()
 	sample, summary, err := ttl.Read(in, ttl.GroupsOf(policy, false, cache.KindBuyer, cache.KindSeller))
 	if err == nil && summary.Lookups == 0 {
-		return report, fmt.Errorf("%s has no look-up among its %d lines; the gateway writes them with log: {access_keys: hashed}", c.String("log"), summary.Lines)
+		return report, fmt.Errorf("%s: none of the %d lines is a look-up; the gateway logs look-ups with log: {access_keys: hashed}", c.String("log"), summary.Lines)
 	}
 	report = ttl.Replay(sample)
 	report.Log = &summary
 	return report, err
 }
 
-// askJSON POSTs want as JSON, or GETs where that is nil, and reads the answer into reply.
+// askJSON sends want as JSON in a POST, or a GET if it is nil, and decodes the response into reply.
 func (o opsListener) askJSON(ctx context.Context, path string, want, reply any) (err error) {
 	var body []byte
 	if want != nil {
@@ -244,12 +237,12 @@ func (o opsListener) askJSON(ctx context.Context, path string, want, reply any) 
 		return err
 	}
 	if err := json.Unmarshal(answer, reply); err != nil {
-		return fmt.Errorf("the answer is not that of an ops listener: %w", err)
+		return fmt.Errorf("the response is not that of an ops listener: %w", err)
 	}
 	return nil
 }
 
-// listenerFlag is the one listener that the flags name.
+// listenerFlag returns the one listener that the flags name.
 func listenerFlag(c *cli.Command) (opsListener, error) {
 	all, err := listenerFlags(c)
 	if err == nil && len(all) > 1 {
@@ -261,14 +254,14 @@ func listenerFlag(c *cli.Command) (opsListener, error) {
 	return all[0], nil
 }
 
-// listenerFlags are the listeners that the flags name. With -c address and token are those of the file.
+// listenerFlags returns the listeners that the flags name. With -c, address and token are those of the file.
 func listenerFlags(c *cli.Command) (all []opsListener, err error) {
 	file, urls := c.String("config"), c.StringSlice("ops")
 	switch {
 	case (file == "") == (len(urls) == 0):
 		return nil, usagef("which gateway? give -c CONFIGURATION or --ops URL")
 	case file != "" && c.String("token-file") != "":
-		return nil, usagef("--token-file goes with --ops; -c takes ops.token_file of the configuration")
+		return nil, usagef("--token-file goes with --ops; with -c the token is that of ops.token_file")
 	case file != "":
 		listener, err := listenerOf(file)
 		return []opsListener{listener}, err
@@ -280,8 +273,7 @@ func listenerFlags(c *cli.Command) (all []opsListener, err error) {
 	return all, err
 }
 
-// nodesOf are the nodes behind the listeners that the flags name: one for each address of a host's
-// name. All addresses of the loopback are one.
+// nodesOf returns the nodes behind the listeners that the flags name: see [nodeAddresses].
 func nodesOf(ctx context.Context, c *cli.Command) (nodes []opsListener, err error) {
 	all, err := listenerFlags(c)
 	if err != nil {
@@ -290,28 +282,40 @@ func nodesOf(ctx context.Context, c *cli.Command) (nodes []opsListener, err erro
 	for _, listener := range all {
 		u, err := url.Parse(listener.address)
 		if err != nil || u.Hostname() == "" {
-			nodes = append(nodes, listener) // ask says what is wrong
+			nodes = append(nodes, listener) // without a host, such as of ops.listen :9090
 			continue
 		}
 		addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", listener.address, err)
 		}
-		for _, address := range addresses {
-			if len(addresses) > 1 && !address.IsLoopback() {
-				port := cmp.Or(u.Port(), u.Scheme)
-				listener.dial = net.JoinHostPort(address.Unmap().String(), port)
-				nodes = append(nodes, listener)
-			}
+		behind := nodeAddresses(addresses)
+		for _, address := range behind {
+			listener.dial = net.JoinHostPort(address.String(), cmp.Or(u.Port(), u.Scheme))
+			nodes = append(nodes, listener)
 		}
-		if listener.dial == "" {
+		if len(behind) == 0 {
 			nodes = append(nodes, listener)
 		}
 	}
 	return nodes, nil
 }
 
-// readToken takes the token from --token-file; no file is no token.
+// nodeAddresses returns the address of each node behind a host that has all these addresses; none if it is one node. It
+// takes addresses of one family only, because a node that has both would count twice. All loopback addresses are one node.
+func nodeAddresses(all []netip.Addr) (nodes []netip.Addr) {
+	for _, address := range all {
+		if address = address.Unmap(); !address.IsLoopback() && address.Is4() == all[0].Unmap().Is4() {
+			nodes = append(nodes, address)
+		}
+	}
+	if len(nodes) == 1 {
+		return nil
+	}
+	return nodes
+}
+
+// readToken returns the token of --token-file, or "" without the flag.
 func readToken(c *cli.Command) (string, error) {
 	file, err := config.ReadFile("token-file", c.String("token-file"))
 	if err != nil {
@@ -320,29 +324,29 @@ func readToken(c *cli.Command) (string, error) {
 	return strings.TrimSpace(file.Text()), nil
 }
 
-// opsListener is where a gateway is asked.
+// opsListener is an ops listener of a running gateway.
 type opsListener struct {
 	address string // URL
-	token   string // empty: none is sent
-	dial    string // host:port of the one node to ask; empty: what address resolves to
+	token   string // not sent if empty
+	dial    string // host:port to connect to instead of that of address, if not empty
 }
 
-// listenerOf is where a program on the same machine reaches ops.listen of a configuration. A
-// listener on all addresses is dialled by them, which is the machine itself.
+// listenerOf returns the ops listener of a configuration, as a program on the same machine reaches it. A listener on all
+// addresses is reached by that address.
 func listenerOf(file string) (o opsListener, err error) {
-	cfg, err := config.Load(file, sections("ops"))
+	cfg, err := config.Load(file, onlySections("ops"))
 	if err != nil {
 		return o, err
 	}
 	if strings.HasSuffix(cfg.Ops.Listen, ":0") {
-		return o, fmt.Errorf("ops.listen %s is any free port; give the one that serve logged by --ops URL", cfg.Ops.Listen)
+		return o, fmt.Errorf("ops.listen %s stands for any free port; give the URL that serve logged with --ops", cfg.Ops.Listen)
 	}
 	o.address = "http://" + cfg.Ops.Listen
 	o.token, _ = cfg.Ops.Tokens()
 	return o, nil
 }
 
-// client follows no redirect, so that the token goes to the listener alone.
+// client returns a client that follows no redirect, so that no one else gets the token.
 func (o opsListener) client() *http.Client {
 	transport := &http.Transport{DisableKeepAlives: true}
 	if o.dial != "" {
@@ -356,11 +360,10 @@ func (o opsListener) client() *http.Client {
 	}
 }
 
-// unavailable is an error after which the same question may succeed.
+// unavailable is an error after which the same request may succeed.
 type unavailable struct{ error }
 
-// ask sends a GET, or with a body a POST, and returns the body of a 200. A 400 is wrong
-// use: the listener says of what.
+// ask sends a GET, or with a body a POST, and returns the body of a 200. A 400 is a usageError.
 func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte, error) {
 	u, err := url.Parse(o.address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -379,7 +382,7 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	}
 	res, err := o.client().Do(r)
 	if err != nil {
-		return nil, unavailable{fmt.Errorf("the gateway's ops listener does not answer: %w", err)}
+		return nil, unavailable{fmt.Errorf("the ops listener does not respond: %w", err)}
 	}
 	defer res.Body.Close()
 	reply, err := io.ReadAll(io.LimitReader(res.Body, maxOpsReply+1))
@@ -389,13 +392,13 @@ func (o opsListener) ask(ctx context.Context, path string, body []byte) ([]byte,
 	case res.StatusCode == http.StatusBadRequest:
 		return nil, usageError{errors.New(text)}
 	case res.StatusCode == http.StatusUnauthorized:
-		return nil, fmt.Errorf("%s wants a token: give its file by ops.token_file or --token-file", address)
+		return nil, fmt.Errorf("%s requires a token: name its file by ops.token_file or --token-file", address)
 	case res.StatusCode == http.StatusBadGateway:
 		return nil, unavailable{errors.New(text)}
 	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("%s answers %s: %s", address, res.Status, text)
+		return nil, fmt.Errorf("%s responds with %s: %s", address, res.Status, text)
 	case len(reply) > maxOpsReply:
-		return nil, fmt.Errorf("%s%s answers more than %d bytes", address, path, maxOpsReply)
+		return nil, fmt.Errorf("the response of %s%s has more than %d bytes", address, path, maxOpsReply)
 	}
 	return reply, nil
 }

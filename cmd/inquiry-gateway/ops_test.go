@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -121,7 +122,7 @@ func TestTheTokenFollowsNoRedirect(t *testing.T) {
 	defer listener.Close()
 	file := filepath.Join(t.TempDir(), "token")
 	writeFile(t, file, "s3cret\n")
-	commandSays(t, 1, "answers 307", "purge", "--ops", listener.URL, "--token-file", file, "--kind", "buyer")
+	commandSays(t, 1, "responds with 307", "purge", "--ops", listener.URL, "--token-file", file, "--kind", "buyer")
 	if elsewhere.Load() > 0 {
 		t.Error("another server was asked")
 	}
@@ -164,5 +165,21 @@ func TestOneListIsServedAlone(t *testing.T) {
 			}})
 			p.script("one-list", "KIND="+kind, "OTHER="+other)
 		})
+	}
+}
+
+// A node that has an IPv4 and an IPv6 address is one node.
+func TestNodesBehindAName(t *testing.T) {
+	for addresses, want := range map[string]int{
+		"10.0.0.1": 0, "10.0.0.1 2001:db8::1": 0, "10.0.0.1 10.0.0.2 2001:db8::1 2001:db8::2": 2, "2001:db8::1 2001:db8::2 10.0.0.1": 2,
+		"::ffff:10.0.0.1 10.0.0.2": 2, "127.0.0.1 ::1": 0, "127.0.0.1 127.0.0.2": 0,
+	} {
+		var all []netip.Addr
+		for text := range strings.FieldsSeq(addresses) {
+			all = append(all, netip.MustParseAddr(text))
+		}
+		if got := nodeAddresses(all); len(got) != want {
+			t.Errorf("%s: %v, want %d", addresses, got, want)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,15 +12,13 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/urfave/cli/v3"
-
-	"inquiry-gateway/auth"
 )
 
-// jsonFlag is for every command that answers something.
+// jsonFlag is for every command that prints a result.
 func jsonFlag() *cli.BoolFlag { return &cli.BoolFlag{Name: "json", Usage: "answer in JSON"} }
 
-// show writes what a command found: with --json the value, for a program, else what text
-// writes, for a person. text writes to a buffer; show returns write errors.
+// show prints a command's result: value with --json, else what text writes. text writes to a buffer; show returns
+// write errors.
 func show(c *cli.Command, value any, text func(out io.Writer)) error {
 	out := c.Root().Writer
 	if c.Bool("json") {
@@ -33,7 +30,7 @@ func show(c *cli.Command, value any, text func(out io.Writer)) error {
 	return err
 }
 
-// writeTable prints rows in columns, the first row as their heading. out is a buffer.
+// writeTable prints rows in columns; the first row is the heading. out is a buffer.
 func writeTable(out io.Writer, rows [][]string) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -46,64 +43,13 @@ func writeTable(out io.Writer, rows [][]string) {
 	_ = w.Flush()
 }
 
-// table is a table that is printed some rows at a time, its heading with the first of them.
-type table struct {
-	out  io.Writer
-	head []string // nil: it has been printed
-}
-
-func (t *table) page(rows [][]string) error {
-	if t.head != nil {
-		rows, t.head = append([][]string{t.head}, rows...), nil
-	}
-	var shown bytes.Buffer
-	writeTable(&shown, rows)
-	_, err := shown.WriteTo(t.out)
-	return err
-}
-
-// items is a list in JSON that is written some items at a time.
-type items struct {
-	out  io.Writer
-	open string // what is before the first item; empty: it has been written
-	some bool   // there is an item
-}
-
-func write[T any](to *items, some []T) error {
-	b := bytes.NewBufferString(to.open)
-	to.open = ""
-	for _, item := range some {
-		text, err := json.Marshal(item)
-		if err != nil {
-			return err
-		}
-		if to.some {
-			b.WriteByte(',')
-		}
-		to.some = true
-		b.Write(text)
-	}
-	_, err := b.WriteTo(to.out)
-	return err
-}
-
-// end closes a list that is whole, but for what cannot be read. One that is cut off is no JSON.
-func (to *items) end(bracket string, err error) error {
-	if err == nil || errors.Is(err, auth.ErrMalformedResponse) {
-		_, failed := fmt.Fprintln(to.out, bracket)
-		err = errors.Join(err, failed)
-	}
-	return err
-}
-
-// writeFields prints the fields of a value by their names in JSON, those of an object within it
-// two blanks further in.
+// writeFields prints the fields of a value by their JSON names; those of a nested object are indented.
 func writeFields(out io.Writer, value any) {
-	text, _ := json.Marshal(value) // of a struct of ours, which cannot fail
+	text, _ := json.Marshal(value) // a struct of this program, so it cannot fail
 	for from := jsontext.NewDecoder(bytes.NewReader(text)); ; {
 		name, err := from.ReadToken()
 		if err != nil {
-			return // the end: what was encoded just now is no wrong JSON
+			return // the end
 		}
 		if name.Kind() != '"' {
 			continue // an object begins or ends
@@ -117,8 +63,8 @@ func writeFields(out io.Writer, value any) {
 	}
 }
 
-// printable escapes what is no visible character: control characters could steer the
-// terminal, and marks of direction could show a text in another order.
+// printable escapes characters that are not visible: control characters could control the terminal, and
+// direction marks could reorder the text.
 func printable(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0 {
 		return s

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v3"
 
 	"inquiry-gateway/auth/keysredis"
+	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	"inquiry-gateway/internal/redisclient"
@@ -19,42 +20,41 @@ import (
 	"inquiry-gateway/upstream/probe"
 )
 
-// sections is for commands that use some sections of the configuration: mistakes elsewhere in it do
-// not keep them from working. The first is the one that the command is about.
-func sections(names ...string) config.Options { return config.Options{Sections: names} }
+// onlySections is for commands that use some sections of the configuration, and ignore mistakes elsewhere. The first section is
+// the one that the command is about.
+func onlySections(names ...string) config.Options { return config.Options{Sections: names} }
 
-// probeCommand is for whoever writes a mapping. It shows contents, which no log of
-// the gateway does.
+// probeCommand is for people who write a mapping. Unlike logs, it shows contents.
 func probeCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "probe",
-		Usage: "show what a list of the legacy system looks like through the mapping",
-		Description: "Reads a whole list, all pages and responses, or one saved reply, and shows for the first\n" +
-			"records each field's path, raw and mapped value, how often each configured path was found,\n" +
-			"and every reason why the gateway would refuse the list. The output holds contents and internal\n" +
-			"ids: it is for your screen, not for a log. Fails (exit code 1) if the gateway would answer\n" +
-			"with an error, and if a path that hides its mistake matched nothing (--may-miss).",
+		Usage: "show how the mapping reads a list of the legacy system",
+		Description: "Reads a whole list with all pages and responses, or one saved reply. Shows each field's path,\n" +
+			"raw and mapped value for the first records, how often each configured path was found, and every\n" +
+			"reason why the gateway would refuse the list. The output holds contents and internal ids, so do\n" +
+			"not log it. Fails (exit code 1) if the gateway would respond with an error, or if an optional\n" +
+			"path matched nothing (see --may-miss).",
 		Flags: []cli.Flag{
 			configFlag(),
-			&cli.StringFlag{Name: "buyer", Usage: "ask for the list of the buyer with this account `ID`"},
-			&cli.StringFlag{Name: "seller", Usage: "ask for the list of the seller with this account `ID`"},
-			&cli.StringFlag{Name: "status", Usage: "send this filter"},
-			&cli.StringFlag{Name: "inquiry-type", Usage: "send this filter"},
-			&cli.BoolFlag{Name: "filters", Usage: "also ask for the list of each word of both filters"},
-			&cli.StringFlag{Name: "sample", Usage: "read the saved reply in `FILE` (- for standard input) instead"},
-			&cli.IntFlag{Name: "records", Usage: "show so many records field by field", Value: 3},
-			&cli.StringSliceFlag{Name: "may-miss", Usage: "a `PATH` of the mapping that may match nothing in this list"},
+			&cli.StringFlag{Name: "buyer", Usage: "request the list of the buyer with this account `ID`"},
+			&cli.StringFlag{Name: "seller", Usage: "request the list of the seller with this account `ID`"},
+			&cli.StringFlag{Name: "status", Usage: "filter by this value"},
+			&cli.StringFlag{Name: "inquiry-type", Usage: "filter by this value"},
+			&cli.BoolFlag{Name: "filters", Usage: "also request the list of each value of both filters"},
+			&cli.StringFlag{Name: "sample", Usage: "read a saved reply from `FILE` (- for standard input) instead"},
+			&cli.IntFlag{Name: "records", Usage: "number of records to show field by field", Value: 3},
+			&cli.StringSliceFlag{Name: "may-miss", Usage: "accept that this `PATH` of the mapping matches nothing"},
 			jsonFlag(),
-			&cli.BoolFlag{Name: "watch", Usage: "repeat it when the configuration or the saved reply changes"},
+			&cli.BoolFlag{Name: "watch", Usage: "repeat when the configuration or the saved reply changes"},
 		},
 		Action: runProbe,
 	}
 }
 
-// kinds are those of lists and of keys, and the flags that take an account.
-var kinds = []string{"buyer", "seller"}
+// kinds of lists and keys, and the names of flags that take an account.
+var kinds = []string{cache.KindBuyer, cache.KindSeller}
 
-// checkKind refuses what is no kind of lists.
+// checkKind returns an error if kind is not a kind of lists.
 func checkKind(kind string) error {
 	if !slices.Contains(kinds, kind) {
 		return usagef("--kind is %q; give buyer or seller", kind)
@@ -62,8 +62,7 @@ func checkKind(kind string) error {
 	return nil
 }
 
-// runProbe refuses what cannot be meant, and probes once or again and again. Standard
-// input can be read once only.
+// runProbe checks the flags, and probes once or repeatedly.
 func runProbe(ctx context.Context, c *cli.Command) error {
 	lists, sample := 0, c.String("sample")
 	for _, kind := range kinds {
@@ -76,13 +75,13 @@ func runProbe(ctx context.Context, c *cli.Command) error {
 	case lists == 0:
 		return usagef("whose list? give --buyer ID, --seller ID, or both")
 	case c.Int("records") < 0:
-		return usagef("--records wants 0 or more")
+		return usagef("--records is %d; give 0 or more", c.Int("records"))
 	case sample != "" && lists > 1:
 		return usagef("--sample is a reply for one list; give --buyer ID or --seller ID")
 	case c.Bool("filters") && (filtered || sample != ""):
-		return usagef("--filters asks for the lists of all words; leave out --status, --inquiry-type and --sample")
+		return usagef("--filters requests the lists of all filter values; leave out --status, --inquiry-type and --sample")
 	case c.Bool("watch") && sample == "-":
-		return usagef("--watch reads the reply again and again; give it as a file")
+		return usagef("--watch reads the reply repeatedly; give it as a file")
 	case c.Bool("watch"):
 		return watchProbe(ctx, c)
 	}
@@ -92,8 +91,7 @@ func runProbe(ctx context.Context, c *cli.Command) error {
 // watchEvery is how often the files are polled.
 const watchEvery = 200 * time.Millisecond
 
-// watchProbe probes whenever a file has changed, until ctx ends. A failure is shown
-// as the command would show it, and the next change is waited for.
+// watchProbe probes whenever a file has changed, until ctx ends. It prints errors and waits for the next change.
 func watchProbe(ctx context.Context, c *cli.Command) error {
 	files := []string{c.String("config")}
 	if sample := c.String("sample"); sample != "" {
@@ -104,7 +102,7 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 	defer tick.Stop()
 	for {
 		if err := probeOnce(ctx, c); err != nil && ctx.Err() == nil {
-			fmt.Fprintf(c.Root().ErrWriter, "inquiry-gateway: %v\n", err)
+			writeError(c.Root().ErrWriter, err)
 		}
 		for changed := false; !changed; {
 			select {
@@ -118,10 +116,9 @@ func watchProbe(ctx context.Context, c *cli.Command) error {
 	}
 }
 
-// probeOnce shows all that was found before it fails: the reason is in it. It goes on after a list that
-// would be refused.
+// probeOnce prints everything it finds before it fails, and continues after a list that would be refused.
 func probeOnce(ctx context.Context, c *cli.Command) error {
-	cfg, err := config.Load(c.String("config"), sections("upstream"))
+	cfg, err := config.Load(c.String("config"), onlySections("upstream"))
 	if err != nil {
 		return err
 	}
@@ -151,10 +148,10 @@ func probeOnce(ctx context.Context, c *cli.Command) error {
 	return errors.Join(errs...)
 }
 
-// keyStoreWarnings looks at the keys in Redis, if the rest of the file says that there are any: whether
-// Redis would evict them, and whose account the legacy system cannot be asked for.
+// keyStoreWarnings returns warnings about keys in Redis, if the configuration has its keys there: that Redis may evict them,
+// and accounts that the legacy system cannot be asked for.
 func keyStoreWarnings(ctx context.Context, system upstream.Config, file string) (warnings config.Problems) {
-	cfg, err := config.Load(file, sections("auth", "redis"))
+	cfg, err := config.Load(file, onlySections("auth", "redis"))
 	if err != nil || cfg.Auth.Redis == nil {
 		return nil
 	}
@@ -176,28 +173,26 @@ func keyStoreWarnings(ctx context.Context, system upstream.Config, file string) 
 	return append(warnings, unsupportedKeys(ctx, cfg, file)...)
 }
 
-// verdictError is the error of a probe of a list that would be refused, or may not be what it
-// seems.
+// verdictError returns an error if the gateway would refuse the list, or if the mapping may be wrong.
 func verdictError(p *probe.Probe) error {
 	switch p.Verdict {
 	case probe.Good:
 		return nil
 	case probe.Doubtful:
-		return fmt.Errorf("%s %s: the gateway would serve this list, but is it what it seems? %s (correct it, try an account that has it, or give --may-miss with the path)",
+		return fmt.Errorf("%s %s: the gateway would serve this list, but the mapping may be wrong: %s (correct the path, try an account whose list has it, or accept it with --may-miss PATH)",
 			p.Kind, printable(p.Account), printable(p.Reason))
 	}
 	return fmt.Errorf("%s %s: the gateway would refuse this list: %s", p.Kind, printable(p.Account), printable(p.Reason))
 }
 
-// readSample reads a saved reply of at most limit bytes; as for the gateway a larger
-// one is an error. It returns no nil without an error.
+// readSample reads a saved reply of at most limit bytes. Without an error the result is not nil.
 func readSample(ctx context.Context, file string, limit int64) ([]byte, error) {
 	data, err := readInput(ctx, "--sample", file, limit+1)
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("--sample %s is larger than upstream.max_response_bytes (%d): the gateway would refuse it", file, limit)
 	}
 	if data == nil {
-		data = []byte{} // nil would mean: ask
+		data = []byte{} // nil stands for a request
 	}
 	return data, err
 }
@@ -225,8 +220,8 @@ func openInput(ctx context.Context, file string) (io.ReadCloser, error) {
 	return stdin(ctx), nil
 }
 
-// stdin is standard input until ctx ends: nothing that waits for a person may outlive Ctrl-C.
-// The goroutine that reads ends at the next input after it is closed.
+// stdin returns standard input until ctx ends, so that Ctrl-C ends a command that waits for input. The goroutine that reads
+// ends with the next input after the result is closed.
 func stdin(ctx context.Context) io.ReadCloser {
 	from := os.Stdin
 	out, in := io.Pipe()
@@ -238,7 +233,7 @@ func stdin(ctx context.Context) io.ReadCloser {
 	return out
 }
 
-// recordSummary says how many records there are, and how many of them a caller would see.
+// recordSummary returns how many records there are, and how many of them a caller would see.
 func recordSummary(p *probe.Probe) string {
 	if p.Problem != "" || len(p.Served) == p.Items {
 		return plural(p.Items, "record")
@@ -246,7 +241,7 @@ func recordSummary(p *probe.Probe) string {
 	return fmt.Sprintf("%s, %d shown", plural(p.Items, "record"), len(p.Served))
 }
 
-// pageSummary says on how many pages a list came, where there were several.
+// pageSummary returns the number of pages if there were several.
 func pageSummary(p *probe.Probe) string {
 	if p.Replies < 2 {
 		return ""

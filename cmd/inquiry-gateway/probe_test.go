@@ -33,7 +33,7 @@ func TestProbeOfBothLists(t *testing.T) {
 		})
 	}})
 	out, errOut, code := command(t, "probe", "-c", p.file(), "--buyer", "acme")
-	if code != 1 || !strings.Contains(out, "answered  status 400, text/plain; charset=utf-8, in ") ||
+	if code != 1 || !strings.Contains(out, "response  status 400, text/plain; charset=utf-8, in ") ||
 		!strings.Contains(out, `customer must be\x1b[31m numeric`) || len(out) > 3000 || strings.Contains(errOut, "numeric") {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
@@ -106,7 +106,7 @@ func TestProbeReadsAllPages(t *testing.T) {
        responses: {items: replies, fields: {content: text, responder_type: {path: by, default: null}, created_at: at}}}
 `)
 	said := commandSays(t, 0, ", on 2 pages\n", "probe", "-c", file, "--buyer", "acme", "--may-miss", "kind")
-	const open = "the legacy system answers without credentials, too"
+	const open = "the legacy system also responds without credentials"
 	if strings.Contains(said, open) {
 		t.Errorf("there are no credentials: %s", said)
 	}

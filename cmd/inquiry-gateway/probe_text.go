@@ -22,8 +22,8 @@ const (
 	maxShownReply      = 400 // characters of a reply that was refused
 )
 
-// writeProbe prints a probe for a person. Everything that came from the legacy
-// system is made printable: it must not be able to steer the terminal.
+// writeProbe prints a probe for a person. Everything from the legacy system is made printable, because it must not control the
+// terminal.
 func writeProbe(out io.Writer, p *probe.Probe) {
 	writeExchange(out, p)
 	for _, r := range p.Records {
@@ -40,43 +40,43 @@ func writeProbe(out io.Writer, p *probe.Probe) {
 	}
 	writeFindings(out, p)
 	if p.LeftOut > 0 {
-		fmt.Fprintf(out, "\n%s left out, as on_owner_mismatch and on_invalid_record say\n", plural(p.LeftOut, "record"))
+		fmt.Fprintf(out, "\n%s dropped by on_owner_mismatch or on_invalid_record\n", plural(p.LeftOut, "record"))
 	}
 	if p.Unasked {
-		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway answers an empty list and does not ask\n")
+		fmt.Fprint(out, "\nnote: no record can have these filter values, so the gateway responds with an empty list and sends no request\n")
 	}
 	if len(p.Beside) > 0 {
-		fmt.Fprintf(out, "\nnote: beside the list, and read by no key: %s; does one of these say that the list goes on, or count it?\n", printable(strings.Join(p.Beside, ", ")))
+		fmt.Fprintf(out, "\nnote: values beside the list that the mapping does not read: %s; check whether one of them is a total or leads to a further page\n", printable(strings.Join(p.Beside, ", ")))
 	}
 	if p.Open {
-		fmt.Fprint(out, "\nnote: the legacy system answers without credentials, too: once they have ended, every list may look empty; see auth.renew_if\n")
+		fmt.Fprint(out, "\nnote: the legacy system also responds without credentials: when they expire, every list may look empty; see auth.renew_if\n")
 	}
 	reason := p.Reason
 	if p.Verdict == probe.Doubtful {
-		reason = "the gateway would serve this list, but is it what it seems? " + reason
+		reason = "the gateway would serve this list, but the mapping may be wrong: " + reason
 	}
 	if p.Verdict == probe.Refused {
-		for _, d := range p.Doubts { // else they are the reason
+		for _, d := range p.Doubts { // with other verdicts they are the reason
 			fmt.Fprintf(out, "\nnote: %s\n", printable(d.Text))
 		}
 	}
 	fmt.Fprintf(out, "\n%s: %s\n", p.Verdict, cmp.Or(printable(reason), "the gateway would serve this list"))
 }
 
-// writeExchange prints what was asked and what came. A saved reply was not asked for.
+// writeExchange prints the request and what came back. A saved reply has no request.
 func writeExchange(out io.Writer, p *probe.Probe) {
 	fmt.Fprintf(out, "%s %s\n", p.Kind, printable(p.Account))
 	if p.Request != nil {
-		fmt.Fprintf(out, "  asked     %s %s\n", p.Request.Method, printable(p.Request.URL))
+		fmt.Fprintf(out, "  request   %s %s\n", p.Request.Method, printable(p.Request.URL))
 		for _, name := range slices.Sorted(maps.Keys(p.Request.Headers)) {
 			fmt.Fprintf(out, "            %s: %s\n", name, printable(p.Request.Headers[name]))
 		}
 		writeBody(out, p.Request.Body)
-		answered := "not at all"
+		answered := "no response"
 		if p.Status != 0 {
 			answered = fmt.Sprintf("status %d, %s,", p.Status, cmp.Or(printable(cut(p.MediaType)), "no media type"))
 		}
-		fmt.Fprintf(out, "  answered  %s in %s\n", answered, p.Took.Round(time.Millisecond))
+		fmt.Fprintf(out, "  response  %s in %s\n", answered, p.Took.Round(time.Millisecond))
 	}
 	fmt.Fprintf(out, "  found     %s in %d bytes%s\n", recordSummary(p), p.Bytes, pageSummary(p))
 	for _, f := range p.Further {
@@ -89,7 +89,9 @@ func writeExchange(out io.Writer, p *probe.Probe) {
 			fmt.Fprintf(out, "  value     %s\n", printable(p.Found))
 		}
 	}
-	writeReply(out, p)
+	if text := strings.Join(strings.Fields(p.RefusedReply), " "); text != "" { // it often says why
+		fmt.Fprintf(out, "  reply     %s\n", printable(truncate(text, maxShownReply)))
+	}
 }
 
 // writeBody prints the body of a request.
@@ -99,17 +101,7 @@ func writeBody(out io.Writer, body string) {
 	}
 }
 
-// writeReply prints how a reply begins that was refused: it often says why.
-func writeReply(out io.Writer, p *probe.Probe) {
-	if p.RefusedReply == "" {
-		return
-	}
-	text := strings.Join(strings.Fields(p.RefusedReply), " ")
-	fmt.Fprintf(out, "  reply     %s\n", printable(truncate(text, maxShownReply)))
-}
-
-// writeSection prints a row for each value of a list, under a line of its own and a heading; or
-// nothing where the list is empty.
+// writeSection prints a line, a heading and a row for each value of a list; nothing if the list is empty.
 func writeSection[T any](out io.Writer, line string, list []T, heading []string, row func(T) []string) {
 	if len(list) == 0 {
 		return
@@ -122,14 +114,13 @@ func writeSection[T any](out io.Writer, line string, list []T, heading []string,
 	writeTable(out, rows)
 }
 
-// writeFindings prints what concerns all records: first what is wrong, last what the
-// mapping leaves out.
+// writeFindings prints what concerns all records: first the problems, last the values that are not mapped.
 func writeFindings(out io.Writer, p *probe.Probe) {
 	writeViolations(out, p.Violations)
 	switch o := p.Owner; {
 	case p.Items == 0:
 	case o.Path == "":
-		fmt.Fprint(out, "\nowner: not checked; set owner to the path of the account in a record\n")
+		fmt.Fprint(out, "\nowner: not checked; set owner to the path of the account within a record\n")
 	default:
 		foreign := numbers(o.Foreign)
 		if len(o.Others) > 0 {
@@ -142,7 +133,7 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 	writeSection(out, removed, r.Cuts, []string{"RECORD", "FIELD", "BEFORE", "AFTER"}, func(c mapping.Cut) []string {
 		return []string{strconv.Itoa(c.Record), c.Field, cut(c.Before), cut(c.After)}
 	})
-	const suspects = "! not removed, but it looks like an internal id; if it is one, name it in the key\n"
+	const suspects = "! not removed, but may be an internal id; if it is one, add it to the key\n"
 	writeSection(out, suspects, p.Suspects, []string{"RECORD", "FIELD", "VALUE", "IT IS", "KEY"}, func(u mapping.Suspect) []string {
 		return []string{strconv.Itoa(u.Record), u.Field, cut(u.Value), u.Why, u.Key}
 	})
@@ -158,8 +149,7 @@ func writeFindings(out io.Writer, p *probe.Probe) {
 	})
 }
 
-// writeViolations prints the first of them; a wrong path breaks every record in the
-// same way.
+// writeViolations prints the first violations; a wrong path breaks every record in the same way.
 func writeViolations(out io.Writer, list []mapping.RawViolation) {
 	shown := list[:min(len(list), maxShownViolations)]
 	writeSection(out, "", shown, []string{"RECORD", "FIELD", "RAW", "PROBLEM"}, func(v mapping.RawViolation) []string {
@@ -173,23 +163,14 @@ func writeViolations(out io.Writer, list []mapping.RawViolation) {
 // cut shortens a value for a table, in characters.
 func cut(s string) string { return truncate(s, maxShownRunes) }
 
-// firstOf joins the first texts of a list, and says how many more there are.
-func firstOf(list []string, most int) string {
-	shown := strings.Join(list[:min(len(list), most)], ", ")
-	if more := len(list) - most; more > 0 {
-		shown += fmt.Sprintf(" and %d more", more)
-	}
-	return shown
-}
-
 // numbers lists the first ten records of a list for a person.
 func numbers(list []int) string {
 	if len(list) == 0 {
 		return "none"
 	}
-	texts := make([]string, len(list))
-	for i, n := range list {
-		texts[i] = strconv.Itoa(n)
+	shown := fmt.Sprint("in ", strings.Trim(fmt.Sprint(list[:min(len(list), 10)]), "[]"))
+	if more := len(list) - 10; more > 0 {
+		shown += fmt.Sprintf(" and %d more", more)
 	}
-	return "in " + firstOf(texts, 10)
+	return shown
 }

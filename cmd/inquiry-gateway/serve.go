@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -17,35 +18,34 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
-// configFlag is for commands that cannot do without a configuration.
+// configFlag is for commands that require a configuration.
 func configFlag() *cli.StringFlag {
-	return &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read the configuration from `FILE`", Required: true}
+	return &cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the configuration `FILE`", Required: true}
 }
 
-// defaultConfig is the configuration of serve and check where -c names none.
+// defaultConfig is the configuration of serve and check without -c.
 const defaultConfig = "gateway.yaml"
 
-// configFile is the file of -c, or the default in this folder.
+// configFile returns the file of -c, or the default in the current folder.
 func configFile(c *cli.Command) (string, error) {
 	if file := c.String("config"); file != "" {
 		return file, nil
 	}
 	if _, err := os.Stat(defaultConfig); err != nil {
-		return "", usagef("give the configuration: -c FILE, or run %s in the folder of %s", c.FullName(), defaultConfig)
+		return "", usagef("which configuration? give -c FILE, or run %s in the folder of %s", c.FullName(), defaultConfig)
 	}
 	return defaultConfig, nil
 }
 
-// serveCommand runs until SIGTERM or Ctrl-C. Warnings go into the log, because
-// nobody reads what a service prints at its start. It reads the configuration before it opens a
-// port, and opens the ports before it asks any other program.
+// serveCommand runs the gateway until SIGTERM or Ctrl-C. It reads the configuration before it opens a port, and opens the ports
+// before it connects to any other program. Warnings are logged.
 func serveCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "serve",
 		Usage: "serve the lists",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "read the configuration from `FILE` (default: ./" + defaultConfig + ")"}},
+		Flags: []cli.Flag{&cli.StringFlag{Name: "config", Aliases: []string{"c"}, Usage: "the configuration `FILE` (default: ./" + defaultConfig + ")"}},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			hangup := hangups() // one that comes during the start would end the process
+			hangup := hangups() // before anything else: without it the signal would end the process
 			defer signal.Stop(hangup)
 			out := app.NewLogWriter(c.Root().ErrWriter)
 			defer out.Close()
@@ -75,33 +75,31 @@ func serveCommand() *cli.Command {
 	}
 }
 
-// hangups are the signals on which a running gateway reads all its files again.
+// hangups returns the signals on which a running gateway reloads all its files.
 func hangups() chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c
 }
 
-// options are those of serve and demo. out must be the writer behind logger, so that the records of
-// requests and all others stay in their order.
+// options returns the options of serve and demo. out must be the writer of logger, so that all records are in order.
 func options(logger *slog.Logger, out *app.LogWriter) app.Options {
 	return app.Options{Logger: logger, Requests: out, LostRecords: out.Lost, Traces: true, Version: version, Revision: revision}
 }
 
-// healthCommand is a health check for images that have no shell and no other
-// program. Any 2xx is healthy, a degraded gateway included: restarting it would
-// not bring Redis back.
+// healthCommand is a health check for images without a shell. Any 2xx is healthy, a degraded gateway included: a restart would
+// not help.
 func healthCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "health",
-		Usage:     "ask a readiness URL and fail unless the answer is 2xx",
+		Usage:     "request a readiness URL, and fail unless the status is 2xx",
 		ArgsUsage: "[URL] (default http://127.0.0.1:9090/readyz)",
-		Flags:     []cli.Flag{&cli.DurationFlag{Name: "timeout", Usage: "for the whole answer", Value: 2 * time.Second}},
+		Flags:     []cli.Flag{&cli.DurationFlag{Name: "timeout", Usage: "of the request with its response", Value: 2 * time.Second}},
 		Action: func(ctx context.Context, c *cli.Command) error {
-			url := "http://127.0.0.1:9090/readyz"
-			if c.Args().Present() {
-				url = c.Args().First()
+			if c.NArg() > 1 {
+				return usagef("health takes one URL, not %d", c.NArg())
 			}
+			url := cmp.Or(c.Args().First(), "http://127.0.0.1:9090/readyz")
 			ctx, cancel := context.WithTimeout(ctx, c.Duration("timeout"))
 			defer cancel()
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -113,17 +111,17 @@ func healthCommand() *cli.Command {
 				return err
 			}
 			defer res.Body.Close()
-			// What the listener says, whatever its status: an orchestrator shows it where a check fails.
+			// Whatever the status is: orchestrators show it if a check fails.
 			if _, err := io.Copy(c.Root().Writer, io.LimitReader(res.Body, maxHealthBytes)); err != nil {
 				return err
 			}
 			if res.StatusCode/100 != 2 {
-				return fmt.Errorf("%s answers %s", url, res.Status)
+				return fmt.Errorf("%s responds with %s", url, res.Status)
 			}
 			return nil
 		},
 	}
 }
 
-// maxHealthBytes bounds what is shown of an answer.
+// maxHealthBytes bounds what is printed of a response.
 const maxHealthBytes = 4 << 10

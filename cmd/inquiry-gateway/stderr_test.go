@@ -71,7 +71,7 @@ func TestFailedStartsAreLogged(t *testing.T) {
 		args       []string // nil: -c gateway.yaml
 		env        string
 	}{
-		{name: "no configuration", args: []string{}, want: "give the configuration: -c FILE"},
+		{name: "no configuration", args: []string{}, want: "which configuration? give -c FILE"},
 		{name: "no such file", args: []string{"-c", "none.yaml"}, want: "none.yaml"},
 		{name: "unknown flag", args: []string{"--confg", "x"}, want: "did you mean --config?"},
 		{name: "argument", args: []string{"-c", "none.yaml", "b"}, want: `takes no argument "b"`},

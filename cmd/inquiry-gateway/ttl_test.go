@@ -60,7 +60,7 @@ func TestTTL(t *testing.T) {
 		t.Errorf("no row is marked in\n%s", said)
 	}
 	commandSays(t, 2, "give one --ops URL", "explain", "--key-id", "buyer", "--ops", p.app.OpsURL(), "--ops", other.app.OpsURL())
-	commandSays(t, 2, "a share between 0 and 1", "ttl", "--ops", p.app.OpsURL(), "--max-outdated", "2")
+	commandSays(t, 2, "a share from 0 to 1", "ttl", "--ops", p.app.OpsURL(), "--max-outdated", "2")
 	if page := p.ops("/ops/ttl"); !strings.Contains(string(page.body), `"sources":1`) {
 		t.Errorf("/ops/ttl: %s", page.body)
 	}

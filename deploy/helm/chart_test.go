@@ -44,6 +44,7 @@ func TestChart(t *testing.T) {
 	t.Run("minimal", func(t *testing.T) { checkMinimal(t, parse(t, rendered["minimal"])) })
 	full := parse(t, rendered["full"])
 	t.Run("full", func(t *testing.T) { checkFull(t, full) })
+	t.Run("every pod", func(t *testing.T) { checkEveryPod(t, rendered["full"]) })
 	t.Run("check before an upgrade", func(t *testing.T) { runCheck(t, full) })
 	t.Run("another configuration is another ConfigMap", func(t *testing.T) {
 		if configMap(t, parse(t, rendered["minimal"])).Metadata.Name == configMap(t, full).Metadata.Name {

@@ -229,6 +229,43 @@ func checkPod(t *testing.T, m manifests) {
 	}
 }
 
+// checkEveryPod asks that the pods of all templates can be pulled, scheduled and started wherever the gateway's can.
+func checkEveryPod(t *testing.T, text string) {
+	var pods []map[string]any
+	var find func(any)
+	find = func(v any) {
+		if object, ok := v.(map[string]any); ok {
+			if object["containers"] != nil {
+				pods = append(pods, object)
+			}
+			for _, inner := range object {
+				find(inner)
+			}
+		}
+	}
+	for document := range strings.SplitSeq(text, "\n---\n") {
+		var tree map[string]any
+		if err := yaml.Unmarshal([]byte(document), &tree); err != nil {
+			t.Fatal(err)
+		}
+		find(tree)
+	}
+	for _, pod := range pods {
+		c := pod["containers"].([]any)[0].(map[string]any)
+		for _, key := range []string{"imagePullSecrets", "priorityClassName", "nodeSelector", "tolerations", "affinity"} {
+			if !reflect.DeepEqual(pod[key], pods[0][key]) || pod[key] == nil {
+				t.Errorf("%v: %s is %v", c["args"], key, pod[key])
+			}
+		}
+		if c["resources"] == nil {
+			t.Errorf("%v has no resources", c["args"])
+		}
+	}
+	if len(pods) != 4 { // Deployment, check, canary and helm test
+		t.Errorf("%d pods", len(pods))
+	}
+}
+
 // checkReferences follows every selector and every name of a port.
 func checkReferences(t *testing.T, m manifests) {
 	deployment := m.one(t, "Deployment", "acme-inquiry-gateway")

@@ -41,6 +41,14 @@ const (
 	retryInterval = 50 * time.Millisecond // of Retry
 )
 
+// Silence drops the log lines that go-redis would print on standard error, in the whole process: metrics, logs and commands
+// report errors themselves.
+func Silence() { redis.SetLogger(silent{}) }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
 // Client is a client of one server, of the master that sentinels name, or of a Cluster, with a
 // circuit breaker for each server. It is safe for concurrent use. Its commands are those of go-redis.
 type Client struct {

@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(redistest.Silence{})
+	Silence()
 	goleak.VerifyTestMain(m, redistest.Reconnecting())
 }
 

@@ -21,10 +21,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/testkit"
-	"inquiry-gateway/internal/testkit/redistest"
 )
 
 var (
@@ -44,7 +42,7 @@ func TestMain(m *testing.M) {
 	debug.SetGCPercent(1600)
 	debug.SetMemoryLimit(512 << 20)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	redis.SetLogger(redistest.Silence{})
+	redisclient.Silence()
 	os.Exit(m.Run())
 }
 

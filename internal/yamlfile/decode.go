@@ -21,11 +21,9 @@ type (
 	Defaulter interface{ SetDefaults() }
 	// Nullable is a single value for which null means something.
 	Nullable interface{ SetNull() }
-	// Hinter is a section that says what to write for keys that it does not have.
-	Hinter interface{ Hints() map[string]string }
 )
 
-// IsNullable tells whether null means something for a type.
+// IsNullable reports whether null means something for a type.
 func IsNullable(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[Nullable]())
 }
@@ -43,17 +41,17 @@ func setDefaults(v reflect.Value) {
 	}
 }
 
-// decode puts the value n into a variable that can be set, by its Go type and by the rules of its
-// field. path is the key, for errors. It reports what it cannot take, and the variable keeps what
-// it had. What is not in the file keeps its default; maps and lists are replaced whole.
+// decode stores the value n in a settable variable, by the variable's Go type and the rules of its
+// field. path is the key, for errors. A value that cannot be stored is reported, and the variable stays as
+// it was. Keys that the file leaves out keep their defaults; maps and lists are replaced whole.
 //
-// The library's own decoder names Go types in its errors, and knows neither durations, sizes,
+// It is not the library's decoder, which names Go types in its errors and knows neither durations, sizes,
 // variables nor rules.
 func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) {
 	if n == nil || n.Kind == 0 {
 		return // reported already
 	}
-	if doc.unexpanded[n] { // reported, too; other keys are checked against the placeholders in it
+	if doc.unexpanded[n] { // reported already; other keys are checked against its placeholders
 		if k := into.Kind(); k == reflect.String || k == reflect.Interface {
 			into.Set(reflect.ValueOf(n.Value).Convert(into.Type()))
 		}
@@ -73,7 +71,7 @@ func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) 
 			form = "a time such as 2027-01-01T00:00:00Z"
 		}
 		if n.Kind != yaml.ScalarNode || target.UnmarshalText([]byte(n.Value)) != nil {
-			doc.wants(n, path, form)
+			doc.reportForm(n, path, form)
 		}
 		return
 	}
@@ -97,29 +95,30 @@ func (doc *File) decode(n *yaml.Node, into reflect.Value, path string, r Rules) 
 	}
 }
 
-// decodeNull handles a key without a value. For a section it is the same as leaving the key out,
-// because all its keys may be commented out; for a single value it is more likely a mistake.
+// decodeNull handles a key without a value. A section, list or mapping keeps its default, because all of
+// its keys may be commented out. For a single value it is a mistake: a template may have rendered nothing.
 func (doc *File) decodeNull(n *yaml.Node, into reflect.Value, path string) {
 	if target, ok := into.Addr().Interface().(Nullable); ok {
 		target.SetNull()
 		return
 	}
-	switch into.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	_, isTime := into.Addr().Interface().(*time.Time) // which null leaves at zero
+	switch kind := into.Kind(); {
+	case kind == reflect.Interface, kind == reflect.Pointer && HasKeys(into.Type().Elem()):
 		into.SetZero()
-	case reflect.Struct, reflect.Map, reflect.Slice:
+	case kind == reflect.Map, kind == reflect.Slice, HasKeys(into.Type()), isTime:
 	default:
-		doc.add(placeOf(n), path, "has no value; write one, or remove the key")
+		doc.reportAndSuppress(placeOf(n), path, "has no value; write one, or remove the key")
 	}
 }
 
-// wants reports a value of the wrong form.
-func (doc *File) wants(n *yaml.Node, path, what string) {
-	doc.add(placeOf(n), path, "wants %s, got %s", what, doc.describe(n))
+// reportForm reports a value of the wrong form.
+func (doc *File) reportForm(n *yaml.Node, path, what string) {
+	doc.reportAndSuppress(placeOf(n), path, "wants %s, got %s", what, doc.describe(n))
 }
 
-// describe names a value in an error: what it is, shortened, and never the content of a variable,
-// which may be a secret.
+// describe names a value in an error: its type, and its text shortened. It never shows the content of a
+// variable, which may be a secret.
 func (doc *File) describe(n *yaml.Node) string {
 	written, variable := doc.Written(n)
 	switch {
@@ -141,7 +140,7 @@ func (doc *File) describe(n *yaml.Node) string {
 	return fmt.Sprintf("the text %q", shorten(n.Value))
 }
 
-// Quoted tells a text in quotes or a block from a plain scalar.
+// Quoted reports whether a scalar is in quotes or a block.
 func Quoted(n *yaml.Node) bool {
 	return n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 }
@@ -161,14 +160,14 @@ func (doc *File) decodeSection(n *yaml.Node, into reflect.Value, path string, r 
 				return
 			}
 		}
-		doc.wants(n, path, "a mapping with keys of its own below it")
+		doc.reportForm(n, path, "a mapping with keys of its own below it")
 		return
 	}
 	for i := 0; i < len(n.Content); i += 2 {
 		key := n.Content[i]
 		known := slices.IndexFunc(fields, func(f Field) bool { return f.Key == key.Value })
 		if known < 0 {
-			doc.unknown(key, into, fields, path)
+			doc.unknown(key, fields, path)
 			continue
 		}
 		doc.decode(n.Content[i+1], into.FieldByIndex(fields[known].Index), Join(path, key.Value), fields[known].Rules)
@@ -188,9 +187,9 @@ func (doc *File) decodeSection(n *yaml.Node, into reflect.Value, path string, r 
 	}
 }
 
-// unknown reports a key that the section does not have, with the one that was probably meant. A
-// complaint that that one is missing would say the same again.
-func (doc *File) unknown(key *yaml.Node, section reflect.Value, fields []Field, path string) {
+// unknown reports a key that the section does not have, and names the most similar one. That one is
+// suppressed, because a report that it is missing would be about the same mistake.
+func (doc *File) unknown(key *yaml.Node, fields []Field, path string) {
 	keys := make([]string, len(fields))
 	for i, f := range fields {
 		keys[i] = f.Key
@@ -198,22 +197,19 @@ func (doc *File) unknown(key *yaml.Node, section reflect.Value, fields []Field, 
 	full, at := Join(path, key.Value), placeOf(key)
 	name, _, joined := strings.Cut(key.Value, ":")
 	near := setting.Nearest(key.Value, keys)
-	hints, _ := section.Interface().(Hinter)
 	switch {
-	case hints != nil && hints.Hints()[key.Value] != "":
-		doc.add(at, full, "%s", hints.Hints()[key.Value])
 	case joined && slices.Contains(keys, name):
-		doc.add(at, full, "unknown key; write a blank after the colon: %s: ...", name)
+		doc.reportAndSuppress(at, full, "unknown key; write a blank after the colon: %s: ...", name)
 		doc.Suppress(Join(path, name))
 	case near != "":
-		doc.add(at, full, "unknown key; did you mean %q?", near)
+		doc.reportAndSuppress(at, full, "unknown key; did you mean %q?", near)
 		doc.Suppress(Join(path, near))
 	default:
-		doc.add(at, Join(path, shorten(key.Value)), "unknown key; known here: %s", strings.Join(keys, ", "))
+		doc.reportAndSuppress(at, Join(path, shorten(key.Value)), "unknown key; known here: %s", strings.Join(keys, ", "))
 	}
 }
 
-// decodeList replaces the whole list: elements of the default do not stay. The rules are about each
+// decodeList replaces the whole list; elements of the default do not stay. The rules apply to each
 // element.
 func (doc *File) decodeList(n *yaml.Node, into reflect.Value, path string, r Rules) {
 	items := n.Content
@@ -222,10 +218,10 @@ func (doc *File) decodeList(n *yaml.Node, into reflect.Value, path string, r Rul
 	case r.Short() == ShortList && n.Kind == yaml.ScalarNode:
 		items = []*yaml.Node{n}
 	case into.Type().Elem() == reflect.TypeFor[setting.File]():
-		doc.add(placeOf(n), path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
+		doc.reportAndSuppress(placeOf(n), path, "wants a list of files such as [a, b]") // what stands there may be the secret itself
 		return
 	default:
-		doc.wants(n, path, "a list such as [a, b]")
+		doc.reportForm(n, path, "a list such as [a, b]")
 		return
 	}
 	out := reflect.MakeSlice(into.Type(), len(items), len(items))
@@ -243,7 +239,7 @@ func (doc *File) decodeList(n *yaml.Node, into reflect.Value, path string, r Rul
 // decodeMap replaces the whole map. Its keys are texts as they are written.
 func (doc *File) decodeMap(n *yaml.Node, into reflect.Value, path string) {
 	if n.Kind != yaml.MappingNode {
-		doc.wants(n, path, "a mapping such as {key: value}")
+		doc.reportForm(n, path, "a mapping such as {key: value}")
 		return
 	}
 	out := reflect.MakeMapWithSize(into.Type(), len(n.Content)/2)
@@ -255,32 +251,34 @@ func (doc *File) decodeMap(n *yaml.Node, into reflect.Value, path string) {
 	into.Set(out)
 }
 
-// decodeScalar takes any scalar for a text, as it is written. An int64 is a size in bytes. Numbers
-// and bools are those of JSON, which has no 010, .nan or yes. In quotes they were meant as texts.
+// decodeScalar stores any scalar in a string, as it is written. An int64 is a size in bytes. Numbers and bools are
+// those of JSON, which has no 010, .nan or yes. In quotes they are texts, unless a variable stands there, which within
+// { } and [ ] needs quotes.
 func (doc *File) decodeScalar(n *yaml.Node, into reflect.Value, path string, r Rules) {
 	taken, ok := reflect.New(into.Type()).Elem(), n.Kind == yaml.ScalarNode
+	_, variable := doc.Written(n)
 	switch kind := into.Kind(); {
 	case kind == reflect.String:
 		taken.SetString(n.Value)
 	case kind == reflect.Int64 && ok:
 		size, err := setting.ParseBytes(n.Value)
 		if err != nil {
-			doc.add(placeOf(n), path, "%v, got %s", err, doc.describe(n))
+			doc.reportAndSuppress(placeOf(n), path, "%v, got %s", err, doc.describe(n))
 			return
 		}
 		taken.SetInt(size)
 	default:
-		ok = ok && !Quoted(n) && n.Value != "null" && json.Unmarshal([]byte(n.Value), taken.Addr().Interface()) == nil
+		ok = ok && (variable || !Quoted(n)) && n.Value != "null" && json.Unmarshal([]byte(n.Value), taken.Addr().Interface()) == nil
 	}
 	if !ok {
-		doc.wants(n, path, wanted(into.Kind()))
+		doc.reportForm(n, path, formOf(into.Kind()))
 		return
 	}
-	doc.take(n, taken, into, path, r)
+	doc.setIfAllowed(n, taken, into, path, r)
 }
 
-// wanted names the form of a value in the words of the file's writer.
-func wanted(kind reflect.Kind) string {
+// formOf describes a value that a type can hold to the file's author.
+func formOf(kind reflect.Kind) string {
 	switch kind {
 	case reflect.String:
 		return "a text"
@@ -294,28 +292,28 @@ func wanted(kind reflect.Kind) string {
 	return "a whole number that is not too large"
 }
 
-// take sets a value that keeps the rules, and reports one that does not.
-func (doc *File) take(n *yaml.Node, taken, into reflect.Value, path string, r Rules) {
+// setIfAllowed stores a value that satisfies the rules, and reports any other.
+func (doc *File) setIfAllowed(n *yaml.Node, taken, into reflect.Value, path string, r Rules) {
 	if what := r.Refuses(taken); what != "" {
-		doc.wants(n, path, what)
+		doc.reportForm(n, path, what)
 		return
 	}
 	into.Set(taken)
 }
 
-// decodeDuration wants a unit: 30 alone could be seconds or milliseconds.
+// decodeDuration requires a unit: 30 alone could be seconds or milliseconds.
 func (doc *File) decodeDuration(n *yaml.Node, into reflect.Value, path string, r Rules) {
 	d, err := time.ParseDuration(n.Value)
 	switch {
 	case n.Kind != yaml.ScalarNode:
-		doc.wants(n, path, "a duration such as 30s")
+		doc.reportForm(n, path, "a duration such as 30s")
 	case err != nil && isNumber(n.Value):
-		doc.add(placeOf(n), path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", doc.describe(n))
+		doc.reportAndSuppress(placeOf(n), path, "wants a duration such as 30s, got %s; add a unit (ms, s, m, h)", doc.describe(n))
 	case err != nil:
-		doc.wants(n, path, "a duration such as 30s or 1h30m (units ms, s, m, h)")
+		doc.reportForm(n, path, "a duration such as 30s or 1h30m (units ms, s, m, h)")
 	case d < 0:
-		doc.wants(n, path, "a duration of 0s or more")
+		doc.reportForm(n, path, "a duration of 0s or more")
 	default:
-		doc.take(n, reflect.ValueOf(d), into, path, r)
+		doc.setIfAllowed(n, reflect.ValueOf(d), into, path, r)
 	}
 }

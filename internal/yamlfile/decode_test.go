@@ -49,7 +49,7 @@ shared: s
 
 // All keys of a section may be commented out.
 func TestAnEmptySectionHasItsDefaults(t *testing.T) {
-	got, err := decodeSection("inner:\nlist:\neither:\npointer: null\nmap: ~\ndoor: {}\n# name: x\n")
+	got, err := decodeSection("inner:\nlist:\neither:\nmap: ~\ndoor: {}\n# name: x\n")
 	if err != nil || got.Name != "default" || got.Inner.Filter != 7 || len(got.List) != 2 || got.Pointer != nil {
 		t.Errorf("got %+v, %v; want the defaults", got, err)
 	}
@@ -62,6 +62,7 @@ name: "${EVIL}"
 count: ${PORT}
 on: ${YES}
 ttl: ${TTL}
+door: {name: a, type: code, digit: ["${NINE}"], rate: "${ONE}"}
 map: {quoted: "${PORT}", literal: '$${PORT}', twice: "${DOLLAR}", many: "a${PORT}b${NOTHING}c$$d"}
 any: ["${PORT}", '${YES}']
 inner:
@@ -76,7 +77,7 @@ list:
 	}
 	evil, _ := fakeEnv("EVIL")
 	want := map[string]string{"quoted": "9000", "literal": "${PORT}", "twice": "${PORT}", "many": "a9000bc$$d"}
-	if got.Name != evil || got.Count != 9000 || !got.On || got.TTL.Seconds() != 45 || fmt.Sprint(got.Map) != fmt.Sprint(want) {
+	if got.Name != evil || got.Count != 9000 || !got.On || got.TTL.Seconds() != 45 || got.Door.Digit[0] != 9 || got.Door.Rate != 1 || fmt.Sprint(got.Map) != fmt.Sprint(want) {
 		t.Errorf("got %+v", got)
 	}
 	if fmt.Sprintf("%#v", got.Any) != `[]interface {}{"9000", "true"}` {

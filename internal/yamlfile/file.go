@@ -17,16 +17,15 @@ import (
 	"inquiry-gateway/internal/setting"
 )
 
-// File is one file on its way into Go values. It collects what is wrong with the file and goes on,
-// so that one run shows all of it.
+// File is a file that is being decoded. It collects problems and goes on, so that one run reports all of them.
 type File struct {
 	report
 	Path       string      // absolute
-	Info       fs.FileInfo // from just before it was read; nil: it could not be read
-	Root       *yaml.Node  // the tree, without what was reported; nil: it could not be read
+	Info       fs.FileInfo // from just before it was read; nil if it could not be read
+	Root       *yaml.Node  // the tree, without the values that were reported; nil if it could not be read
 	env        func(string) (string, bool)
 	written    map[*yaml.Node]string // scalars that name variables, as the file has them
-	unexpanded map[*yaml.Node]bool   // scalars with a variable that is not set, or is none: empty in the value
+	unexpanded map[*yaml.Node]bool   // scalars with a variable that is not set or is misspelt
 }
 
 // maxFileBytes bounds a file. A large one with two mapped endpoints has about 10 KiB.
@@ -41,7 +40,7 @@ func Open(path string, env func(string) (string, bool)) *File {
 	}
 	data, info, err := setting.ReadRegular(path, maxFileBytes)
 	if doc.Info = info; err != nil {
-		doc.add(position{}, "", "%v", err)
+		doc.reportAndSuppress(position{}, "", "%v", err)
 		return doc
 	}
 	doc.load(data)
@@ -57,9 +56,17 @@ func Parse(name string, data []byte, env func(string) (string, bool)) *File {
 
 func newFile(name string, env func(string) (string, bool)) *File {
 	return &File{
-		report: report{file: name, touched: map[string]bool{}, above: map[string]bool{}},
+		report: report{file: name, suppressed: map[string]bool{}, above: map[string]bool{}},
 		Path:   name, env: env, written: map[*yaml.Node]string{}, unexpanded: map[*yaml.Node]bool{},
 	}
+}
+
+// Read decodes the file at path into the variable that into points to. Variables stay as they are written. The error is a
+// setting.Problems.
+func Read(path string, into any) error {
+	doc := Open(path, nil)
+	doc.Decode(into)
+	return doc.Err()
 }
 
 // Decode reads a text into the variable that into points to, over the defaults that it already
@@ -80,25 +87,23 @@ func (doc *File) Decode(into any) {
 func (doc *File) Errorf(key, format string, args ...any) {
 	if !doc.Suppressed(key) {
 		at, _ := doc.locate(key)
-		doc.note(at, key, doc.hidden(fmt.Sprintf(format, args...)))
+		doc.report.report(at, key, doc.hidden(fmt.Sprintf(format, args...)))
 	}
 }
 
-// ErrorfAt reports a problem in a line, from 1, or of the file as a whole, 0.
-func (doc *File) ErrorfAt(line int, key, format string, args ...any) {
-	if !doc.Suppressed(key) {
-		doc.add(position{line, 1}, key, format, args...)
-	}
+// FileErrorf reports a problem of the file as a whole.
+func (doc *File) FileErrorf(format string, args ...any) {
+	doc.reportAndSuppress(position{}, "", format, args...)
 }
 
-// Warn reports what is doubtful.
+// Warn adds a warning.
 func (doc *File) Warn(key, format string, args ...any) {
 	at, _ := doc.locate(key)
 	doc.warnings = append(doc.warnings, doc.problem(at, key, doc.hidden(fmt.Sprintf(format, args...))))
 }
 
-// Invalid reports the error of a section's own Validate: a setting.Problems with keys relative to
-// the section, or any other error, which is reported at the section.
+// Invalid reports the error of a section's Validate: a setting.Problems with keys relative to the section, or any other
+// error, which is reported at the section.
 func (doc *File) Invalid(section string, err error) {
 	problems, ok := errors.AsType[setting.Problems](err)
 	if !ok && err != nil {
@@ -109,19 +114,19 @@ func (doc *File) Invalid(section string, err error) {
 	}
 }
 
-// At is the value of a key such as a.b[2].c, or nil if the file does not have it.
+// At returns the value of a key such as a.b[2].c, or nil if the file does not have it.
 func (doc *File) At(key string) *yaml.Node {
 	_, n := doc.locate(key)
 	return n
 }
 
-// Line is the line, from 1, of a key or of its nearest parent in the file.
+// Line returns the line, from 1, of a key or of its nearest parent in the file.
 func (doc *File) Line(key string) int {
 	at, _ := doc.locate(key)
 	return at.line
 }
 
-// Child is the value of a key of a mapping, or nil. n may be nil.
+// Child returns the value of a key of a mapping, or nil. n may be nil.
 func Child(n *yaml.Node, key string) *yaml.Node {
 	if n != nil && n.Kind == yaml.MappingNode {
 		for i := 0; i < len(n.Content); i += 2 {
@@ -133,12 +138,12 @@ func Child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// IsNull tells whether a value is left out, ~ or null.
+// IsNull reports whether a value is left out, ~ or null.
 func IsNull(n *yaml.Node) bool { return n != nil && n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
 
-// locate finds a path such as a.b[2].c and its place: the value's own, or its key's if the value is
-// a mapping or a list. If the file does not have the path, n is nil and the place is that of its
-// nearest parent. Keys may hold dots themselves, so the longest one that fits is taken.
+// locate returns the value at a path such as a.b[2].c and its position: the key's if the value is a mapping or a list,
+// else the value's. If the file does not have the path, n is nil and the position is that of the nearest parent. Keys may
+// contain dots, so the longest one that fits is taken.
 func (doc *File) locate(path string) (at position, n *yaml.Node) {
 	at, n = position{1, 1}, doc.Root
 	for path != "" && n != nil {
@@ -174,7 +179,7 @@ func (doc *File) locate(path string) (at position, n *yaml.Node) {
 
 func placeOf(n *yaml.Node) position { return position{n.Line, n.Column} }
 
-// Join puts a key, or a path of keys, under a path. Either may be empty, and a key may begin with an index.
+// Join appends a key or a path to a path. Either may be empty, and key may begin with an index.
 func Join(path, key string) string {
 	if path == "" || key == "" || key[0] == '[' {
 		return path + key
@@ -182,16 +187,16 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// Item puts an index under a path.
+// Item appends an index to a path.
 func Item(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
-// Under tells whether the path a lies below the path b.
+// Under reports whether the path a lies below the path b.
 func Under(a, b string) bool {
 	rest, ok := strings.CutPrefix(a, b)
 	return ok && (b == "" || strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, "["))
 }
 
-// Written is a scalar as the file has it, if that names variables.
+// Written returns a scalar as the file has it, if it names variables.
 func (doc *File) Written(n *yaml.Node) (text string, ok bool) {
 	text, ok = doc.written[n]
 	return text, ok
@@ -200,9 +205,8 @@ func (doc *File) Written(n *yaml.Node) (text string, ok bool) {
 var variable = regexp.MustCompile(`\$?\$\{([^}]*\}?)`)
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*\}$`)
 
-// expand puts environment variables into a scalar: ${NAME} is the value of NAME, $${ a literal ${.
-// It works on the parsed value, so no value of a variable can add keys, and it does not expand what
-// it has put in.
+// expand replaces the environment variables in a scalar: ${NAME} by the value of NAME, $${ by a literal ${.
+// It works on the parsed value, so the value of a variable cannot add keys, and is not expanded itself.
 func (doc *File) expand(n *yaml.Node, path string) {
 	var wrong string
 	text := variable.ReplaceAllStringFunc(n.Value, func(written string) string {
@@ -222,7 +226,7 @@ func (doc *File) expand(n *yaml.Node, path string) {
 		return content
 	})
 	if wrong != "" {
-		doc.add(placeOf(n), path, "%s", wrong)
+		doc.reportAndSuppress(placeOf(n), path, "%s", wrong)
 		doc.unexpanded[n] = true
 	}
 	doc.hide(text, n.Value)

@@ -11,7 +11,7 @@ import (
 func fakeEnv(name string) (string, bool) {
 	v, ok := map[string]string{
 		"PORT": "9000", "YES": "true", "NOTHING": "", "SECRET": "hunter2",
-		"EVIL": "x\nlisten: 0.0.0.0:1\n&a: [", "TTL": "45s", "DOLLAR": "${PORT}",
+		"EVIL": "x\nlisten: 0.0.0.0:1\n&a: [", "TTL": "45s", "DOLLAR": "${PORT}", "NINE": "9", "ONE": "1",
 	}[name]
 	return v, ok
 }

@@ -24,14 +24,14 @@ const (
 
 const noReferences = "anchors, aliases and merge keys (<<) are not read here; write the value itself"
 
-// ToComplete is what draft leaves to a person.
+// ToComplete is what draft writes where a person has to fill something in.
 const ToComplete = "COMPLETE_ME"
 
-// load makes the tree of the one document in the data, or reports why it cannot.
+// load parses the one document in data, or reports why it cannot.
 func (doc *File) load(data []byte) {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if at, what := unreadable(data); what != "" {
-		doc.add(at, "", "%s", what)
+		doc.reportAndSuppress(at, "", "%s", what)
 		return
 	}
 	root, err := doc.document(data)
@@ -43,8 +43,8 @@ func (doc *File) load(data []byte) {
 	}
 }
 
-// document gives the body of the one YAML document that there may be; of none, null. After more than
-// one it is nil, and they are reported.
+// document returns the body of the YAML document in data, or null if there is none. A second document is
+// reported, and the result is nil.
 func (doc *File) document(data []byte) (root *yaml.Node, err error) {
 	defer func() {
 		// The parser is not ours: input that makes it panic is a broken file.
@@ -59,7 +59,7 @@ func (doc *File) document(data []byte) (root *yaml.Node, err error) {
 			continue
 		}
 		if root != nil {
-			doc.add(placeOf(next.Content[0]), "", "a second YAML document begins here; keep one in the file")
+			doc.reportAndSuppress(placeOf(next.Content[0]), "", "a second YAML document begins here; keep one in the file")
 			return nil, nil
 		}
 		root = next.Content[0]
@@ -73,7 +73,7 @@ func (doc *File) document(data []byte) (root *yaml.Node, err error) {
 	return root, err
 }
 
-// unreadable tells where data is no text that YAML takes, or is too much.
+// unreadable returns where data is not text that YAML allows, or that it holds too many values.
 func unreadable(data []byte) (at position, what string) {
 	marks := 0
 	for _, mark := range []string{",", ":", "-", "?", "[", "{", "\n"} {
@@ -96,13 +96,13 @@ func unreadable(data []byte) (at position, what string) {
 	return position{1 + bytes.Count(data[:i], []byte("\n")), 1 + utf8.RuneCount(line)}, what
 }
 
-// refuse reports a value and clears it, so that the rest is still read.
+// refuse reports a value and clears it, so that the rest can be read.
 func (doc *File) refuse(n *yaml.Node, path, format string, args ...any) {
-	doc.add(placeOf(n), path, format, args...)
+	doc.reportAndSuppress(placeOf(n), path, format, args...)
 	*n = yaml.Node{Line: n.Line, Column: n.Column}
 }
 
-// prepare refuses what is not read in a value, and puts variables in.
+// prepare refuses the parts of YAML that are not supported, and replaces variables.
 func (doc *File) prepare(n *yaml.Node, path string) {
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
@@ -124,10 +124,10 @@ func (doc *File) prepare(n *yaml.Node, path string) {
 	}
 }
 
-// prepareMapping keeps the first of keys that stand twice.
+// prepareMapping prepares the values of a mapping. Of duplicate keys it keeps the first.
 func (doc *File) prepareMapping(n *yaml.Node, path string) {
 	if len(n.Content) > 2*maxKeys {
-		doc.add(placeOf(n.Content[2*maxKeys]), path, "holds more than %d keys; is this the right file?", maxKeys)
+		doc.reportAndSuppress(placeOf(n.Content[2*maxKeys]), path, "holds more than %d keys; is this the right file?", maxKeys)
 		*n = yaml.Node{}
 		return
 	}
@@ -138,13 +138,13 @@ func (doc *File) prepareMapping(n *yaml.Node, path string) {
 		full := Join(path, key.Value)
 		switch first := lines[key.Value]; {
 		case key.Tag == "!!merge":
-			doc.add(placeOf(key), path, noReferences)
+			doc.reportAndSuppress(placeOf(key), path, noReferences)
 		case key.Kind != yaml.ScalarNode || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
-			doc.add(placeOf(key), path, "this kind of key is not supported; write a plain name")
+			doc.reportAndSuppress(placeOf(key), path, "this kind of key is not supported; write a plain name")
 		case strings.Contains(key.Value, ToComplete):
-			doc.add(placeOf(key), full, "%s stands where draft found nothing; write what belongs there", ToComplete)
+			doc.reportAndSuppress(placeOf(key), full, "%s stands where draft found nothing; write what belongs there", ToComplete)
 		case first > 0:
-			doc.add(placeOf(key), full, "stands here a second time; the first is in line %d", first)
+			doc.reportAndSuppress(placeOf(key), full, "stands here a second time; the first is in line %d", first)
 		default:
 			lines[key.Value], key.Tag = key.Line, "!!str"
 			if IsNull(value) {
@@ -157,11 +157,11 @@ func (doc *File) prepareMapping(n *yaml.Node, path string) {
 	n.Content = kept
 }
 
-// syntaxError says in plain words what the parser could not read, and where.
+// syntaxError reports in plain words what the parser could not read, and where.
 func (doc *File) syntaxError(err error, lines []string) {
 	wrong, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
-		doc.add(position{1, 1}, "", "is not YAML: %v", err)
+		doc.reportAndSuppress(position{1, 1}, "", "is not YAML: %v", err)
 		return
 	}
 	lineOf := func(number int) string { return lines[min(max(number, 1), len(lines))-1] }
@@ -192,7 +192,7 @@ func (doc *File) syntaxError(err error, lines []string) {
 	if strings.Contains(line, "${") { // which opens a mapping of its own within { } or [ ]
 		message += `; within { } or [ ] a variable must stand in quotes: "${NAME}"`
 	}
-	doc.add(at, "", "is not YAML here: %s", strings.ReplaceAll(message, "LINE", strconv.Itoa(wrong.Mark.Line)))
+	doc.reportAndSuppress(at, "", "is not YAML here: %s", strings.ReplaceAll(message, "LINE", strconv.Itoa(wrong.Mark.Line)))
 }
 
 // words say what to do about what the parser tells in its own terms.

@@ -55,13 +55,13 @@ func FieldsOf(t reflect.Type) []Field {
 
 var fieldsOf sync.Map // of reflect.Type to []Field
 
-// HasKeys tells whether a type is a section, with keys of its own or with none.
+// HasKeys reports whether a type is a section, which may have no keys.
 func HasKeys(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && (len(FieldsOf(t)) > 0 || t.NumField() == 0)
 }
 
-// Below is the section that a value holds, itself or in a list or mapping, with its defaults; invalid: none.
-func Below(v reflect.Value) reflect.Value {
+// InnerSection returns the section that a value is or whose instances it holds, with its defaults; the zero Value if there is none.
+func InnerSection(v reflect.Value) reflect.Value {
 	if HasKeys(v.Type()) {
 		return v
 	}
@@ -74,16 +74,16 @@ func Below(v reflect.Value) reflect.Value {
 	return reflect.Value{}
 }
 
-// Rules are what the tags of a field say of its value. The file's reader, the schema and
-// the page of all keys follow them.
+// Rules are the tags of a field that restrict its value. The decoder, the schema and the reference page
+// follow them.
 //
 //	enum:",a,b"        one of these texts; of a list, each element. The empty text means the first that has a name.
 //	min:"1" max:"10"   bounds, in the form of the value: 1, 1s, 1KiB; of a list, of each element
 //	above:"0"          a lower bound that is not allowed itself
-//	zero:"no limit"    0 is allowed besides, and means this
+//	zero:"no limit"    0 is allowed too, and means this
 //	form:"re2"         one of forms; of a list, each element
-//	required:"a name"  must be there if its section is, and is this
-//	with:"type=a,b!"   has a meaning only where the key type beside it is a or b, and is needed with b
+//	required:"a name"  must be set if its section is; the tag says what it is
+//	with:"type=a,b!"   allowed only if the key type of the same section is a or b; required with b
 //	short:"path"       for a section: a value alone stands for the key path; short:"list": a value alone stands for a list of one
 type Rules struct{ Tags reflect.StructTag }
 
@@ -110,14 +110,14 @@ func (r Rules) Enum() []string {
 	return nil
 }
 
-// Refuses says what a single value that breaks a rule should be; empty: it is good.
+// Refuses returns what a single value should be that breaks a rule, or "" if it breaks none.
 func (r Rules) Refuses(v reflect.Value) string {
 	if v.Kind() == reflect.String {
 		if known := r.Enum(); known != nil && !slices.Contains(known, v.String()) {
 			return Either(slices.DeleteFunc(known, func(s string) bool { return s == "" }))
 		}
-		if form, _ := r.Form(); form.wants != nil {
-			return form.wants(v.String())
+		if form, _ := r.Form(); form.check != nil {
+			return form.check(v.String())
 		}
 		return ""
 	}
@@ -139,7 +139,7 @@ func (r Rules) Refuses(v reflect.Value) string {
 	return r.Bounds()
 }
 
-// Bound reads one of the tags min, max and above for a value of type t; NaN: there is none.
+// Bound returns the tag min, max or above for a value of type t, or NaN if there is none.
 func (r Rules) Bound(tag string, t reflect.Type) float64 {
 	text := r.Tags.Get(tag)
 	if text == "" {
@@ -157,7 +157,7 @@ func (r Rules) Bound(tag string, t reflect.Type) float64 {
 	return math.NaN()
 }
 
-// Bounds are the bounds of a number in words; empty: there are none.
+// Bounds describes the bounds of a number; "" if there are none.
 func (r Rules) Bounds() string {
 	least, most, above, words := r.Tags.Get("min"), r.Tags.Get("max"), r.Tags.Get("above"), ""
 	switch {
@@ -178,8 +178,8 @@ func (r Rules) Bounds() string {
 	return words
 }
 
-// complaint says that the key is missing, or has no meaning beside the others of its
-// section; empty: neither.
+// complaint reports that a required key is missing, or that the key is not allowed beside the others of its
+// section; "" if neither is so.
 func (f Field) complaint(in reflect.Value, fields []Field) string {
 	what := f.Required()
 	selector, values := f.With()
@@ -209,8 +209,8 @@ func (f Field) complaint(in reflect.Value, fields []Field) string {
 	return ""
 }
 
-// With is the key beside this one that decides, and the values with which this one has a
-// meaning; those with a "!" need it.
+// With returns the tag with: the key of the same section that decides, and its values with which this key is allowed;
+// with those that end in "!" it is required.
 func (r Rules) With() (selector string, values []string) {
 	selector, text, ok := strings.Cut(r.Tags.Get("with"), "=")
 	if !ok {
@@ -232,30 +232,30 @@ func Either(values []string) string {
 type Form struct {
 	Name    string // in the page of all keys
 	Pattern string // for editors, the same or more; empty: none
-	// wants says what another text should be; empty: it is good. nil: whoever uses the text checks it.
-	wants func(text string) string
+	// check returns what an invalid text should be, or "" for a valid one. If it is nil, the package that uses the text checks it.
+	check func(text string) string
 }
 
 // forms has the values of the tag form. It is not changed.
 var forms = map[string]Form{
-	"listen": {"host:port", `^[^ /@]*:[0-9]+$`, wants("host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", func(text string) bool {
+	"listen": {"host:port", `^[^ /@]*:[0-9]+$`, checkWith("host:port such as 127.0.0.1:8080 or [::1]:8080, with a port from 0 (any free one) to 65535", func(text string) bool {
 		host, port, err := net.SplitHostPort(text)
 		n, portErr := strconv.Atoi(port)
 		return err == nil && portErr == nil && n >= 0 && n <= 65535 && !strings.ContainsAny(host, " /@")
 	})},
-	"host-port": {"host:port", `^[^ /@]+:[0-9]+$`, wants("host:port such as 127.0.0.1:6379", func(text string) bool {
+	"host-port": {"host:port", `^[^ /@]+:[0-9]+$`, checkWith("host:port such as 127.0.0.1:6379", func(text string) bool {
 		host, port, err := net.SplitHostPort(text)
 		return err == nil && host != "" && port != ""
 	})},
-	"network": {"network", `^[0-9a-fA-F.:]+(/[0-9]+)?$`, wants("an address or network such as 10.0.0.1 or 10.0.0.0/8", func(text string) bool {
+	"network": {"network", `^[0-9a-fA-F.:]+(/[0-9]+)?$`, checkWith("an address or network such as 10.0.0.1 or 10.0.0.0/8", func(text string) bool {
 		return ParseNetwork(text).IsValid()
 	})},
-	// No text is good, too: what is needed has the tag required.
-	"url": {"URL", `^(https?://.+)?$`, wants("a URL such as https://legacy.internal, without a user", func(text string) bool {
+	// An empty text is allowed: keys that need one have the tag required.
+	"url": {"URL", `^(https?://.+)?$`, checkWith("a URL such as https://legacy.internal, without a user", func(text string) bool {
 		u, err := url.Parse(text)
 		return text == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
 	})},
-	"zone": {"time zone", `^[A-Za-z0-9_+/-]*$`, wants("a time zone such as Asia/Seoul or UTC", func(text string) bool {
+	"zone": {"time zone", `^[A-Za-z0-9_+/-]*$`, checkWith("a time zone such as Asia/Seoul or UTC", func(text string) bool {
 		_, err := time.LoadLocation(text)
 		return err == nil && text != "Local"
 	})},
@@ -269,17 +269,17 @@ var forms = map[string]Form{
 	"gjson": {"GJSON path", "", nil},
 }
 
-// wants makes the function of a Form from a test.
-func wants(what string, good func(text string) bool) func(string) string {
+// checkWith makes the check of a Form from a condition.
+func checkWith(what string, valid func(text string) bool) func(string) string {
 	return func(text string) string {
-		if good(text) {
+		if valid(text) {
 			return ""
 		}
 		return what
 	}
 }
 
-// ParseNetwork takes a single address as the network of it alone; the zero value is none.
+// ParseNetwork parses a network, or a single address as the network of that address; the zero value if the text is neither.
 func ParseNetwork(text string) netip.Prefix {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(ip, ip.BitLen())

@@ -326,14 +326,6 @@ type TextField struct {
 	ValuesJoin string `yaml:"values_join"`
 }
 
-// Hints say that a key is of a time.
-func (TextField) Hints() map[string]string {
-	const times = "is for times; remove the key"
-	return map[string]string{
-		"format": times, "zone": times,
-	}
-}
-
 // TimeField is a public field that is a time.
 type TimeField struct {
 	FieldPath `yaml:",inline"`
@@ -341,15 +333,6 @@ type TimeField struct {
 	Format string `yaml:"format"`
 	// Zone is the zone of times without an offset: an IANA name; default UTC.
 	Zone string `yaml:"zone" form:"zone"`
-}
-
-// Hints say what to write for a key of a text.
-func (TimeField) Hints() map[string]string {
-	hints := map[string]string{"default": "a time has no default: nobody can know when it was; remove the key"}
-	for _, key := range []string{"values", "trim_html", "values_join"} {
-		hints[key] = "is for texts; remove the key"
-	}
-	return hints
 }
 
 // isSet tells whether the field is mapped at all. A kind whose records lack it must not

@@ -10,6 +10,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/testkit/cases"
+	"inquiry-gateway/internal/yamlfile"
 	"inquiry-gateway/upstream"
 )
 
@@ -29,7 +30,7 @@ func upstreamOf(t *testing.T, name string) upstream.Config {
 func runFile(t *testing.T, cfg upstream.Config, file string) ([]Result, error) {
 	t.Helper()
 	var tests []Test
-	if err := config.Read(file, &tests); err != nil {
+	if err := yamlfile.Read(file, &tests); err != nil {
 		return nil, err
 	}
 	return RunTests(t.Context(), cfg, tests, filepath.Dir(file), v1.Render)

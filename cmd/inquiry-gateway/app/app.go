@@ -45,8 +45,7 @@ const closeTime = time.Second
 // writeSlack is what writing an answer may take beyond the time to find it.
 const writeSlack = 10 * time.Second
 
-// App is the whole program, put together but not yet serving; Run serves. A reload replaces
-// current; the rest lives as long as the process.
+// App is the whole program; Run serves. A reload replaces the generation; everything else lives as long as the process.
 type App struct {
 	opts        Options
 	public      *server
@@ -62,7 +61,6 @@ type App struct {
 	sampler     *ttl.Sampler
 	accounts    *console.TopAccounts
 	console     *console.Console
-	lastErrors  lastErrors // for the console
 	rate        *rate.Limiter
 	invalidKeys *auth.InvalidKeyLimiter // lasts as long as the process: no reload gives a client its attempts anew
 	tokens      *ops.Tokens             // of the ops listener
@@ -168,7 +166,7 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 		return err
 	}
 	a.rate = rate.New(cfg.RateLimit, rate.Options{
-		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: min(cfg.Redis.Timeout, cfg.RequestTimeout), Logger: a.opts.Logger, Registerer: a.registry, Now: a.opts.Now,
+		Redis: a.redis.Commands(), Prefix: cfg.Redis.KeyPrefix(), Timeout: cfg.Redis.Timeout, Logger: a.opts.Logger, Registerer: a.registry, Now: a.opts.Now,
 	})
 	first, err := a.build(cfg)
 	if err != nil {

@@ -198,7 +198,6 @@ func TestARefusedReloadChangesNothing(t *testing.T) {
 		"pepper":        func(c *config.Config) { c.Auth.PepperFile = setting.NewFile("pepper", "short") },
 		"another file":  func(c *config.Config) { c.Auth = config.Auth{KeysFile: filepath.Join(t.TempDir(), "none")} },
 		"legacy system": func(c *config.Config) { c.Upstream.BaseURL = "none" },
-		"cache":         func(c *config.Config) { c.Cache.MaxEntryBytes = c.Cache.MaxBytes + 1 },
 	} {
 		bad := cfg
 		bad.Upstream.BaseURL = "http://127.0.0.1:10" // another system has another breaker

@@ -15,15 +15,15 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// explain says what a request would get that nobody makes. No list is fetched for it, no
-// rate is spent, and no request is counted. A key's id is looked up in the key store.
+// explain returns what a request would get now. It fetches no list, spends no rate and counts no request. A key's id is looked up
+// in the key store.
 func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explanation, error) {
 	l := a.current()
 	var x ops.Explanation
 	key := cache.Key{Kind: want.Kind, Account: want.Account, Status: want.Status, InquiryType: want.InquiryType}
 	if want.KeyID != "" {
 		who, denied := l.keyring.CheckByID(ctx, want.KeyID)
-		if err := unexplained(denied); err != nil {
+		if err := explainError(denied); err != nil {
 			return x, err
 		}
 		if key.Account = who.Account; key.Kind == "" {
@@ -50,9 +50,8 @@ func (a *App) explain(ctx context.Context, want ops.ExplainRequest) (ops.Explana
 	return x, nil
 }
 
-// unexplained is the error that leaves nothing to explain; a Denial is an
-// explanation.
-func unexplained(err error) error {
+// explainError returns the error of a key look-up after which there is nothing to explain. A denial is an explanation.
+func explainError(err error) error {
 	switch {
 	case err == nil || errors.Is(err, auth.ErrInvalidKey):
 		return nil
@@ -64,8 +63,7 @@ func unexplained(err error) error {
 	return err
 }
 
-// accessOf says what authorization answers, as the caller would see it, and the
-// reason, which the caller is not told.
+// accessOf returns the result of authorization as the caller would see it, with the reason, which the caller does not see.
 func accessOf(keyID string, who auth.Principal, denied error) *ops.Access {
 	access := &ops.Access{
 		KeyID: keyID, Verdict: "allowed", HTTPStatus: http.StatusOK,
@@ -78,10 +76,9 @@ func accessOf(keyID string, who auth.Principal, denied error) *ops.Access {
 	return access
 }
 
-// rateLimitOf is the limit that counts for a plan, with the key of the configuration
-// that sets it.
+// rateLimitOf returns the limit of a plan, with the key of the configuration that sets it.
 func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
-	if p, ok := cfg.RateLimit.Plans[plan]; ok && plan != "" {
+	if p, ok := cfg.RateLimit.Plans[plan]; ok {
 		return &ops.RateLimitState{From: "rate_limit.plans." + plan, PerSecond: p.PerSecond, Burst: p.Burst}
 	}
 	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
@@ -91,9 +88,9 @@ func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 var predictions = map[cache.Outcome]string{
 	cache.Impossible:      "an empty list, without asking: no record can have these filter values",
 	cache.Hit:             "served from the cache: the list is fresh",
-	cache.StaleRevalidate: "served stale at once, and refreshed in the background",
+	cache.StaleRevalidate: "served stale, and refreshed in the background",
 	cache.StaleError:      "served stale, because the last fetch failed",
-	cache.Collapsed:       "waits for the fill that is under way",
+	cache.Collapsed:       "waits for the fetch in progress",
 	cache.Miss:            "asks the legacy system",
 }
 
@@ -108,11 +105,11 @@ func predict(x cache.Explanation, breaker string, failed *upstream.Error) ops.Pr
 	asks := x.IfItFails != ""
 	switch {
 	case x.Err != nil:
-		return not("failing", x.Err, "the error of the last fill, until the list may be tried again: "+x.Err.Error())
+		return not("failing", x.Err, "the error of the last fetch, until the back-off ends: "+x.Err.Error())
 	case asks && failed != nil && failed.Failure() == upstream.FailureAccount:
 		return not("unsupported", failed, failed.Error())
 	case asks && breaker == "open":
-		return not("unavailable", &upstream.Error{Reason: "breaker_open"}, "the breaker is open, and the cache has nothing that may be served")
+		return not("unavailable", &upstream.Error{Reason: "breaker_open"}, "the breaker is open, and the cache has no list that may be served")
 	case x.Outcome == cache.Miss && x.IfItFails != cache.StaleError && failed != nil:
 		return not("failing", failed, "asks the legacy system; unless it works again, the caller gets the error of the last time: "+failed.Error())
 	}
@@ -122,9 +119,9 @@ func predict(x cache.Explanation, breaker string, failed *upstream.Error) ops.Pr
 	}
 	switch {
 	case asks && x.IfItFails == cache.StaleError:
-		text += "; where that fails, the stale list is served"
+		text += "; if that fails, the stale list is served"
 	case asks:
-		text += "; where that fails, the caller gets its error"
+		text += "; if that fails, the caller gets its error"
 	}
 	return ops.Prediction{Outcome: string(x.Outcome), HTTPStatus: http.StatusOK, Text: text}
 }

@@ -16,43 +16,42 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// maxRejectionLogs is how many records per second each reason has, of refused requests or failed connections.
+// maxRejectionLogs is the maximum number of log records per second and reason about refused requests or failed connections.
 const maxRejectionLogs = 20
 
-// generation is all that is built from one configuration. A reload replaces it as a whole, by
-// another one that shares the parts which do not change. It is not changed once it
-// is made. The zero value is what runs before the first.
+// generation is everything that is built from one configuration. A reload replaces it as a whole by another, which shares
+// the parts that do not change. It is immutable. The zero value runs before the first.
 type generation struct {
-	cfg           config.Config
-	keyring       *keyring
-	client        *upstream.Client
-	gateway       *gateway.Gateway
-	certificate   *tls.Certificate // nil without TLS
-	policy        func()           // sets the policy of the cache; cannot fail any more
-	introspection string           // URL of the authorization server, as the console shows it
+	cfg              config.Config
+	keyring          *keyring
+	client           *upstream.Client
+	gateway          *gateway.Gateway
+	certificate      *tls.Certificate // nil without TLS
+	applyCachePolicy func()           // cannot fail
 }
 
-// keyring is the authenticator over one key store. The store, with the keys that it has cached, and its series last until a
-// reload names another one.
+// keyring is the authenticator over one key store. The store, the keys that it has cached and its series last until a
+// reload names another store.
 type keyring struct {
 	*auth.Authenticator
 	registry *prometheus.Registry
 	file     *keysfile.Store // one of these three
 	redis    *keysredis.Store
 	server   *introspect.Store
-	close    func() // ends the store; nil: it runs nothing
+	close    func() // closes the store; nil if there is nothing to close
 }
 
-// current is the generation in force, an empty one until the first is there. What must not change in
-// the middle of its use is taken from one call.
+// current returns the generation in force, before the first an empty one. A function that needs parts of one and the same
+// generation calls it once.
 func (a *App) current() *generation { return a.generation.Load() }
 
-// build makes the generation of a configuration, with the parts of the current one that do not change.
-// After an error or a panic nothing new is left running, and the current generation is as before: all
-// that can fail comes before what changes something that both generations use.
+// build returns the generation of a configuration, with the parts of the current one that do not change. After an error or a
+// panic nothing new is left running, and the current generation is unchanged: everything that can fail comes before changes
+// of parts that both generations use.
 func (a *App) build(cfg config.Config) (next *generation, err error) {
 	old := a.current()
 	next = &generation{cfg: cfg}
+	fitted, warnings := a.memory.fit(cfg)
 	built := false
 	defer func() {
 		if !built {
@@ -62,28 +61,22 @@ func (a *App) build(cfg config.Config) (next *generation, err error) {
 	if next.certificate, err = cfg.Certificate(); err != nil {
 		return next, err
 	}
-	if err = cfg.Cache.Validate(); err != nil {
-		return next, err
-	}
 	openKeyring, err := a.newKeyring(cfg, old)
 	if err != nil {
 		return next, err
 	}
-	if next.client, err = upstream.New(a.memory.fitReplies(cfg.Upstream), upstream.Options{
+	if next.client, err = upstream.New(fitted.Upstream, upstream.Options{
 		Logger: a.opts.Logger, Registerer: a.registry, UserAgent: "inquiry-gateway/" + a.opts.Version, Traces: a.traces.tracers(), Ceiling: a.ceiling,
 		Panics: a.catcher("upstream"), Now: a.opts.Now, Dial: a.opts.Dial, LongestFetch: cfg.RequestTimeout, Before: old.client,
-		KeepFor: map[string]time.Duration{"buyer": cfg.Cache.Buyer.TTL + cfg.Cache.Buyer.StaleIfError, "seller": cfg.Cache.Seller.TTL + cfg.Cache.Seller.StaleIfError},
+		KeepFor: map[string]time.Duration{cache.KindBuyer: cfg.Cache.Buyer.TTL + cfg.Cache.Buyer.StaleIfError, cache.KindSeller: cfg.Cache.Seller.TTL + cfg.Cache.Seller.StaleIfError},
 	}); err != nil {
 		return next, err
 	}
 	if a.lists != nil { // a check has none
 		fills := cache.Fills{Timeout: cfg.RequestTimeout, Mappings: gateway.Mappings(next.client)}
-		if next.policy, err = a.lists.Prepare(a.memory.fit(cfg.Cache), fills); err != nil {
+		if next.applyCachePolicy, err = a.lists.Prepare(fitted.Cache, fills); err != nil {
 			return next, err
 		}
-	}
-	if cfg.Auth.Introspection != nil {
-		next.introspection = cfg.Flatten()["auth.introspection.url"]
 	}
 	next.keyring = openKeyring()
 	next.gateway = gateway.New(gateway.Options{
@@ -107,17 +100,19 @@ func (a *App) build(cfg config.Config) (next *generation, err error) {
 		Registerer:              a.registry,
 	})
 	built = true
+	for _, warning := range warnings {
+		a.opts.Logger.Warn("configuration", "warning", warning)
+	}
 	return next, nil
 }
 
-// apply puts next in force. Cache, limiter, sampler and ceiling keep what they know and change
-// their policies. Nothing here can fail.
+// apply puts next in force. Cache, limiter, sampler and ceiling keep their state and get new policies. It cannot fail.
 func (a *App) apply(next *generation) {
 	cfg := next.cfg
 	a.sampler.SetGroups(ttlGroups(cfg))
 	a.sampler.SetRate(cfg.Cache.RechecksPerSecond)
 	a.rate.SetConfig(cfg.RateLimit)
-	next.policy()
+	next.applyCachePolicy()
 	a.ceiling.Set(cfg.Upstream.MaxRequestsPerSecond, cfg.Upstream.MaxNodes)
 	a.tokens.Set(cfg.Ops.Tokens())
 	if a.public != nil { // not at the start
@@ -127,9 +122,9 @@ func (a *App) apply(next *generation) {
 	a.generation.Store(next)
 }
 
-// newKeyring reads what the key store needs; start, which cannot fail, opens it. A reload that keeps the key store goes on with
-// the keys that it has cached: while the key store is unavailable, or while the keys file has a mistake, it must not lock
-// valid keys out. The series have a registry of their own, as they begin anew with another key store.
+// newKeyring reads what the key store needs; start, which cannot fail, opens it. If a reload keeps the key store, its cached keys
+// stay: while the key store is unavailable, or the keys file has a mistake, valid keys must not be refused. The series have
+// their own registry, because they start at zero with another key store.
 func (a *App) newKeyring(cfg config.Config, old *generation) (start func() *keyring, err error) {
 	if old.keyring != nil && cfg.Auth.SameStore(old.cfg.Auth) {
 		return func() *keyring {
@@ -171,8 +166,7 @@ func (a *App) newKeyring(cfg config.Config, old *generation) (start func() *keyr
 	}, nil
 }
 
-// close stops the goroutines of parts that next does not share. Requests that still use the
-// parts finish with what they have.
+// close closes the parts that next does not share. Requests in flight may finish.
 func (s *generation) close(next *generation) {
 	if s.keyring != nil && s.keyring != next.keyring && s.keyring.close != nil {
 		s.keyring.close()

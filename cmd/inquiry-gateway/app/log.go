@@ -2,7 +2,6 @@ package app
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"log"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel"
 )
 
@@ -188,11 +186,3 @@ func (l otelLog) Info(_ int, msg string, variable ...any) {
 func (l otelLog) Error(err error, doing string, _ ...any) {
 	l.logger.Warn("OpenTelemetry reports a problem; check the OTEL_ variables", "error", doing+": "+err.Error())
 }
-
-// SilenceRedis drops the Redis client's own remarks, which it would print on standard error: metrics
-// and commands say themselves what went wrong. It holds for the whole process.
-func SilenceRedis() { redis.SetLogger(silent{}) }
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}

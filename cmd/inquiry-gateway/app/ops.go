@@ -21,16 +21,16 @@ import (
 	"inquiry-gateway/gateway/ops"
 	"inquiry-gateway/gateway/ops/console"
 	"inquiry-gateway/internal/connlimit"
+	"inquiry-gateway/internal/yamlfile"
 )
 
-// opsWriteTimeout bounds an answer of the ops listener. Profiles add the time that they are
-// asked for.
+// opsWriteTimeout bounds a response of the ops listener. Profiles may take as much longer as the request asks for.
 const opsWriteTimeout = 10 * time.Second
 
 const ttlReportEvery = 10 * time.Second
 
-// ttlReport returns a function that reports what other ttls would have done, as of at most
-// ttlReportEvery ago: a report may take a second of a processor.
+// ttlReport returns a function that reports what other ttls would have done. The report is at most ttlReportEvery old,
+// because it may take a second of CPU time.
 func (a *App) ttlReport() func() any {
 	var mu sync.Mutex
 	var at time.Time
@@ -51,10 +51,9 @@ func (a *App) lookups(w io.Writer) error {
 	return a.sampler.Sample().Write(w)
 }
 
-// buildOps builds the ops listener's server. It is given functions, because a reload may replace
-// what they read.
+// buildOps builds the server of the ops listener.
 func (a *App) buildOps(l *connlimit.Listener) error {
-	err := a.registry.Register(replaced{a})
+	err := a.registry.Register(keyringCollector{a})
 	if err != nil {
 		return err
 	}
@@ -72,34 +71,27 @@ func (a *App) buildOps(l *connlimit.Listener) error {
 		Purge: a.purge, TTL: a.ttlReport(), Lookups: a.lookups, Explain: a.explain,
 		Config: func() string { return a.current().cfg.Redacted() },
 	}), opsWriteTimeout, a.errorLog)
-	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // nobody needs it, and one connection would do for a hundred
+	a.ops.http.Protocols.SetUnencryptedHTTP2(false) // one connection could hold a hundred requests
 	return nil
 }
 
-// replaced collects the series of the parts that a reload may replace, which begin at zero
-// with the part. It describes none, as they come and go.
-type replaced struct{ a *App }
+// keyringCollector collects the series of the current keyring. It describes none, because a reload may replace them.
+type keyringCollector struct{ a *App }
 
-func (replaced) Describe(chan<- *prometheus.Desc) {}
+func (keyringCollector) Describe(chan<- *prometheus.Desc) {}
 
-func (r replaced) Collect(to chan<- prometheus.Metric) {
-	s := r.a.current()
-	if s.keyring != nil {
-		s.keyring.registry.Collect(to)
+func (c keyringCollector) Collect(to chan<- prometheus.Metric) {
+	if keyring := c.a.current().keyring; keyring != nil {
+		keyring.registry.Collect(to)
 	}
 }
 
-// facts are what the console's lines name: the files and addresses of this gateway, what
-// is known of the legacy system, and the newest errors of other parts.
+// facts returns what the console shows besides metrics: files and addresses of this gateway, incidents of the legacy system,
+// and the last error of each other part.
 func (a *App) facts() console.Facts {
 	running := a.current()
 	cfg := running.cfg
-	if a.redis != nil {
-		if at, err := a.redis.LastError(); err != nil {
-			a.lastErrors.record("redis", at, err)
-		}
-	}
-	facts := a.lastErrors.snapshot()
+	facts := a.reloads.facts()
 	facts.Kinds, facts.File, facts.Breakers = cfg.Upstream.Kinds(), cfg.Path(), map[string]string{}
 	for _, kind := range facts.Kinds {
 		facts.Incidents = append(facts.Incidents, running.client.Incidents(kind)...)
@@ -107,12 +99,15 @@ func (a *App) facts() console.Facts {
 	}
 	if a.redis != nil {
 		facts.Redis = cfg.Redis.Addrs[0]
-	}
-	if failed, ok := facts.Last["redis"]; ok && cfg.Auth.Redis != nil {
-		facts.Last["keystore"] = failed
+		if at, err := a.redis.LastError(); err != nil {
+			facts.Last["redis"] = console.Failure{Text: err.Error(), At: at}
+			if cfg.Auth.Redis != nil {
+				facts.Last["keystore"] = facts.Last["redis"]
+			}
+		}
 	}
 	if server := running.keyring.server; server != nil {
-		facts.Introspection = running.introspection
+		facts.Introspection = keysFrom(cfg)
 		_, failed, unusable := server.State()
 		for id, f := range map[string]introspect.Failure{"keystore": failed, "tokens": unusable} {
 			if f.Err != nil {
@@ -123,8 +118,8 @@ func (a *App) facts() console.Facts {
 	return facts
 }
 
-// readiness is degraded, but ready, while Redis, the legacy system or the authorization server
-// fails: there are still lists to serve.
+// readiness is degraded, but ready, while Redis, the legacy system or the authorization server fails: cached lists can still be
+// served.
 func (a *App) readiness() ops.Readiness {
 	running := a.current()
 	client := running.client
@@ -150,7 +145,7 @@ func (a *App) readiness() ops.Readiness {
 	return state
 }
 
-// legacyHealthy tells whether all breakers are closed.
+// legacyHealthy reports whether all breakers are closed.
 func (a *App) legacyHealthy() bool {
 	client := a.current().client
 	for kind := range client.Fingerprints() {
@@ -161,7 +156,7 @@ func (a *App) legacyHealthy() bool {
 	return true
 }
 
-// checkKind refuses a question about a list that the configuration does not have.
+// checkKind returns an error if the configuration has no lists of a kind.
 func (a *App) checkKind(kind string) error {
 	if a.current().client.BreakerState(kind, "") == "" {
 		return fmt.Errorf("%w: the configuration has no upstream.%s, so there are no such lists", ops.ErrNoSuchList, kind)
@@ -169,7 +164,7 @@ func (a *App) checkKind(kind string) error {
 	return nil
 }
 
-// purge purges lists over the fleet.
+// purge purges lists on all nodes.
 func (a *App) purge(ctx context.Context, r ops.PurgeRequest) (reply ops.PurgeReply, err error) {
 	for _, kind := range r.Kinds {
 		if err := a.checkKind(kind); err != nil {
@@ -183,19 +178,22 @@ func (a *App) purge(ctx context.Context, r ops.PurgeRequest) (reply ops.PurgeRep
 	if errors.Is(err, cache.ErrPurge) {
 		err = fmt.Errorf("%w: %w", ops.ErrPurge, err)
 	}
-	a.opts.Logger.Info("lists purged", "soft", r.Soft, "accounts", len(r.Accounts)+len(r.AccountHashes), "kinds", r.Kinds, "error", err)
-	return reply, err
+	about := []any{"soft", r.Soft, "accounts", len(r.Accounts) + len(r.AccountHashes), "kinds", r.Kinds}
+	if err != nil {
+		a.opts.Logger.Warn("purge failed", append(about, "error", err)...)
+		return reply, err
+	}
+	a.opts.Logger.Info("lists purged", about...)
+	return reply, nil
 }
 
-// summary says in the log what was started: where keys come from, where lists are
-// kept, and what is limited. It holds no secret: values of variables are shown by their
-// names, and files are named, not shown.
+// summary returns the log attributes of the start: where keys come from, where lists are stored, and the limits. Variables are
+// shown as ${NAME}, files by their names.
 func (a *App) summary() []any {
 	cfg := a.current().cfg
-	shown := cfg.Flatten()
 	var redis []string
-	for i := range cfg.Redis.Addrs {
-		redis = append(redis, shown[fmt.Sprintf("redis.addrs[%d]", i)])
+	for i, addr := range cfg.Redis.Addrs {
+		redis = append(redis, cfg.Shown(yamlfile.Item("redis.addrs", i), addr))
 	}
 	memory := a.memory.limit
 	if memory == math.MaxInt64 {
@@ -206,23 +204,22 @@ func (a *App) summary() []any {
 	}
 	return []any{
 		"version", a.opts.Version, "revision", a.opts.Revision, "configuration", cfg.Path(),
-		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg, shown),
+		"listen", a.public.url(), "ops", a.ops.url(), "keys_from", keysFrom(cfg),
 		slog.Group("lists", "local_bytes", cfg.Cache.MaxBytes, "redis", redis, "redis_mode", cfg.Redis.Mode, "sealed", cfg.Cache.SealingKeysFile.Set()),
 		slog.Group("limits", "per_second", cfg.RateLimit.PerSecond, "burst", cfg.RateLimit.Burst, "plans", len(cfg.RateLimit.Plans),
 			"connections", cfg.MaxConnections, "request_timeout", cfg.RequestTimeout.String(), "heap_bytes", memory),
-		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", shown["upstream.base_url"], "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
+		slog.Group("legacy", "lists", cfg.Upstream.Kinds(), "base_url", cfg.Shown("upstream.base_url", cfg.Upstream.BaseURL), "timeout", cfg.Upstream.Timeout.String(), "concurrent", cfg.Upstream.MaxConcurrent, "credentials", cmp.Or(cfg.Upstream.Auth.Type, "none")),
 		"tls", a.public.tls, "traces", a.traces.provider != nil,
 	}
 }
 
-// keysFrom names the key store: the URL of the authorization server, "redis", or the
-// keys file.
-func keysFrom(cfg config.Config, shown map[string]string) string {
+// keysFrom names the key store: the URL of the authorization server, "redis", or the keys file.
+func keysFrom(cfg config.Config) string {
 	switch {
 	case cfg.Auth.Introspection != nil:
-		return shown["auth.introspection.url"]
+		return cfg.Shown("auth.introspection.url", cfg.Auth.Introspection.URL)
 	case cfg.Auth.Redis != nil:
 		return "redis"
 	}
-	return shown["auth.keys_file"]
+	return cfg.Shown("auth.keys_file", cfg.Auth.KeysFile)
 }

@@ -11,8 +11,7 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
-	"inquiry-gateway/cache"
-	"inquiry-gateway/upstream"
+	"inquiry-gateway/cmd/inquiry-gateway/config"
 )
 
 // A process that may open few files takes fewer connections, and says so.
@@ -55,26 +54,21 @@ func TestLimitOfTheControlGroup(t *testing.T) {
 	}
 }
 
-// Lists may take half of the memory limit at most, less than configured is said, and what is
-// used is good however small the limit is.
-func TestTheTierFitsTheMemoryLimit(t *testing.T) {
-	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 512 << 20: 256 << 20, 200 << 20: 100 << 20, 8 << 20: 4 << 20} {
-		var log bytes.Buffer
-		m := memory{limit: limit, logger: slog.New(slog.NewTextHandler(&log, nil))}
-		got := m.fit(cache.DefaultConfig())
-		if err := got.Validate(); err != nil || got.MaxBytes != want || strings.Contains(log.String(), "cache.max_bytes") != (want < 256<<20) {
-			t.Errorf("of %d bytes: %d for lists, %v, log: %s", limit, got.MaxBytes, err, &log)
-		}
-	}
-}
-
-// Replies in progress may have an eighth of the memory limit, and room for one list in any case.
-func TestRepliesFitTheMemoryLimit(t *testing.T) {
-	for limit, want := range map[int64]int64{math.MaxInt64: 256 << 20, 2 << 30: 256 << 20, 1 << 30: 128 << 20, 64 << 20: 32 << 20} {
-		var log bytes.Buffer
-		m := memory{limit: limit, logger: slog.New(slog.NewTextHandler(&log, nil))}
-		if got := m.fitReplies(upstream.DefaultConfig()).MaxTotalResponseBytes; got != want || strings.Contains(log.String(), "max_total_response_bytes") != (want < 256<<20) {
-			t.Errorf("of %d bytes: %d for replies, log: %s", limit, got, &log)
+// Lists may take half of the memory limit, and replies in progress an eighth, with room for one list in any case. Values that
+// are lowered are warned of, but for the defaults, and what is used is valid however small the limit is.
+func TestTheMemoryLimitIsShared(t *testing.T) {
+	const mib, normal = 1 << 20, 256
+	for _, tt := range []struct{ limit, lists, replies, wantLists, wantReplies, warnings int64 }{
+		{math.MaxInt64, normal, 1000, normal, 1000, 0},
+		{2 << 30, normal, normal, normal, normal, 0}, {1 << 30, normal, normal, normal, 128, 0}, {200 * mib, normal, normal, 100, 32, 0}, {8 * mib, normal, normal, 4, 32, 0},
+		{2 << 30, 1024, 257, 1024, 256, 1}, {1 << 30, 513, 64, 512, 64, 1}, {200 * mib, 257, 255, 100, 32, 2},
+	} {
+		cfg := config.Default()
+		cfg.Cache.MaxBytes, cfg.Upstream.MaxTotalResponseBytes = tt.lists*mib, tt.replies*mib
+		got, warnings := memory{limit: tt.limit}.fit(cfg)
+		lists, replies := got.Cache.MaxBytes/mib, got.Upstream.MaxTotalResponseBytes/mib
+		if err := got.Cache.Validate(); err != nil || lists != tt.wantLists || replies != tt.wantReplies || int64(len(warnings)) != tt.warnings {
+			t.Errorf("%+v: %d MiB for lists, %d for replies, %v, %q", tt, lists, replies, err, warnings)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/gateway/ops/console"
 	"inquiry-gateway/internal/telemetry"
 )
 
@@ -20,17 +21,16 @@ const (
 	// pollFiles is how often files are polled: a change takes effect within a second,
 	// two polls and the reading included.
 	pollFiles = 250 * time.Millisecond
-	// retryPolls is after how many polls a failed reload is tried again without a change: 10 s.
+	// retryPolls is the number of polls after which a failed reload is retried although nothing has changed: 10 s.
 	retryPolls = 40
 )
 
-// reloader polls the files and takes over what changes. The configuration is taken over whole or not at
-// all: config reads all of it, build makes a generation, apply swaps it in. The keys file is
-// reloaded on its own: a mistake elsewhere must not keep a revoked key valid, and a new key is no
-// reason to replace anything else.
+// reloader polls the files and reloads those that change. The configuration is reloaded as a whole or not at all: config reads
+// it, build makes a generation, apply swaps it in. The keys file is reloaded separately: a mistake elsewhere must not keep a
+// revoked key valid.
 type reloader struct {
-	total *prometheus.CounterVec // result
-	last  prometheus.Gauge
+	total          *prometheus.CounterVec // result
+	lastSuccessful prometheus.Gauge
 
 	every   time.Duration
 	watcher *Watcher
@@ -40,27 +40,30 @@ type reloader struct {
 	configErr error          // why the configuration was not reloaded
 	retryAt   time.Time      // if one of the two failed
 	closing   sync.WaitGroup // of replaced generations
+
+	mu         sync.Mutex
+	lastError  console.Failure
+	notInForce []string // files whose change was refused
 }
 
-// newReloader compares the files with how they were just before cfg was read, so that a change since
-// then is noticed.
+// newReloader returns a reloader that compares the files with how they were just before cfg was read.
 func newReloader(cfg config.Config, o Options, reg prometheus.Registerer) *reloader {
 	all := telemetry.Series(reg, "config")
 	r := &reloader{
 		total: all.Counters("reloads_total",
 			"Reloads of the configuration.", "result"),
-		last: all.Gauge("last_reload_successful",
+		lastSuccessful: all.Gauge("last_reload_successful",
 			"1 while everything that runs is what the files say, keys included."),
 		every: cmp.Or(o.PollFiles, pollFiles), watcher: NewWatcher(cfg.Files()), hangup: o.Hangup,
 	}
 	r.total.WithLabelValues("ok")
 	r.total.WithLabelValues("failed")
-	r.last.Set(1)
+	r.lastSuccessful.Set(1)
 	return r
 }
 
-// watch takes over what changes until ctx ends. When it returns no reload is in progress, and only the
-// current generation is left to close.
+// watch reloads files that change, until ctx ends. When it returns, no reload is in progress, and only the current generation
+// is left to close.
 func (a *App) watch(ctx context.Context) error {
 	r := a.reloads
 	defer r.closing.Wait()
@@ -88,7 +91,7 @@ func (a *App) watch(ctx context.Context) error {
 	}
 }
 
-// reload reads the keys file, the configuration, or both, and what failed before.
+// reload reloads the keys file, the configuration or both, and whatever failed before.
 func (a *App) reload(ctx context.Context, keysChanged, configChanged bool) {
 	r := a.reloads
 	if store := a.current().keyring.file; store != nil && (keysChanged || r.keysErr != nil) {
@@ -104,16 +107,31 @@ func (a *App) reload(ctx context.Context, keysChanged, configChanged bool) {
 	if r.keysErr != nil {
 		notInForce = append(notInForce, "keys file")
 	}
-	a.lastErrors.reloaded(notInForce, errors.Join(r.configErr, r.keysErr))
-	r.last.Set(0)
+	r.mu.Lock()
+	if r.notInForce = notInForce; len(notInForce) > 0 {
+		r.lastError = console.Failure{Text: errors.Join(r.configErr, r.keysErr).Error(), At: time.Now()}
+	}
+	r.mu.Unlock()
+	r.lastSuccessful.Set(0)
 	if len(notInForce) == 0 {
-		r.last.Set(1)
+		r.lastSuccessful.Set(1)
 	}
 	r.retryAt = time.Now().Add(retryPolls * r.every)
 }
 
-// reloadConfig brings the file into force, or leaves everything as it is. A retry that fails as before
-// is neither logged nor counted.
+// facts returns what the console shows about reloads. The caller may change it.
+func (r *reloader) facts() console.Facts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := console.Facts{NotInForce: r.notInForce, Last: map[string]console.Failure{}}
+	if r.lastError.Text != "" {
+		f.Last["reload"] = r.lastError
+	}
+	return f
+}
+
+// reloadConfig puts the configuration file in force, or changes nothing. A retry with the same error is neither logged nor
+// counted.
 func (a *App) reloadConfig(ctx context.Context, retry bool) {
 	r, old := a.reloads, a.current()
 	if old.cfg.Path() == "" {
@@ -138,14 +156,14 @@ func (a *App) reloadConfig(ctx context.Context, retry bool) {
 	a.opts.Logger.Info("configuration reloaded", "changes", changes)
 }
 
-// Warn logs what is doubtful in a configuration.
+// Warn logs the warnings about a configuration.
 func Warn(logger *slog.Logger, cfg config.Config) {
 	for _, warning := range cfg.Warnings() {
 		logger.Warn("configuration", "warning", warning.Error())
 	}
 }
 
-// replace builds the generation of the file and puts it in old's place, which is closed later. After an error or a panic nothing has changed.
+// replace builds the generation of the configuration file and replaces old by it. After an error or a panic nothing has changed.
 func (a *App) replace(ctx context.Context, old *generation) (err error) {
 	defer a.catcher("reload").Catch(func(p any) { err = fmt.Errorf("panic: %v", p) })
 	cfg, err := old.cfg.Reload()
@@ -166,8 +184,7 @@ func (a *App) replace(ctx context.Context, old *generation) (err error) {
 	return nil
 }
 
-// closeLater closes what next does not share with old once old's last request must have ended, or when
-// ctx ends.
+// closeLater closes the parts of old that next does not share, when the last request of old must have ended or ctx ends.
 func (r *reloader) closeLater(ctx context.Context, old, next *generation) {
 	r.closing.Go(func() {
 		select {

@@ -251,38 +251,3 @@ func slowClients(t *testing.T, listener, protocol, at string, left time.Duration
 		t.Errorf("%d warnings:\n%s", n, p.logs.String())
 	}
 }
-
-// Ten thousand slow unauthenticated connections keep nobody with a key from an answer.
-func TestTenThousandSlowClients(t *testing.T) {
-	testkit.SkipShort(t)
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	for protocol, at := range map[string]string{"HTTP/1.1": "head", "h2c": "head", "HTTP/1.1 over TLS": "handshake"} {
-		t.Run(protocol, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const limit, clients, callers = 500, 10_000, 20
-				p := startProgram(t, strings.HasSuffix(protocol, "TLS"), limit)
-				for i := range clients {
-					c, err := p.public.Dial(t.Context(), "", "")
-					must(t, err)
-					t.Cleanup(func() { _ = c.Close() })
-					slowly(t, c, protocol, at)
-					if i%(clients/callers) == 0 { // a new caller among them
-						known := p.caller("public")
-						defer known.CloseIdleConnections()
-						t.Cleanup(func() {
-							if known.dials != 1 {
-								t.Errorf("a known caller's connection was opened %d times", known.dials)
-							}
-						})
-						must(t, known.ask())
-						defer func() { must(t, known.ask()) }()
-					}
-				}
-				synctest.Wait()
-				if n := p.connections(t, "public"); n > limit || n < limit-1 {
-					t.Errorf("%d connections are open", n)
-				}
-			})
-		})
-	}
-}

@@ -24,7 +24,7 @@ type Auth struct {
 	CacheTTL *time.Duration `yaml:"cache_ttl" min:"0s" max:"10m"`
 }
 
-// TTL is CacheTTL or its default.
+// TTL returns CacheTTL or its default.
 func (a Auth) TTL() time.Duration {
 	switch {
 	case a.CacheTTL != nil:
@@ -35,8 +35,8 @@ func (a Auth) TTL() time.Duration {
 	return 30 * time.Second
 }
 
-// SameStore tells whether keys that are cached by one configuration are valid by the other: the
-// same key store is asked about the same digests, and its answers mean the same.
+// SameStore reports whether keys that are cached under one configuration are valid under the other: the key store, the digests
+// and the meaning of its answers are the same.
 func (a Auth) SameStore(o Auth) bool {
 	if a.PepperFile.Secret() != o.PepperFile.Secret() || a.KeysFile != o.KeysFile || (a.Redis != nil) != (o.Redis != nil) {
 		return false
@@ -47,8 +47,7 @@ func (a Auth) SameStore(o Auth) bool {
 	return a.Introspection.Same(*o.Introspection)
 }
 
-// Validate reports all contradictions as [setting.Problems]. That each value keeps the bounds of
-// its tag is for the reader of the file to check.
+// Validate returns all contradictions as [setting.Problems]. It does not check the rules of the tags.
 func (a Auth) Validate() error {
 	var p setting.Problems
 	stores := 0
@@ -57,14 +56,14 @@ func (a Auth) Validate() error {
 			stores++
 		}
 	}
-	p.AddIf(stores == 0, "keys_file", "nothing says where keys come from: set one of keys_file, redis, introspection")
-	p.AddIf(stores > 1, "keys_file", "keys can come from one place only: leave one of keys_file, redis, introspection")
+	p.AddIf(stores == 0, "keys_file", "no key store is configured: set one of keys_file, redis, introspection")
+	p.AddIf(stores > 1, "keys_file", "more than one key store is configured: leave out all but one of keys_file, redis, introspection")
 	if _, err := auth.HasherOf(a.PepperFile); err != nil {
 		p.Add("pepper_file", "%v", err)
 	}
 	if a.Introspection != nil {
 		a.Introspection.Check("introspection", &p)
-		p.AddIf(a.PepperFile.Set(), "pepper_file", "is of no use with introspection, which stores no digests: leave it out")
+		p.AddIf(a.PepperFile.Set(), "pepper_file", "cannot be used with introspection, which stores no digests: leave it out")
 	}
 	return p.Err()
 }

@@ -18,9 +18,8 @@ import (
 
 //go:generate go run ./gen
 
-// Config is the whole configuration file. Make it with Load, or with Default
-// for a program without a file; the zero value is not usable. It is not
-// changed after Load and may be shared between goroutines.
+// Config is the whole configuration file, as returned by Load or, without a file, by Default. It is immutable after Load and may
+// be shared between goroutines.
 type Config struct {
 	// Listen is host:port of the public API. Without a host it is every address of the machine.
 	Listen string `yaml:"listen" form:"listen"`
@@ -54,13 +53,13 @@ type Config struct {
 	// Upstream is the legacy system: its address, the limits on requests to it, and the mapping of its replies.
 	Upstream upstream.Config `yaml:"upstream"`
 
-	path     string                 // the configuration file itself, absolute; "" without one
+	path     string                 // of the configuration file, absolute; "" without one
 	files    map[string]fs.FileInfo // see Files
-	file     *yamlfile.File         // what it says; nil without one
+	file     *yamlfile.File         // nil without one
 	warnings Problems
 }
 
-// Ops is the listener for operators: health, metrics, purge, explain.
+// Ops is the listener for operators, with health, metrics, purge and explain.
 type Ops struct {
 	// Listen is host:port of the second listener. If other machines can reach it, token_file is required.
 	Listen string `yaml:"listen" form:"listen"`
@@ -71,12 +70,12 @@ type Ops struct {
 	ReadTokenFile setting.File `yaml:"read_token_file"`
 }
 
-// Tokens are that of operators and that for the metrics; empty: there is none.
+// Tokens returns the operators' token and that for the metrics; empty if there is none.
 func (o Ops) Tokens() (operator, read string) {
 	return strings.TrimSpace(o.TokenFile.Text()), strings.TrimSpace(o.ReadTokenFile.Text())
 }
 
-// Proxies are TrustedProxies as networks; a single address is a network of its own.
+// Proxies returns TrustedProxies as networks; a single address becomes a network.
 func (g Gateway) Proxies() []netip.Prefix {
 	networks := make([]netip.Prefix, len(g.TrustedProxies))
 	for i, text := range g.TrustedProxies {
@@ -85,7 +84,7 @@ func (g Gateway) Proxies() []netip.Prefix {
 	return networks
 }
 
-// Certificate is that of the public API with its key; nil: clear text.
+// Certificate returns the certificate of the public API with its key; nil without TLS.
 func (c Config) Certificate() (*tls.Certificate, error) {
 	var problems setting.Problems
 	certificate := c.TLS.Certificate("tls", &problems)
@@ -115,7 +114,7 @@ type Log struct {
 	AccessKeys string `yaml:"access_keys" enum:",hashed"`
 }
 
-// LogHashedKeys is the one value of log.access_keys besides none.
+// LogHashedKeys is the value of log.access_keys besides the empty one.
 const LogHashedKeys = "hashed"
 
 // What to do with a query parameter that the API does not know.
@@ -127,8 +126,7 @@ const (
 // On is the default of gateway.fast_path; its other value is "off".
 const On = "on"
 
-// Default gives the configuration of an empty file. It is valid but for the
-// upstream section, which has no default.
+// Default returns the configuration of an empty file. Only its upstream section, which has no default, is not valid.
 func Default() Config {
 	return Config{
 		Listen:         "127.0.0.1:8080",
@@ -145,13 +143,12 @@ func Default() Config {
 	}
 }
 
-// Files are the files that the configuration was read from, the configuration file included,
-// by absolute path: each as it was just before it was read; nil: it was not there. They are
-// what a watcher must watch. The map must not be changed.
+// Files returns the files that the configuration was read from, the configuration file included, by absolute path: each as it
+// was just before it was read, or nil if it did not exist. A watcher must watch them. The map must not be changed.
 func (c Config) Files() map[string]fs.FileInfo { return c.files }
 
-// Warnings are what is doubtful, and keeps nothing from working.
+// Warnings returns what is probably wrong, but keeps nothing from working.
 func (c Config) Warnings() Problems { return c.warnings }
 
-// Path is the configuration file, absolute; empty where there is none.
+// Path returns the absolute path of the configuration file; empty without one.
 func (c Config) Path() string { return c.path }

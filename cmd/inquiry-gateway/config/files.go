@@ -39,8 +39,7 @@ func (r fileRef) set(path, text string) {
 	r.value.Set(reflect.ValueOf(setting.NewFile(path, text)))
 }
 
-// fileRefs finds the paths in a value, in the order of its fields. Maps are not
-// looked into: their keys are the writer's own and say nothing of the value.
+// fileRefs returns the files that a value names, in the order of its fields, but for maps.
 func fileRefs(v reflect.Value, key string) []fileRef {
 	var refs []fileRef
 	switch v.Kind() {
@@ -67,15 +66,14 @@ func fileRefs(v reflect.Value, key string) []fileRef {
 	return refs
 }
 
-// keysFile is the key of the one file that is not read here but by its own package, which has its
-// own bound for it and reads it on its own at a reload.
+// keysFile is the key of the file that is read by its own package, which has its own size limit and reloads it.
 const keysFile = "auth.keys_file"
 
-// maxNamedFile bounds the content of each other one.
+// maxNamedFile is the size limit of each other file.
 const maxNamedFile = 1 << 20
 
-// readFiles makes the paths absolute, from the configuration file's folder,
-// reads the files, and reports those that cannot be used.
+// readFiles makes the paths absolute, relative to the configuration file's folder, reads the files, and reports those that cannot
+// be used.
 func (doc document) readFiles(into any, keysMayMiss bool) {
 	folder := filepath.Dir(doc.Path)
 	for _, ref := range fileRefs(reflect.ValueOf(into).Elem(), "") {
@@ -97,16 +95,16 @@ func (doc document) readFiles(into any, keysMayMiss bool) {
 		}
 		if err != nil {
 			doc.Errorf(ref.key, "%v", err)
-			doc.Suppress(ref.key) // what follows from it is not told
+			doc.Suppress(ref.key)
 		} else if secret(ref.key) && info.Mode().Perm()&0o004 != 0 {
-			doc.Warn(ref.key, "%s can be read by every user of this machine; chmod 640 or 600 it", path)
+			doc.Warn(ref.key, "every user of this machine can read %s; set its mode to 640 or 600", path)
 		}
 		doc.files[path] = info
 		ref.set(path, text)
 	}
 }
 
-// statKeys tells whether the keys file is there.
+// statKeys returns an error if there is no keys file.
 func (doc document) statKeys(path string, mayMiss bool) (fs.FileInfo, error) {
 	info, err := setting.StatRegular(path)
 	missing := errors.Is(err, fs.ErrNotExist)
@@ -114,7 +112,7 @@ func (doc document) statKeys(path string, mayMiss bool) (fs.FileInfo, error) {
 		return info, nil
 	}
 	if missing {
-		err = fmt.Errorf("%w; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid", err)
+		err = fmt.Errorf("%w; the first key creates it: keys new -c FILE --kind buyer --account ID --api-access paid", err)
 	}
 	if doc.At(keysFile) == nil {
 		path += " (the default)"
@@ -122,9 +120,8 @@ func (doc document) statKeys(path string, mayMiss bool) (fs.FileInfo, error) {
 	return nil, fmt.Errorf("%s: %w", path, err)
 }
 
-// readNamed reads a file that is written with that name, which is the given path. It refuses an empty one:
-// a secret that was not written yet would be no secret. An error does not show what may be the
-// secret itself, written in the place of the name of its file.
+// readNamed reads the file at path, which the configuration calls written. It refuses an empty file, because a secret may not
+// have been written yet. An error does not show a secret that was written in place of the name of its file.
 func readNamed(written, path, folder string) (string, fs.FileInfo, error) {
 	data, info, err := setting.ReadRegular(path, maxNamedFile)
 	switch {
@@ -133,7 +130,7 @@ func readNamed(written, path, folder string) (string, fs.FileInfo, error) {
 		if folder != "" && !filepath.IsAbs(written) {
 			place = " in " + folder
 		}
-		err = fmt.Errorf("there is no such file%s; write the name of a file here, never its content", place)
+		err = fmt.Errorf("no such file%s; write the name of a file, never its content", place)
 	case err != nil:
 		err = fmt.Errorf("%s: %w", path, err)
 	case len(bytes.TrimSpace(data)) == 0:
@@ -142,8 +139,8 @@ func readNamed(written, path, folder string) (string, fs.FileInfo, error) {
 	return string(data), info, err
 }
 
-// isName tells the name of a file that is missing from a secret that was pasted in its place: by
-// a file of that name that cannot be read, or by the folder in it.
+// isName reports whether written is the name of a file and not a pasted secret: it exists but cannot be read, or its folder
+// exists.
 func isName(written, path string) bool {
 	if _, err := os.Lstat(path); err == nil {
 		return true
@@ -153,8 +150,7 @@ func isName(written, path string) bool {
 	return err == nil && written != filepath.Base(written) && folder != "/"
 }
 
-// ReadFile reads the file of a secret that a flag of a command names instead of the configuration;
-// no name is no file.
+// ReadFile reads the file of a secret that a command's flag names. Without a name the result is the zero value.
 func ReadFile(flag, path string) (setting.File, error) {
 	if path == "" {
 		return setting.File{}, nil
@@ -166,8 +162,7 @@ func ReadFile(flag, path string) (setting.File, error) {
 	return setting.NewFile(path, text), nil
 }
 
-// secret tells whether a file's content must be kept from others. Certificates
-// are for everybody, and the keys file holds hashes only.
+// secret reports whether a file must not be readable for others. Certificates are public, and the keys file holds hashes only.
 func secret(key string) bool {
 	notSecret := []string{"ca_file", "cert_file", "keys_file"}
 	return !slices.Contains(notSecret, key[strings.LastIndex(key, ".")+1:])

@@ -11,7 +11,7 @@ import (
 
 // environment has the variables of all tests of this package.
 var environment = map[string]string{
-	"PORT": "9000", "SECRET": "hunter2", "SHORT": "7", "BRACED": "{hunter}", "HOST": "db", "WORD": "x", "ZONE": "Q", "USER": "u",
+	"PORT": "9000", "RATE": "0.5", "SECRET": "hunter2", "SHORT": "7", "BRACED": "{hunter}", "HOST": "db", "WORD": "x", "ZONE": "Q", "USER": "u",
 	"SLOW": "6s", "QUICK": "5s", "NULL": "null", "TILDE": "~", "EMPTY": "",
 }
 

@@ -12,13 +12,13 @@ import (
 	"inquiry-gateway/internal/yamlfile"
 )
 
-// Problem is one thing that is wrong, or with a warning doubtful, in a configuration file.
+// Problem is one mistake in a configuration file, or a warning about one.
 type Problem = setting.Problem
 
-// Problems is the error of Load: everything found in one go, in the order of the file's lines.
+// Problems is the error of Load: all problems, in the order of the file's lines.
 type Problems = setting.Problems
 
-// document is the configuration file on its way into a Config.
+// document is a configuration file that is being decoded.
 type document struct {
 	*yamlfile.File
 	files map[string]fs.FileInfo // what was read, see Config.Files
@@ -38,15 +38,15 @@ var Schema []byte
 type Options struct {
 	// Env looks up the variables of ${NAME}; nil is os.LookupEnv.
 	Env func(name string) (value string, set bool)
-	// KeysMayMiss is for commands that make the keys file, or need no callers.
+	// KeysMayMiss allows a missing keys file, for commands that create it or need no keys.
 	KeysMayMiss bool
-	// Sections are those that a command uses, beginning with the one that it is about; mistakes in
-	// others are not told. Empty: all.
+	// Sections are those that a command uses, beginning with the one that it is about. Problems in others are not reported.
+	// Empty: all.
 	Sections []string
 }
 
-// Load reads and checks the file at path and the files that it names, from its folder. The
-// error is a Problems with everything found; of the Config only the Warnings are of use then.
+// Load reads and checks the file at path and the files that it names, relative to its folder. The error is a Problems; the
+// Config then has nothing but Warnings.
 func Load(path string, o Options) (Config, error) {
 	return load(newDocument(yamlfile.Open(path, o.env())), o)
 }
@@ -59,23 +59,23 @@ func (o Options) env() func(string) (string, bool) {
 	return o.Env
 }
 
-// load goes on after each problem, so that one run shows all.
+// load continues after each problem, so that one run reports all.
 func load(doc document, o Options) (Config, error) {
 	c := Default()
 	c.path, c.file, c.files = doc.Path, doc.File, doc.files
 	if yamlfile.IsNull(doc.Root) {
-		doc.ErrorfAt(0, "", "is empty; it needs at least an upstream section")
+		doc.FileErrorf("is empty; add at least an upstream section")
 	} else if doc.Root != nil {
 		if doc.At(keysFile) == nil && (doc.At("auth.redis") != nil || doc.At("auth.introspection") != nil) {
-			c.Auth.KeysFile = "" // the default gives way to the source that was chosen
-			doc.refuseEmpty("auth.redis", "write redis: {} for keys in the Redis of redis.addrs")
-			doc.refuseEmpty("auth.introspection", "give its url at least")
+			c.Auth.KeysFile = "" // no default beside another key store
+			doc.refuseEmpty("auth.redis", "write redis: {} if keys are in the Redis of redis.addrs")
+			doc.refuseEmpty("auth.introspection", "add at least its url")
 		}
 		doc.Decode(&c)
 		doc.readFiles(&c, o.KeysMayMiss)
 		doc.check(c)
 		if len(o.Sections) > 0 {
-			doc.Keep(func(key string) bool { return o.uses(key) || doc.At(o.Sections[0]) == nil && unknown(key) })
+			doc.KeepProblems(func(key string) bool { return o.uses(key) || doc.At(o.Sections[0]) == nil && unknown(key) })
 		}
 	}
 	if err := doc.Err(); err != nil {
@@ -85,12 +85,12 @@ func load(doc document, o Options) (Config, error) {
 	return c, nil
 }
 
-// uses tells whether a key is in one of the sections that are used.
+// uses reports whether a key is in one of Sections.
 func (o Options) uses(key string) bool {
 	return slices.ContainsFunc(o.Sections, func(s string) bool { return key == s || yamlfile.Under(key, s) })
 }
 
-// unknown tells whether a key is in no section, and so may be meant for any.
+// unknown reports whether a key is in no section, and so may be meant for any.
 func unknown(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	return !slices.ContainsFunc(yamlfile.FieldsOf(reflect.TypeFor[Config]()), func(f yamlfile.Field) bool { return f.Key == section })
@@ -100,17 +100,6 @@ func unknown(key string) bool {
 func (doc document) refuseEmpty(key, do string) {
 	if yamlfile.IsNull(doc.At(key)) {
 		doc.Errorf(key, "is empty; %s", do)
-		doc.Suppress(keysFile) // which is missing for that reason
+		doc.Suppress(keysFile) // missing for that reason
 	}
 }
-
-// Read reads another YAML file as strictly as the configuration into a pointer, by the
-// tags of its structs. Variables stay as they are written. The error is a Problems.
-func Read(path string, into any) error {
-	doc := yamlfile.Open(path, nil)
-	doc.Decode(into)
-	return doc.Err()
-}
-
-// Nearest gives the known name that was probably meant, or "".
-func Nearest(name string, known []string) string { return setting.Nearest(name, known) }

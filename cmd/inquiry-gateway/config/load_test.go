@@ -92,8 +92,8 @@ func TestVariablesAreShownByName(t *testing.T) {
 // What the gateway takes on trust is told: whose list it is, which zone times are of, and
 // where callers may come through a proxy, whose address they have.
 func TestWarnings(t *testing.T) {
-	const owner, zone = "upstream.buyer.owner: missing: the gateway cannot see", "upstream.buyer.fields.created_at: the times name no zone and are read as UTC"
-	const proxies, redis, keys = "gateway.trusted_proxies: is empty", "redis: {}", "keys_file: keys.yaml"
+	const owner, zone = "upstream.buyer.owner: missing: the gateway cannot check", "upstream.buyer.fields.created_at: times without a zone are read as UTC"
+	const proxies, redis, keys = "gateway.trusted_proxies: is empty, although", "redis: {}", "keys_file: keys.yaml"
 	const public, remote = "listen: 127.0.0.1:8080", "addrs: ['a:1']"
 	for _, tt := range []struct {
 		pairs []string
@@ -121,11 +121,11 @@ func TestWarnings(t *testing.T) {
 // One of the two lists may be left out, which is said; what is written for it cannot be meant.
 func TestOneListOnly(t *testing.T) {
 	buyerOnly, _, _ := strings.Cut(example(t), "  seller:\n    path")
-	if warned := good(t, buyerOnly).Warnings().Error(); !strings.Contains(warned, "no list of sellers is served, and its path is answered with 404") {
+	if warned := good(t, buyerOnly).Warnings().Error(); !strings.Contains(warned, "no list of sellers is served: its path responds with 404") {
 		t.Errorf("the warning is %q", warned)
 	}
 	for text, want := range map[string]string{
-		buyerOnly + "  seller: {}\n": "upstream.seller: is empty; add path and fields, or leave it out",
+		buyerOnly + "  seller: {}\n": "upstream.seller: is empty; add path and fields, or leave it out to serve",
 	} {
 		if _, got := loadText(t, text); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -164,7 +164,7 @@ func TestNamedFiles(t *testing.T) {
 // A command that makes files may load a configuration that names them. No other file may miss.
 func TestFilesThatMayMiss(t *testing.T) {
 	path := write(t, filepath.Join(t.TempDir(), "gateway.yaml"), example(t))
-	want := filepath.Dir(path) + "/keys.yaml: no such file; check the path; a first key makes the file: keys new -c FILE --kind buyer --account ID --api-access paid"
+	want := filepath.Dir(path) + "/keys.yaml: no such file; check the path; the first key creates it: keys new -c FILE --kind buyer --account ID --api-access paid"
 	if _, err := Load(path, Options{}); len(lines(err)) != 1 || !strings.HasSuffix(err.Error(), "auth.keys_file: "+want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -183,7 +183,7 @@ func TestSecretsOpenToEverybodyAreAWarning(t *testing.T) {
 		must(t, os.Chmod(filepath.Join(filepath.Dir(path), name), 0o644))
 	}
 	c, err := Load(path, Options{})
-	if want := "auth.pepper_file: " + filepath.Dir(path) + "/token can be read by every user of this machine; chmod 640 or 600 it"; len(c.Warnings()) != 1 ||
+	if want := "auth.pepper_file: " + "every user of this machine can read " + filepath.Dir(path) + "/token; set its mode to 640 or 600"; len(c.Warnings()) != 1 ||
 		!strings.HasSuffix(c.Warnings()[0].Error(), want) {
 		t.Errorf("got %v and warnings %v, want %q", err, c.Warnings(), want)
 	}
@@ -198,7 +198,7 @@ func TestWhatIsNoConfigurationIsRefused(t *testing.T) {
 		write(t, filepath.Join(dir, "large"), strings.Repeat("#", 256<<10+1)): ": is larger than 256 KiB; is this the right file?",
 		write(t, filepath.Join(dir, "latin"), "listen: \xe9\n"):               ":1:9: is not UTF-8 text; save it as UTF-8",
 		write(t, filepath.Join(dir, "binary"), "a\x00b"):                      ":1:2: holds the control character U+0000; is this the right file?",
-		write(t, filepath.Join(dir, "bom"), "\ufeff"):                         ": is empty; it needs at least an upstream section",
+		write(t, filepath.Join(dir, "bom"), "\ufeff"):                         ": is empty; add at least an upstream section",
 	} {
 		if _, err := Load(path, Options{}); err == nil || err.Error() != path+want {
 			t.Errorf("got %v, want %s", err, want)

@@ -19,10 +19,8 @@ import (
 
 const hidden = "[hidden]"
 
-// Redacted gives the effective configuration as YAML, defaults included, for a
-// person or a log. Values of headers and users in URLs are hidden; a
-// value that comes from a variable is shown as ${NAME}; maps and what has several forms
-// (queries, mappings) are shown as they stand in the file. Of files the names are shown.
+// Redacted returns the effective configuration as YAML, defaults included. Values of headers and users in URLs are hidden;
+// variables are shown as ${NAME}, files by their names. Maps, and values that have several forms, are shown as in the file.
 func (c Config) Redacted() string {
 	var root *yaml.Node
 	if c.file != nil {
@@ -35,17 +33,20 @@ func (c Config) Redacted() string {
 	return string(out)
 }
 
-// Flatten returns each single value of Redacted by its full key, such as redis.addrs[0].
-func (c Config) Flatten() map[string]string {
-	leaves, _ := leavesOf(c.Redacted()) // which is YAML
-	return leaves
+// Shown returns the text of a key, such as redis.addrs[0], as Redacted shows it. text is the key's effective value.
+func (c Config) Shown(key, text string) string {
+	if c.file != nil {
+		if written, ok := c.file.Written(c.file.At(key)); ok {
+			return written
+		}
+	}
+	return redactURL(text)
 }
 
-// String is Redacted, so that no print of a configuration shows a secret.
+// String returns Redacted, so that printing a configuration shows no secret.
 func (c Config) String() string { return c.Redacted() }
 
-// view turns a variable into what is shown of it. n is what the file says there, or nil. A nil
-// result is left out.
+// view returns what is shown of a value. n is its node in the file, or nil. A nil result is left out.
 func (c Config) view(into reflect.Value, n *yaml.Node, f yamlfile.Field) *yaml.Node {
 	if written, ok := c.written(n); ok {
 		return nodeOf(written)
@@ -74,7 +75,7 @@ func (c Config) view(into reflect.Value, n *yaml.Node, f yamlfile.Field) *yaml.N
 	return nodeOf(setting.Format(into))
 }
 
-// written is a scalar of the file that names variables, as it stands there.
+// written returns a scalar of the file as it is written, if it names variables.
 func (c Config) written(n *yaml.Node) (string, bool) {
 	if c.file == nil {
 		return "", false
@@ -82,7 +83,7 @@ func (c Config) written(n *yaml.Node) (string, bool) {
 	return c.file.Written(n)
 }
 
-// nodeOf is a plain value as YAML.
+// nodeOf returns a plain value as YAML.
 func nodeOf(v any) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode}
 	switch value := reflect.ValueOf(v); {
@@ -101,7 +102,7 @@ func nodeOf(v any) *yaml.Node {
 	return n
 }
 
-// viewSection keeps the order of the fields, and leaves out what shows nothing.
+// viewSection keeps the order of the fields, and leaves out those without a value to show.
 func (c Config) viewSection(into reflect.Value, n *yaml.Node) *yaml.Node {
 	shown := &yaml.Node{Kind: yaml.MappingNode}
 	for _, f := range yamlfile.FieldsOf(into.Type()) {
@@ -124,7 +125,7 @@ func hideValues(headers reflect.Value) *yaml.Node {
 	return shown
 }
 
-// asWritten shows a part of the file, one value in a line; nil: it says nothing.
+// asWritten shows a part of the file; nil if it has no value.
 func (c Config) asWritten(n *yaml.Node) *yaml.Node {
 	if n == nil || yamlfile.IsNull(n) {
 		return nil
@@ -155,17 +156,15 @@ func redactURL(text string) string {
 	return strings.Replace(u.String(), "//", "//"+hidden+"@", 1)
 }
 
-// Change is one key whose value differs between two configurations. An empty
-// side has no such key.
+// Change is a key whose value differs between two configurations. A side without the key is empty.
 type Change struct {
 	Key string `json:"key"`
 	Old string `json:"old"`
 	New string `json:"new"`
 }
 
-// Diff compares two configurations as Redacted shows them, key by key and
-// sorted. What is hidden there is hidden here: of two hidden values it cannot
-// be told whether they differ. The error says that one of them is no YAML.
+// Diff compares two results of Redacted key by key, sorted. Differences of hidden values do not show. It returns an error if one of
+// them is not YAML.
 func Diff(old, next string) ([]Change, error) {
 	a, errOld := leavesOf(old)
 	b, errNext := leavesOf(next)
@@ -183,7 +182,7 @@ func Diff(old, next string) ([]Change, error) {
 	return changes, nil
 }
 
-// leavesOf gives each value of a YAML text by its full key.
+// leavesOf returns each single value of a YAML text by its full key.
 func leavesOf(text string) (map[string]string, error) {
 	var tree yaml.Node
 	leaves := map[string]string{}

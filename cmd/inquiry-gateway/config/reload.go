@@ -17,7 +17,7 @@ const (
 	RestartToToggle Effect = "restart to set or empty" // a reload takes over another value
 )
 
-// EffectOf returns the effect of changing a key. What is below a section has the effect of the section.
+// EffectOf returns when a change of a key takes effect. The keys of a section share the effect of the section.
 func EffectOf(key string) Effect {
 	switch section, _, _ := strings.Cut(key, "."); {
 	case key == "listen" || key == "ops.listen" || section == "redis":
@@ -28,15 +28,15 @@ func EffectOf(key string) Effect {
 	return AfterReload
 }
 
-// Reload reads the file of c, which runs, again. Its error is that of Load, or names the keys that a
-// running gateway cannot change. A missing keys file is no error: the keys that were read stay in force.
+// Reload reads the file of c again. Its error is that of Load, or names the keys that a running gateway cannot change. A missing
+// keys file is no error: its last keys stay in force.
 func (c Config) Reload() (Config, error) {
 	next, err := Load(c.path, Options{KeysMayMiss: true})
 	if err != nil {
 		return Config{}, err
 	}
 	for _, key := range restartRequired("", reflect.ValueOf(c), reflect.ValueOf(next)) {
-		next.file.Errorf(key, "cannot change while the gateway runs; restart the gateway, or undo this change: until then nothing of the file is taken over")
+		next.file.Errorf(key, "cannot change while the gateway runs; restart the gateway, or undo this change. Until then no change of the file is applied")
 	}
 	if err := next.file.Err(); err != nil {
 		return Config{}, err

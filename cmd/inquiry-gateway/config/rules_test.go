@@ -137,7 +137,7 @@ func TestDefaultsKeepTheRules(t *testing.T) {
 			} else if what := f.Refuses(value); what != "" && !value.IsZero() {
 				t.Errorf("%s: the default %v: wants %s", yamlfile.Join(path, f.Key), value, what)
 			}
-			if inner := yamlfile.Below(value); inner.IsValid() && value.Kind() == reflect.Pointer {
+			if inner := yamlfile.InnerSection(value); inner.IsValid() && value.Kind() == reflect.Pointer {
 				look(inner, yamlfile.Join(path, f.Key))
 			}
 		}

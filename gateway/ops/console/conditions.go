@@ -39,7 +39,7 @@ const (
 // conditions stand in the order in which they are shown.
 var conditions = []condition{
 	{
-		id: "keystore", name: "The key store does not answer", chapter: "InquiryGatewayAuthUnavailable",
+		id: "keystore", name: "The key store is unavailable", chapter: "InquiryGatewayAuthUnavailable",
 		check: func(w window) (map[string]float64, bool) {
 			n, all := w.increase("auth_requests_total"), 0.0
 			for _, more := range n {
@@ -48,8 +48,8 @@ var conditions = []condition{
 			failed := n["unavailable"]
 			return positive("requests", failed), failed >= max(keysLeast, keysShare*all)
 		},
-		text: "Not let in because of it: {counts}.", hits: "Callers whose key this node has not seen lately: they get 503. Keys in use stay valid for their ttl.",
-		do: "Bring Redis back: `inquiry-gateway keys -c {file} list` asks it.",
+		text: "Refused with 503: {counts}.", hits: "Callers whose key this node has not cached. Cached keys stay valid for `auth.cache_ttl`.",
+		do: "Restore Redis. Test it with `inquiry-gateway keys -c {file} list`.",
 	},
 	{
 		id: "tokens", name: "Valid tokens are refused", chapter: "InquiryGatewayAuthFailures",
@@ -73,7 +73,7 @@ var conditions = []condition{
 	{
 		id: "redis", name: "Redis fails", chapter: "InquiryGatewayRedisBreakerOpen", check: checkRedis,
 		text: "{counts}.", hits: "No caller yet. Lists are kept on this node only, so the legacy system gets more requests, and each node limits rates alone.",
-		do: "Ask it from this node: `redis-cli -h {redishost} -p {redisport} ping`. Nothing has to be reset: it is asked again by itself.",
+		do: "Ask it from this node: `redis-cli -h {redishost} -p {redisport} ping`. The gateway reconnects by itself.",
 	},
 	{
 		id: "reload", name: "A changed file is not in force", chapter: "InquiryGatewayConfigReloadFailed",

@@ -35,7 +35,7 @@ var incidentTexts = []incidentText{
 		failure: upstream.FailureSystem, name: "The legacy system fails", some: "The legacy system fails for some accounts", chapter: "InquiryGatewayLegacySystemFails",
 		codes:  []string{"upstream_error", "upstream_timeout", "upstream_unavailable"},
 		hits:   staleOr + "502, 503 or 504.",
-		do:     "Ask the legacy system from this node: {check}. If that fails too, call its owners. Nothing has to be reset here.",
+		do:     "Ask the legacy system from this node: {check}. If that fails too, call its owners. The gateway recovers by itself.",
 		doSome: "Ask for one of them from this node: {check}. If that fails too, send the owners of the legacy system what it says.",
 	},
 	{

@@ -4,7 +4,6 @@ package redistest
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"net"
 	"os"
@@ -207,13 +206,6 @@ func (s *Server) do(args []string) (string, error) {
 	return string(buf[:n]), err
 }
 
-// Silence keeps go-redis, through redis.SetLogger, from printing each refused
-// connection.
-type Silence struct{}
-
-// Printf does nothing.
-func (Silence) Printf(context.Context, string, ...any) {}
-
 // Reconnecting has goleak ignore the goroutine with which go-redis looks for a server that is gone:
 // it ends up to a second after its client was closed.
 func Reconnecting() goleak.Option {
@@ -221,7 +213,7 @@ func Reconnecting() goleak.Option {
 }
 
 // Eventually waits until a condition of another process holds, which no clock of
-// the test moves. After ten seconds the test fails.
+// the test moves. After a minute the test fails.
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {

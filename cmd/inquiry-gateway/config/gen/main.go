@@ -30,26 +30,26 @@ func main() {
 	}
 }
 
-// generate makes the files, by their paths. root is that of the repository.
+// generate returns the content of the files by their paths. root is that of the repository.
 func generate(root string) (map[string][]byte, error) {
-	said, err := readComments(root)
+	fieldComments, err := readComments(root)
 	if err != nil {
 		return nil, err
 	}
-	schema, err := makeSchema(said)
+	schema, err := makeSchema(fieldComments)
 	return map[string][]byte{
 		filepath.Join(root, "cmd/inquiry-gateway/config/config.schema.json"): schema,
-		filepath.Join(root, "docs/configuration.md"):                         makeReference(said),
+		filepath.Join(root, "docs/configuration.md"):                         makeReference(fieldComments),
 	}, err
 }
 
-// comments are what is written at the fields of structs in the program's source, by Package.Type.Field.
+// comments are the doc comments of struct fields in the program's source, by Package.Type.Field.
 type comments map[string]string
 
-// readComments reads all of the program's source.
+// readComments reads all source files of the program.
 func readComments(root string) (comments, error) {
-	said := comments{}
-	return said, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+	fieldComments := comments{}
+	return fieldComments, filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "testdata" {
 			return fs.SkipDir
 		}
@@ -69,7 +69,7 @@ func readComments(root string) (comments, error) {
 			if s, ok := spec.Type.(*ast.StructType); ok {
 				for _, f := range s.Fields.List {
 					for _, name := range f.Names {
-						said["inquiry-gateway/"+filepath.ToSlash(folder)+"."+spec.Name.Name+"."+name.Name] = f.Doc.Text() + f.Comment.Text()
+						fieldComments["inquiry-gateway/"+filepath.ToSlash(folder)+"."+spec.Name.Name+"."+name.Name] = f.Doc.Text() + f.Comment.Text()
 					}
 				}
 			}
@@ -79,7 +79,7 @@ func readComments(root string) (comments, error) {
 	})
 }
 
-// of is what is written at a key, without the name of the field, with which it begins.
+// of returns the comment of a key, without the name of the field with which it begins.
 func (c comments) of(owner reflect.Type, f yamlfile.Field) string {
 	for _, i := range f.Index[:len(f.Index)-1] {
 		owner = owner.Field(i).Type
@@ -92,7 +92,7 @@ func (c comments) of(owner reflect.Type, f yamlfile.Field) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// defaultOf is a default as the file would hold it; nil: there is none.
+// defaultOf returns a default as the file would hold it; nil if there is none.
 func defaultOf(v reflect.Value) any {
 	switch shown := setting.Format(v).(type) {
 	case string, bool, int, int64, float64, uint64:

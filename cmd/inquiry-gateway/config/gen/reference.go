@@ -26,12 +26,12 @@ all keys below a section.
 // referenceWriter makes the page of all keys.
 type referenceWriter struct {
 	strings.Builder
-	said comments
-	seen map[reflect.Type]string // the key at which a section was written
+	fieldComments comments
+	seen          map[reflect.Type]string // the key at which a section was written
 }
 
-func makeReference(said comments) []byte {
-	w := &referenceWriter{said: said, seen: map[reflect.Type]string{}}
+func makeReference(fieldComments comments) []byte {
+	w := &referenceWriter{fieldComments: fieldComments, seen: map[reflect.Type]string{}}
 	w.WriteString(referenceHead)
 	root := reflect.ValueOf(config.Default())
 	w.table("Top level", "keys outside a section.")
@@ -42,7 +42,7 @@ func makeReference(said comments) []byte {
 	}
 	for _, f := range yamlfile.FieldsOf(root.Type()) {
 		if value := root.FieldByIndex(f.Index); yamlfile.HasKeys(value.Type()) {
-			w.table(f.Key, said.of(root.Type(), f))
+			w.table(f.Key, fieldComments.of(root.Type(), f))
 			w.keys(f.Key, value)
 		}
 	}
@@ -63,8 +63,8 @@ func (w *referenceWriter) keys(path string, section reflect.Value) {
 }
 
 func (w *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, f yamlfile.Field) {
-	text := strings.TrimSuffix(w.said.of(owner, f), ".")
-	inner, first, repeated := yamlfile.Below(v), "", false
+	text := strings.TrimSuffix(w.fieldComments.of(owner, f), ".")
+	inner, first, repeated := yamlfile.InnerSection(v), "", false
 	if inner.IsValid() {
 		if first, repeated = w.seen[inner.Type()]; repeated {
 			text += "; the keys of `" + first + "`"

@@ -20,12 +20,12 @@ type node = map[string]any
 
 // schemaWriter makes the JSON Schema of the file.
 type schemaWriter struct {
-	said comments
-	defs node // by the name of the Go type, or of a form
+	fieldComments comments
+	defs          node // by the name of the Go type, or of a form
 }
 
-func makeSchema(said comments) ([]byte, error) {
-	w := schemaWriter{said, node{
+func makeSchema(fieldComments comments) ([]byte, error) {
+	w := schemaWriter{fieldComments, node{
 		"variable": node{"type": "string", "pattern": `\$\{[A-Za-z_][A-Za-z0-9_]*\}`, "description": "${NAME} is the value of the environment variable NAME."},
 		// The file's writer may leave out the quotes of a text that looks like a number.
 		"text":     node{"type": []string{"string", "number", "boolean"}},
@@ -79,7 +79,7 @@ func (w schemaWriter) section(v reflect.Value) node {
 		}
 		value := v.FieldByIndex(f.Index)
 		key := maps.Clone(w.value(value, f.Rules))
-		if text := w.said.of(t, f); text != "" {
+		if text := w.fieldComments.of(t, f); text != "" {
 			key["description"] = strings.TrimSuffix(text+" "+boundsIn(value.Type(), f.Rules), " ")
 		}
 		if shown := defaultOf(value); shown != nil {
@@ -92,11 +92,13 @@ func (w schemaWriter) section(v reflect.Value) node {
 	}
 	for i := range t.NumField() {
 		if f := t.Field(i); yamlfile.HasKeys(f.Type) && (f.Tag.Get("yaml") == "" || f.Tag.Get("yaml") == ",inline") {
-			part := w.define(v.Field(i))
+			part := w.section(v.Field(i))
 			for _, closed := range []string{"additionalProperties", "unevaluatedProperties"} {
-				delete(w.defs[f.Type.String()].(node), closed) // which those who have it are
+				delete(part, closed) // the struct around it allows more keys, and is closed itself
 			}
-			shared = append(shared, part)
+			name := f.Type.String() + ", embedded"
+			w.defs[name] = part
+			shared = append(shared, ref(name))
 		}
 	}
 	shared = append(shared, conditions(t)...)
@@ -144,7 +146,7 @@ func boundsIn(t reflect.Type, r yamlfile.Rules) string {
 
 // value describes a value of the file.
 func (w schemaWriter) value(v reflect.Value, r yamlfile.Rules) node {
-	t, inner := v.Type(), yamlfile.Below(v)
+	t, inner := v.Type(), yamlfile.InnerSection(v)
 	switch {
 	case yamlfile.IsNullable(t) && t.Kind() != reflect.Slice:
 		return ref("value")

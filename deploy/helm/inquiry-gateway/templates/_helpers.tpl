@@ -32,12 +32,27 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- define "inquiry-gateway.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile: {type: RuntimeDefault}
+{{/* What the pods of all templates have in common. */}}
+{{- define "inquiry-gateway.pod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- range $key := list "imagePullSecrets" "priorityClassName" "nodeSelector" "tolerations" "affinity" }}
+{{- with index $.Values $key }}
+{{ $key }}: {{ toJson . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Of pods that only send requests. */}}
+{{- define "inquiry-gateway.smallResources" -}}
+requests: {cpu: 10m, memory: 32Mi}
+limits: {memory: 256Mi}
 {{- end -}}
 
 {{- define "inquiry-gateway.containerSecurityContext" -}}

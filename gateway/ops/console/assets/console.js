@@ -61,7 +61,7 @@
     { id: "latency", title: "Legacy latency", unit: "seconds", help: "How long requests to the legacy system took, mapping included.", lines: times("upstream_request_duration_seconds") },
     { id: "answers", title: "Answer time", unit: "seconds", help: "From a request's header to the answer's last byte.", lines: [line("median", quantile("http_request_duration_seconds", "", 0.5)), line("99th percentile", quantile("http_request_duration_seconds", "", 0.99))] },
     { id: "redis", title: "Redis calls", unit: "rate", help: "Per second by result. Skipped: the breaker in front of Redis is open.", lines: [line("ok", redis("ok")), line("skipped", redis("skipped")), line("timeout", redis("timeout")), line("error", redis("error"), true)] },
-    { id: "refusals", title: "Refusals", unit: "rate", help: "Per second: requests over their account's rate or without a good key; of these the guesses that got 429; fields the mapping refused; records of another account.", lines: [
+    { id: "refusals", title: "Refusals", unit: "rate", help: "Per second: requests over their account's rate or without a valid key; of these the guesses that got 429; fields the mapping refused; records of another account.", lines: [
       line("rate limited", rate("rate_limit_decisions_total", has(0, "limited"))),
       line("not authenticated", rate("auth_requests_total", (l) => l[0] !== "ok")),
       line("guesses", rate("auth_requests_total", has(0, "limited"))), line("refused by the mapping", rate("upstream_records_invalid_total")), line("foreign records", rate("upstream_foreign_records_total"), true)] },
