@@ -14,10 +14,10 @@ OPENAPI     := gateway/v1/openapi.yaml
 
 # How long `make fuzz` spends on each target, and `make microbench` on each benchmark.
 FUZZTIME  ?= 10m
+BENCHTIME ?= 1s
 # How many conversations and requests `make prove` holds, and how many at a time.
 PROVE     ?= 10000000
 PROVESTEP ?= 250000
-BENCHTIME ?= 1s
 BENCH     ?= .
 PKG       ?= ./...
 

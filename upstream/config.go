@@ -96,7 +96,7 @@ const BreakerWindow = 10 * time.Second
 
 // BreakerConfig is when to stop asking a legacy system that does not answer.
 type BreakerConfig struct {
-	// MinRequests is how many fetches must have failed within 10 s. While other lists succeed, an account that keeps failing
+	// MinRequests is how many fetches must have failed within 10 s, or within twice request_timeout if that is longer. While other lists succeed, an account that keeps failing
 	// counts once. Lower it for few callers.
 	MinRequests int `yaml:"min_requests" min:"1"`
 	// FailureRatio is the share of fetches that must have failed, too, while other lists succeed.

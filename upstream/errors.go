@@ -36,12 +36,12 @@ const (
 // sentences begin the texts of errors.
 var sentences = map[Failure]string{
 	FailureSystem:   "the legacy system fails",
-	FailureSignIn:   "the legacy system does not let us in",
+	FailureSignIn:   "the legacy system rejects the gateway's credentials, or a sign-in fails",
 	FailureMapping:  "the mapping does not fit",
 	FailureForeign:  "the reply has records of another account",
 	FailureAccount:  "this account cannot be asked for",
-	FailureRefused:  "requests are held back",
-	FailureCanceled: "nobody waits any more",
+	FailureRefused:  "the list is refused for now",
+	FailureCanceled: "the caller has left",
 	FailureBug:      "a bug of the gateway",
 }
 

@@ -89,7 +89,7 @@ func check(ctx context.Context, c *cli.Command) error {
 			found.Warnings = append(found.Warnings, config.Problem{File: file, Message: text})
 		}
 	}
-	if cfg.Auth.KeysFile != "" {
+	if cfg.Auth.KeysFile.Set() {
 		found.Warnings = append(found.Warnings, unsupportedKeys(ctx, cfg, file)...)
 	}
 	if c.Bool("print") {

@@ -189,42 +189,6 @@ func TestTooLargeHeaderLeavesTheConnection(t *testing.T) {
 	}
 }
 
-// A caller may send its requests and at once the end of what it sends, and waits: it
-// gets all answers, those that are fetched first too, and those to what it sent behind.
-func TestHalfClosedCallersGetTheirAnswers(t *testing.T) {
-	t.Parallel()
-	slow := setup{legacy: legacy.Options{Latency: 50 * time.Millisecond, Inquiries: 300}}
-	noLane := slow
-	noLane.yaml = "gateway: {fast_path: off}"
-	for name, s := range map[string]setup{
-		"clear": slow, "TLS": overTLS(slow), "without the hit lane": noLane, "TLS without it": overTLS(noLane),
-	} {
-		p := start(t, s)
-		c := p.dial()
-		var requests strings.Builder
-		for _, request := range [][2]string{
-			{buyerList, "buyer"}, {buyerList + "?status=pending", "buyer"}, {sellerList, "seller"}, {buyerList, "buyer"},
-		} {
-			fmt.Fprintf(&requests, "GET %s HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\n\r\n", request[0], p.keys[request[1]])
-		}
-		if _, err := io.WriteString(c, requests.String()); err != nil {
-			t.Fatal(err)
-		}
-		must(t, c.Conn.(interface{ CloseWrite() error }).CloseWrite())
-		for i := range 4 {
-			if status := c.answer(); status != http.StatusOK {
-				t.Errorf("%s: answer %d is %d", name, i+1, status)
-			}
-		}
-		if _, err := c.in.ReadByte(); err != io.EOF {
-			t.Errorf("%s: after the last answer: %v", name, err)
-		}
-		if n := p.system.Requests(); n.Buyer+n.Seller != 3 { // the last one is a hit
-			t.Errorf("%s: the legacy got %d requests", name, n)
-		}
-	}
-}
-
 // A caller whose connection is reset has left, and is told from one that waits.
 func TestResetCallersHaveLeft(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ import (
 	"inquiry-gateway/cmd/inquiry-gateway/config"
 	v1 "inquiry-gateway/gateway/v1"
 	"inquiry-gateway/internal/redisclient"
+	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/upstream"
 )
 
@@ -115,7 +116,7 @@ func keySource(c *cli.Command) (cfg config.Config, err error) {
 	case conf != "":
 		cfg, err = config.Load(conf, config.Options{KeysMayMiss: true, Sections: []string{"auth", "redis", "rate_limit"}})
 	default:
-		cfg.Auth.KeysFile = file
+		cfg.Auth.KeysFile = setting.NewFile(file, "")
 		cfg.Auth.PepperFile, err = config.ReadFile("pepper-file", pepper)
 	}
 	return cfg, err
@@ -130,10 +131,10 @@ func openKeys(cfg config.Config) (*keyStore, error) {
 		return nil, err
 	case cfg.Auth.Introspection != nil:
 		return nil, usagef("the keys of this gateway come from %s (auth.introspection); change them there", cfg.Auth.Introspection.URL)
-	case cfg.Auth.Redis == nil && cfg.Auth.KeysFile == "":
+	case cfg.Auth.Redis == nil && !cfg.Auth.KeysFile.Set():
 		return nil, usagef("which keys file? give -c CONFIGURATION or --file KEYS.YAML")
 	case cfg.Auth.Redis == nil:
-		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile, hasher), cfg, hasher, "within a second", func() error { return nil }}, nil
+		return &keyStore{keysfile.NewEditor(cfg.Auth.KeysFile.Path(), hasher), cfg, hasher, "within a second", func() error { return nil }}, nil
 	}
 	client, err := redisclient.Open(cfg.Redis, redisclient.Options{SendOnce: true})
 	if err != nil {
@@ -393,48 +394,47 @@ func keysHash(ctx context.Context, c *cli.Command) error {
 	return show(c, map[string]string{field: hash}, func(out io.Writer) { fmt.Fprintf(out, "%s: %s\n", field, hash) })
 }
 
-// keysList prints one line per key, with its account's API access: both decide whether a request is answered. Records
-// that cannot be read are an error, but the others are printed.
-func keysList(ctx context.Context, c *cli.Command, store *keyStore) (err error) {
-	found := struct {
-		Accounts []auth.Account   `json:"accounts"`
-		Keys     []auth.KeyRecord `json:"keys"`
-	}{[]auth.Account{}, []auth.KeyRecord{}}
+// keysList prints one line per key, with its account's API access: both decide whether a request is answered. It prints
+// page by page, because there may be a million keys. Records that cannot be read are an error, but the others are printed.
+// A list in JSON that ends early is not valid JSON.
+func keysList(ctx context.Context, c *cli.Command, store *keyStore) error {
+	out := c.Root().Writer
 	if c.Bool("json") {
-		if err = store.Accounts(ctx, appendTo(&found.Accounts)); !isComplete(err) {
+		accounts, keys := jsonList[auth.Account]{out: out}, jsonList[auth.KeyRecord]{out: out}
+		fmt.Fprint(out, `{"accounts":[`)
+		err := store.Accounts(ctx, accounts.page)
+		if !isComplete(err) {
 			return err
 		}
+		fmt.Fprint(out, `],"keys":[`)
+		return endList(out, "]}", errors.Join(err, store.Keys(ctx, func(l auth.KeySet) error { return keys.page(l.Keys) })))
 	}
-	access := map[string]string{}
-	err = errors.Join(err, store.Keys(ctx, func(l auth.KeySet) error {
+	list := table{out, []string{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
+	err := store.Keys(ctx, func(l auth.KeySet) error {
+		access := map[string]string{}
 		for _, a := range l.Accounts {
 			access[a.ID] = a.APIAccess
 		}
-		found.Keys = append(found.Keys, l.Keys...)
-		return nil
-	}))
-	if !isComplete(err) {
-		return err
-	}
-	return errors.Join(err, show(c, found, func(out io.Writer) {
-		rows := [][]string{{"ID", "STATE", "KIND", "ACCOUNT", "API ACCESS", "SCOPES", "EXPIRES"}}
-		for _, k := range found.Keys {
+		var rows [][]string
+		for _, k := range l.Keys {
 			expires := "never"
 			if !k.ExpiresAt.IsZero() {
 				expires = k.ExpiresAt.UTC().Format(time.RFC3339)
 			}
 			rows = append(rows, []string{k.ID, k.State(time.Now()), k.Kind, k.Account, access[k.Account], strings.Join(k.Scopes, " "), expires})
 		}
-		writeTable(out, rows)
-	}))
+		return list.page(rows)
+	})
+	return list.end(err)
 }
 
-// appendTo returns a function that appends one page of a list.
-func appendTo[T any](list *[]T) func([]T) error {
-	return func(page []T) error {
-		*list = append(*list, page...)
-		return nil
+// endList writes the end of a list in JSON, if the list is complete.
+func endList(out io.Writer, end string, err error) error {
+	if isComplete(err) {
+		_, failed := fmt.Fprintln(out, end)
+		err = errors.Join(err, failed)
 	}
+	return err
 }
 
 // isComplete reports whether a list lacks nothing but records that cannot be read.
@@ -492,16 +492,19 @@ func keysAccount(ctx context.Context, c *cli.Command, store *keyStore) error {
 
 // accountsList prints one line per account, those without keys included.
 func accountsList(ctx context.Context, c *cli.Command, store *keyStore) error {
-	accounts := []auth.Account{}
-	err := store.Accounts(ctx, appendTo(&accounts))
-	if !isComplete(err) {
-		return err
+	out := c.Root().Writer
+	if c.Bool("json") {
+		accounts := jsonList[auth.Account]{out: out}
+		fmt.Fprint(out, "[")
+		return endList(out, "]", store.Accounts(ctx, accounts.page))
 	}
-	return errors.Join(err, show(c, accounts, func(out io.Writer) {
-		rows := [][]string{{"ID", "API ACCESS", "PLAN"}}
-		for _, a := range accounts {
+	list := table{out, []string{"ID", "API ACCESS", "PLAN"}}
+	err := store.Accounts(ctx, func(page []auth.Account) error {
+		var rows [][]string
+		for _, a := range page {
 			rows = append(rows, []string{a.ID, a.APIAccess, cmp.Or(a.Plan, "-")})
 		}
-		writeTable(out, rows)
-	}))
+		return list.page(rows)
+	})
+	return list.end(err)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -41,6 +42,52 @@ func writeTable(out io.Writer, rows [][]string) {
 		fmt.Fprintln(w, "  "+strings.Join(shown, "\t"))
 	}
 	_ = w.Flush()
+}
+
+// table is a table that is printed some rows at a time, because there may be a million.
+type table struct {
+	out  io.Writer
+	head []string // nil: printed
+}
+
+// page prints rows, after the heading the first time.
+func (t *table) page(rows [][]string) error {
+	if t.head != nil {
+		rows, t.head = append([][]string{t.head}, rows...), nil
+	}
+	var shown bytes.Buffer
+	writeTable(&shown, rows)
+	_, err := shown.WriteTo(t.out)
+	return err
+}
+
+// end prints the heading of a table without rows. err is that of the list.
+func (t *table) end(err error) error {
+	if isComplete(err) && t.head != nil {
+		err = errors.Join(err, t.page(nil))
+	}
+	return err
+}
+
+// jsonList is a list in JSON that is written some items at a time.
+type jsonList[T any] struct {
+	out  io.Writer
+	open string // what is before the next item
+}
+
+func (l *jsonList[T]) page(items []T) error {
+	var b bytes.Buffer
+	for _, item := range items {
+		text, err := json.Marshal(item)
+		if err != nil {
+			return err
+		}
+		b.WriteString(l.open)
+		b.Write(text)
+		l.open = ","
+	}
+	_, err := b.WriteTo(l.out)
+	return err
 }
 
 // writeFields prints the fields of a value by their JSON names; those of a nested object are indented.

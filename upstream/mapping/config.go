@@ -93,8 +93,8 @@ type ReplyConfig struct {
 	Charset string `yaml:"charset"`
 	// EmptyStatuses are statuses that mean an empty list, of 204, 205, 404 and 410. For details they mean a missing one.
 	EmptyStatuses []int `yaml:"empty_statuses"`
-	// EmptyIf are conditions on the whole reply, or SOAP fault, one of which means an empty list, such as {path:
-	// Envelope.Body.Fault.faultcode, is: "app:NoRecords"}.
+	// EmptyIf are conditions on the whole reply with status 200, or SOAP fault, one of which means an empty list, such as {path:
+	// Envelope.Body.Fault.faultcode, is: "app:NoRecords"}. In a fault null does not count.
 	EmptyIf []Condition `yaml:"empty_if"`
 }
 

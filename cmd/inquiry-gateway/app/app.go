@@ -36,13 +36,13 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// maxOpsConnections is far more than probes, Prometheus and people need.
+// maxOpsConnections is the limit of the ops listener, more than probes, Prometheus and people need.
 const maxOpsConnections = 256
 
-// closeTime is how long the parts may take to end after shutdown_grace.
+// closeTime is how long the parts may take to close after shutdown_grace.
 const closeTime = time.Second
 
-// writeSlack is what writing an answer may take beyond the time to find it.
+// writeSlack is how long writing a response may take beyond request_timeout.
 const writeSlack = 10 * time.Second
 
 // App is the whole program; Run serves. A reload replaces the generation; everything else lives as long as the process.
@@ -123,8 +123,7 @@ func New(cfg config.Config, l Listeners, opts Options) (*App, error) {
 	return a, nil
 }
 
-// assemble makes the parts in the order in which they need each other. New closes
-// them where it fails.
+// assemble makes the parts in the order in which they need each other. If it fails, New closes them.
 func (a *App) assemble(cfg config.Config, l Listeners) error {
 	var err error
 	if a.traces, err = openTraces(a.opts); err != nil {
@@ -176,15 +175,13 @@ func (a *App) assemble(cfg config.Config, l Listeners) error {
 	return a.buildServers(cfg, l)
 }
 
-// fetch asks the legacy through the client of the current generation: a fill that begins after a
-// reload must not use the mapping of before.
+// fetch fetches a list with the client of the current generation, so that a fetch after a reload uses the new mapping.
 func (a *App) fetch(ctx context.Context, r upstream.Request) (upstream.List, error) {
 	defer a.accounts.Filled(r.Account)
 	return a.current().client.Fetch(ctx, r)
 }
 
-// buildServers makes the servers of the two listeners. Until they run a caller waits in the
-// kernel's queue: nobody is refused while the parts are built.
+// buildServers makes the servers of the two listeners. Until they run, connections wait in the kernel's queue.
 func (a *App) buildServers(cfg config.Config, l Listeners) error {
 	a.errorLog = gateway.NewErrorLog(maxRejectionLogs, a.opts.Logger, a.registry)
 	a.connections = connlimit.New(l.Public, "public", fitConnections(cfg.MaxConnections, openFiles(), a.opts.Logger), a.registry)
@@ -206,8 +203,7 @@ func (a *App) URL() string { return a.public.url() }
 // OpsURL is where people and Prometheus reach the ops listener.
 func (a *App) OpsURL() string { return a.ops.url() }
 
-// Check builds what New would build, without listening and without any connection: so it finds
-// what is wrong in the files that cfg names.
+// Check builds what New would build, without listening and without any connection, to find mistakes in the files that cfg names.
 func Check(cfg config.Config) (err error) {
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		return nil, errors.New("a check opens no connection")
@@ -226,10 +222,9 @@ func Check(cfg config.Config) (err error) {
 	return err
 }
 
-// Run serves until asked ends. Then it stops in order: for shutdown_delay it is not ready but
-// serves, then it ends a reload that is under way, takes no new requests, waits for those
-// under way, and ends refreshes, connections, and last the ops listener, so that the stop itself can
-// be watched. Where a part fails there is no delay.
+// Run serves until asked ends. Then it stops in order: for shutdown_delay it serves but is not ready; it waits for a reload in
+// progress, accepts no new requests, waits for those in flight, and closes refreshes, connections, and last the ops listener, so
+// that the stop can be watched. If a part fails there is no delay.
 func (a *App) Run(asked context.Context) error {
 	ctx, end := context.WithCancel(context.WithoutCancel(asked))
 	defer end()
@@ -266,8 +261,8 @@ func (a *App) Run(asked context.Context) error {
 	return group.Wait()
 }
 
-// drain serves for shutdown_delay without being ready, so that a balancer notices
-// before anything is closed. Another SIGTERM or Ctrl-C ends it.
+// drain serves for shutdown_delay without being ready, so that a load balancer notices before anything is closed. Another SIGTERM or
+// Ctrl-C ends it.
 func (a *App) drain(ctx context.Context) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
@@ -297,8 +292,8 @@ func (a *App) recheck(ctx context.Context, fill cache.Fill) {
 	a.sampler.Recheck(ctx, fetch, timeout, a.legacyHealthy, a.catcher("recheck"))
 }
 
-// stop ends the parts within shutdown_grace, which begins here, after shutdown_delay. Where
-// requests or traces need all of it, closeTime is left for the parts.
+// stop closes the parts within shutdown_grace, which begins here, after shutdown_delay. If requests or traces need all of it, the
+// parts still have closeTime.
 func (a *App) stop() error {
 	a.draining.Store(true)
 	grace := a.current().cfg.ShutdownGrace
@@ -313,7 +308,7 @@ func (a *App) stop() error {
 	case failed := <-closed:
 		err = errors.Join(err, failed)
 	case <-time.After(closeTime + max(0, time.Until(deadline))):
-		err = errors.Join(err, errors.New("not all parts had ended at the end of shutdown_grace"))
+		err = errors.Join(err, errors.New("not all parts had closed at the end of shutdown_grace"))
 	}
 	return errors.Join(err, a.ops.shutdown(ctx))
 }

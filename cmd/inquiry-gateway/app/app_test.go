@@ -194,9 +194,11 @@ func TestARefusedReloadChangesNothing(t *testing.T) {
 		_, _ = a.fetch(t.Context(), upstream.Request{Kind: "buyer", Account: fmt.Sprint(account)}) // opens the breaker
 	}
 	for name, broken := range map[string]func(*config.Config){
-		"certificate":   func(c *config.Config) { c.TLS.CertFile = setting.NewFile("cert.pem", "none") },
-		"pepper":        func(c *config.Config) { c.Auth.PepperFile = setting.NewFile("pepper", "short") },
-		"another file":  func(c *config.Config) { c.Auth = config.Auth{KeysFile: filepath.Join(t.TempDir(), "none")} },
+		"certificate": func(c *config.Config) { c.TLS.CertFile = setting.NewFile("cert.pem", "none") },
+		"pepper":      func(c *config.Config) { c.Auth.PepperFile = setting.NewFile("pepper", "short") },
+		"another file": func(c *config.Config) {
+			c.Auth = config.Auth{KeysFile: setting.NewFile(filepath.Join(t.TempDir(), "none"), "")}
+		},
 		"legacy system": func(c *config.Config) { c.Upstream.BaseURL = "none" },
 	} {
 		bad := cfg
@@ -218,7 +220,7 @@ func TestAMistakeInTheKeysFileIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	a, _ := buildFor(t, "", Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	defer func() { must(t, a.stop()) }()
-	keys := a.current().cfg.Auth.KeysFile
+	keys := a.current().cfg.Auth.KeysFile.Path()
 	good, err := os.ReadFile(keys)
 	must(t, err)
 	for _, step := range []struct {
@@ -317,10 +319,10 @@ func TestWhatIsReplacedIsClosedInTime(t *testing.T) {
 func TestAChangeAfterTheReadingIsNoticed(t *testing.T) {
 	a, _ := build(t, "")
 	cfg := a.current().cfg // read some time ago
-	must(t, os.Remove(cfg.Auth.KeysFile))
+	must(t, os.Remove(cfg.Auth.KeysFile.Path()))
 	r := newReloader(cfg, Options{}, prometheus.NewRegistry())
 	r.watcher.Changed()
-	if changed := r.watcher.Changed(); len(changed) != 1 || changed[0] != cfg.Auth.KeysFile {
+	if changed := r.watcher.Changed(); len(changed) != 1 || changed[0] != cfg.Auth.KeysFile.Path() {
 		t.Errorf("changed: %q", changed)
 	}
 }

@@ -146,8 +146,8 @@ func (a *App) newKeyring(cfg config.Config, old *generation) (start func() *keyr
 		Logger: a.opts.Logger, Registerer: keys.registry, Traces: a.traces.tracers(), Panics: a.catcher("auth"),
 		InvalidKeys: a.invalidKeys, Now: a.opts.Now, Dial: a.opts.Dial,
 	}
-	if cfg.Auth.KeysFile != "" {
-		if keys.file, err = keysfile.New(cfg.Auth.KeysFile, hasher, opts); err != nil {
+	if cfg.Auth.KeysFile.Set() {
+		if keys.file, err = keysfile.New(cfg.Auth.KeysFile.Path(), hasher, opts); err != nil {
 			return nil, err
 		}
 	}

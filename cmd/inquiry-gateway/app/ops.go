@@ -221,5 +221,5 @@ func keysFrom(cfg config.Config) string {
 	case cfg.Auth.Redis != nil:
 		return "redis"
 	}
-	return cfg.Shown("auth.keys_file", cfg.Auth.KeysFile)
+	return cfg.Shown("auth.keys_file", cfg.Auth.KeysFile.Path())
 }

@@ -75,7 +75,7 @@ func (a *App) watch(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-poll.C:
 			for _, name := range r.watcher.Changed() {
-				isKeys := name == a.current().cfg.Auth.KeysFile
+				isKeys := name == a.current().cfg.Auth.KeysFile.Path()
 				keys, rest = keys || isKeys, rest || !isKeys
 			}
 		case <-r.hangup:

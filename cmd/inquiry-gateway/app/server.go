@@ -18,29 +18,24 @@ import (
 	"inquiry-gateway/internal/connlimit"
 )
 
-// Bounds of a connection that no configuration needs to change: the public
-// requests have no body, so whoever is slower than this holds a place for
-// nothing.
+// Bounds of a connection. Public requests have no body, so a slower client only occupies a connection.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	idleTimeout       = 2 * time.Minute
-	// maxStreams is how many requests a caller may have under way on one connection of
-	// HTTP/2, the least that RFC 9113, section 6.5.2, recommends. Each takes about 21 KiB
-	// while it waits.
+	// maxStreams is the maximum number of requests in flight on an HTTP/2 connection, the least that RFC 9113, section 6.5.2,
+	// recommends. Each takes about 21 KiB.
 	maxStreams = 100
-	// maxHeaderBytes is how much net/http reads of a request line and header fields. It is more
-	// than the gateway serves, and than proxies pass on: over HTTP/2 a larger field ends the whole connection,
-	// which a proxy shares between callers.
+	// maxHeaderBytes is how much net/http reads of a request line and header fields. It is more than the gateway accepts and proxies
+	// pass on, because over HTTP/2 a larger field ends the whole connection, which a proxy shares between callers.
 	maxHeaderBytes = 64 << 10
 )
 
-// server is an http.Server on a listener that is already open, so that a taken
-// port is known before anything else starts.
+// server is an http.Server on a listener that is already open, so that a port in use is found before anything else starts.
 type server struct {
 	http     *http.Server
 	listener net.Listener
-	front    *front.Listener // over listener; nil: http serves every request
+	front    *front.Listener // over listener; nil if http serves every request
 	tls      bool
 	stopping atomic.Bool // the listener is closed on purpose
 }
@@ -49,7 +44,7 @@ type server struct {
 func Listen(key, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: %s is taken by another program; stop that one or set %s to a free address", key, address, key)
+		return nil, fmt.Errorf("%s: %s is in use by another program; stop that program, or set %s to a free address", key, address, key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen on %s: %w", key, address, err)
@@ -57,9 +52,8 @@ func Listen(key, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// newServer wraps a handler with the bounds that net/http leaves open. Writing
-// an answer may take writeTimeout, zero for no bound. HTTP/2 is spoken with and
-// without TLS.
+// newServer returns a server with bounds. Writing a response may take writeTimeout, or any time if it is zero. HTTP/2 is served with
+// and without TLS.
 func newServer(l net.Listener, h http.Handler, writeTimeout time.Duration, errorLog *log.Logger) *server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -68,22 +62,21 @@ func newServer(l net.Listener, h http.Handler, writeTimeout time.Duration, error
 	return &server{
 		listener: l,
 		http: &http.Server{
-			Handler:           h,
-			ConnContext:       connlimit.ConnContext,
-			ReadHeaderTimeout: readHeaderTimeout,
-			ReadTimeout:       readTimeout,
-			WriteTimeout:      writeTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeaderBytes,
-			Protocols:         protocols,
-			// "OPTIONS *" is answered like all that the gateway does not serve.
+			Handler:                      h,
+			ConnContext:                  connlimit.ConnContext,
+			ReadHeaderTimeout:            readHeaderTimeout,
+			ReadTimeout:                  readTimeout,
+			WriteTimeout:                 writeTimeout,
+			IdleTimeout:                  idleTimeout,
+			MaxHeaderBytes:               maxHeaderBytes,
+			Protocols:                    protocols,
 			DisableGeneralOptionsHandler: true,
 			ErrorLog:                     errorLog,
 		},
 	}
 }
 
-// serve answers until shutdown is called; only then it returns nil.
+// serve serves until shutdown is called; only then it returns nil.
 func (s *server) serve() error {
 	l := s.listener
 	if s.front != nil {
@@ -110,7 +103,7 @@ func (s *server) shutdown(ctx context.Context) error {
 	return nil
 }
 
-// url is where a person reaches the server, with the port that it really got.
+// url returns the URL of the server, with the port that it got.
 func (s *server) url() string {
 	if s.tls {
 		return "https://" + s.listener.Addr().String()
@@ -118,8 +111,7 @@ func (s *server) url() string {
 	return "http://" + s.listener.Addr().String()
 }
 
-// Serve answers with h on l until ctx ends, and gives requests under way the
-// grace.
+// Serve serves h on l until ctx ends, and waits for requests in flight for the grace.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, grace time.Duration, logger *slog.Logger) error {
 	s := newServer(l, h, 0, slog.NewLogLogger(logger.Handler(), slog.LevelWarn))
 	group, ctx := errgroup.WithContext(ctx)

@@ -19,26 +19,24 @@ import (
 )
 
 const (
-	// tracesFlush is how long a stop waits for the last spans to be sent, within
-	// shutdown_grace: a collector that is away must not slow down each roll-out.
+	// tracesFlush is how long a stop waits for the last spans to be sent, within shutdown_grace: an unavailable collector must not
+	// delay each roll-out.
 	tracesFlush = 5 * time.Second
-	// tracesRemark is how often the log says that spans are lost.
+	// tracesRemark is how often lost spans are logged.
 	tracesRemark = time.Minute
-	// maxTracesError bounds what is logged of an exporter's error, which quotes
-	// what the collector said.
+	// maxTracesError bounds what is logged of an exporter's error, which quotes the collector's response.
 	maxTracesError = 300
 )
 
-// traces send the spans of the process by OTLP over HTTP, as the OTEL_* variables of the
-// SDK say. Nothing of it is global: the parts get the provider.
+// traces send the spans of the process by OTLP over HTTP, as the OTEL_* variables of the SDK say.
 type traces struct {
 	provider *sdktrace.TracerProvider // nil: no spans
 	sender   *spanSender
 	logger   *slog.Logger
 }
 
-// openTraces sends traces where the environment names a collector or the exporter otlp. Variables that
-// the SDK would misread or ignore are an error.
+// openTraces sends traces if the environment names a collector or the exporter otlp. Variables that the SDK would misread or ignore
+// are an error.
 func openTraces(o Options) (*traces, error) {
 	t := &traces{logger: o.Logger}
 	name, endpoint := otlpVariable("ENDPOINT")
@@ -95,10 +93,10 @@ func otlpVariable(suffix string) (name, value string) {
 func tracesURL(name, endpoint string) (string, error) {
 	u, err := url.Parse(cmp.Or(endpoint, "http://localhost:4318"))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("%s: want a URL with http:// or https://, such as http://collector:4318", name) // it may hold a password
+		return "", fmt.Errorf("%s: must be a URL with http:// or https://, such as http://collector:4318", name) // it may hold a password
 	}
 	if u.User != nil || u.RawQuery != "" {
-		return "", fmt.Errorf("%s: the exporter sends no user, password or query of a URL; use OTEL_EXPORTER_OTLP_HEADERS", name)
+		return "", fmt.Errorf("%s: the exporter ignores the user, password and query of a URL; use OTEL_EXPORTER_OTLP_HEADERS", name)
 	}
 	if name == "OTEL_EXPORTER_OTLP_ENDPOINT" {
 		u = u.JoinPath("v1/traces")
@@ -106,7 +104,7 @@ func tracesURL(name, endpoint string) (string, error) {
 	return u.String(), nil
 }
 
-// tracers is what the parts make their spans with; nil where there are none.
+// tracers returns the provider of spans; nil without traces.
 func (t *traces) tracers() trace.TracerProvider {
 	if t == nil || t.provider == nil {
 		return nil
@@ -114,8 +112,7 @@ func (t *traces) tracers() trace.TracerProvider {
 	return t.provider
 }
 
-// close sends the last spans, for as long as ctx lasts but not longer than tracesFlush.
-// Spans that cannot be sent are no reason to fail a stop.
+// close sends the last spans until ctx ends, but no longer than tracesFlush. Spans that cannot be sent do not fail a stop.
 func (t *traces) close(ctx context.Context) {
 	if t == nil || t.provider == nil {
 		return
@@ -125,22 +122,21 @@ func (t *traces) close(ctx context.Context) {
 	defer t.sender.end()
 	defer context.AfterFunc(ctx, t.sender.end)() // an export under way ends, and with it the batcher
 	if err := t.provider.Shutdown(context.WithoutCancel(ctx)); err != nil {
-		t.logger.Warn("the exporter of traces did not end", "error", err)
+		t.logger.Warn("the exporter of traces did not stop in time", "error", err)
 	}
 	if t.sender.lost > 0 {
-		t.logger.Warn("not all spans were sent", "spans", t.sender.lost)
+		t.logger.Warn("spans were lost at the stop", "spans", t.sender.lost)
 	}
 }
 
-// spanSender is an exporter that logs its failures here; the SDK would print them between
-// the lines of the log. The batcher calls it once at a time.
+// spanSender is an exporter that logs its failures. The batcher does not call it concurrently.
 type spanSender struct {
 	sdktrace.SpanExporter
-	life       context.Context // ends when what is under way is to be given up
+	life       context.Context // ends when an export in progress is to be cancelled
 	end        context.CancelFunc
 	logger     *slog.Logger
-	lost       int       // since the log last said so
-	lastWarned time.Time // zero: the last batch was sent
+	lost       int       // spans, since they were last logged
+	lastWarned time.Time // zero if the last batch was sent
 }
 
 // ExportSpans sends a batch. It logs failures, at most one a minute, and returns none.

@@ -12,7 +12,7 @@ import (
 // Auth is the `auth:` section: where keys come from, exactly one of the three.
 type Auth struct {
 	// KeysFile is the file with the hashes of the keys.
-	KeysFile string `yaml:"keys_file"`
+	KeysFile setting.File `yaml:"keys_file"`
 	// Redis reads keys from the Redis of the section redis; write {}.
 	Redis *keysredis.Config `yaml:"redis"`
 	// Introspection asks an authorization server about each key (RFC 7662).
@@ -51,7 +51,7 @@ func (a Auth) SameStore(o Auth) bool {
 func (a Auth) Validate() error {
 	var p setting.Problems
 	stores := 0
-	for _, set := range []bool{a.KeysFile != "", a.Redis != nil, a.Introspection != nil} {
+	for _, set := range []bool{a.KeysFile.Set(), a.Redis != nil, a.Introspection != nil} {
 		if set {
 			stores++
 		}

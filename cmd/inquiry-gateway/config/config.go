@@ -136,7 +136,7 @@ func Default() Config {
 		ShutdownDelay:  5 * time.Second,
 		ShutdownGrace:  20 * time.Second,
 		Gateway:        Gateway{UnknownParameters: RejectUnknown, Docs: true, FastPath: On},
-		Auth:           Auth{KeysFile: "keys.yaml"},
+		Auth:           Auth{KeysFile: setting.NewFile("keys.yaml", "")},
 		Redis:          redisclient.DefaultConfig(),
 		Cache:          cache.DefaultConfig(),
 		Upstream:       upstream.DefaultConfig(),

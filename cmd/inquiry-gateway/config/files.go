@@ -15,52 +15,30 @@ import (
 	"inquiry-gateway/internal/yamlfile"
 )
 
-// fileRef is one file in the configuration: a setting.File, or a text whose key
-// ends in _file, which another package reads.
+// fileRef is a file that the configuration names, and its key.
 type fileRef struct {
-	key   string
-	value reflect.Value
+	key  string
+	file *setting.File
 }
 
-// path is as the file says it, or absolute after set.
-func (r fileRef) path() string {
-	if f, ok := r.value.Interface().(setting.File); ok {
-		return f.Path()
-	}
-	return r.value.String()
-}
-
-// set keeps the text only where the value is a setting.File.
-func (r fileRef) set(path, text string) {
-	if r.value.Kind() == reflect.String {
-		r.value.SetString(path)
-		return
-	}
-	r.value.Set(reflect.ValueOf(setting.NewFile(path, text)))
-}
-
-// fileRefs returns the files that a value names, in the order of its fields, but for maps.
+// fileRefs returns the files that a section names, in the order of its fields, but for maps.
 func fileRefs(v reflect.Value, key string) []fileRef {
+	if file, ok := v.Addr().Interface().(*setting.File); ok {
+		return []fileRef{{key, file}}
+	}
 	var refs []fileRef
 	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	case reflect.Pointer:
 		if !v.IsNil() {
 			refs = fileRefs(v.Elem(), key)
 		}
 	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[setting.File]() {
-			return []fileRef{{key, v}}
-		}
 		for _, f := range yamlfile.FieldsOf(v.Type()) {
 			refs = append(refs, fileRefs(v.FieldByIndex(f.Index), yamlfile.Join(key, f.Key))...)
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
 			refs = append(refs, fileRefs(v.Index(i), yamlfile.Item(key, i))...)
-		}
-	case reflect.String:
-		if strings.HasSuffix(key, "_file") && v.CanSet() {
-			refs = append(refs, fileRef{key, v})
 		}
 	}
 	return refs
@@ -77,7 +55,7 @@ const maxNamedFile = 1 << 20
 func (doc document) readFiles(into any, keysMayMiss bool) {
 	folder := filepath.Dir(doc.Path)
 	for _, ref := range fileRefs(reflect.ValueOf(into).Elem(), "") {
-		written := ref.path()
+		written := ref.file.Path()
 		if written == "" || doc.Suppressed(ref.key) {
 			continue
 		}
@@ -100,7 +78,7 @@ func (doc document) readFiles(into any, keysMayMiss bool) {
 			doc.Warn(ref.key, "every user of this machine can read %s; set its mode to 640 or 600", path)
 		}
 		doc.files[path] = info
-		ref.set(path, text)
+		*ref.file = setting.NewFile(path, text)
 	}
 }
 

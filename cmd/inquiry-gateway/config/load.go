@@ -67,7 +67,7 @@ func load(doc document, o Options) (Config, error) {
 		doc.FileErrorf("is empty; add at least an upstream section")
 	} else if doc.Root != nil {
 		if doc.At(keysFile) == nil && (doc.At("auth.redis") != nil || doc.At("auth.introspection") != nil) {
-			c.Auth.KeysFile = "" // no default beside another key store
+			c.Auth.KeysFile = setting.File{} // no default beside another key store
 			doc.refuseEmpty("auth.redis", "write redis: {} if keys are in the Redis of redis.addrs")
 			doc.refuseEmpty("auth.introspection", "add at least its url")
 		}

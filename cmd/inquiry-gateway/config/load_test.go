@@ -150,7 +150,7 @@ func TestNamedFiles(t *testing.T) {
 	c := good(t, example(t, `pepper_file: ""`, "pepper_file: token", `password_file: ""`, "password_file: "+elsewhere))
 	dir := filepath.Dir(c.Path())
 	for file, want := range map[string]string{
-		c.Auth.KeysFile: dir + "/keys.yaml", c.Auth.PepperFile.Path(): dir + "/token", c.Redis.PasswordFile.Path(): elsewhere,
+		c.Auth.KeysFile.Path(): dir + "/keys.yaml", c.Auth.PepperFile.Path(): dir + "/token", c.Redis.PasswordFile.Path(): elsewhere,
 	} {
 		if file != want || c.Files()[file] == nil {
 			t.Errorf("%s: want %s, of %v", file, want, c.Files())

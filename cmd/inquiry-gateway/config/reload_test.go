@@ -35,7 +35,7 @@ func TestReloadIsWholeOrRefused(t *testing.T) {
 	if next, err := running.Reload(); err != nil || next.RequestTimeout != 6*time.Second {
 		t.Errorf("%v, %v", next.RequestTimeout, err)
 	}
-	must(t, os.Remove(running.Auth.KeysFile))
+	must(t, os.Remove(running.Auth.KeysFile.Path()))
 	if _, err := running.Reload(); err != nil {
 		t.Errorf("without a keys file: %v", err)
 	}

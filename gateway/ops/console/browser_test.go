@@ -270,8 +270,15 @@ func TestConsoleInABrowser(t *testing.T) {
 		}
 		run(t, press(`#purge form button`), browser.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
 			browser.UntilPage(`document.getElementById("done")`), text(&done, "#done"))
-		if len(s.purged) != 1 || !slices.Equal(s.purged[0].Accounts, []string{"acme"}) {
-			t.Errorf("purged %+v", s.purged)
+		s.mu.Lock()
+		for _, p := range s.purged { // Chromium may send a request twice if a connection that it reuses has ended
+			if !slices.Equal(p.Accounts, []string{"acme"}) || len(p.Kinds) > 0 {
+				t.Errorf("purged %+v", p)
+			}
+		}
+		s.mu.Unlock()
+		if len(s.purged) == 0 {
+			t.Error("nothing was purged")
 		}
 		says(t, done, "Purged at ")
 	})

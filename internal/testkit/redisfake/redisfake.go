@@ -41,7 +41,7 @@ type write struct {
 	undo func()
 }
 
-// New returns an empty server. now is its clock;
+// New returns an empty server. now is its clock; rng decides what its faults lose.
 func New(now func() time.Time, rng *rand.Rand) *Server {
 	s := &Server{redis: miniredis.NewMiniRedis(), now: now, rng: rng, turn: make(chan struct{}, 1)}
 	s.redis.SetTime(now())

@@ -74,7 +74,7 @@ func (w *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, 
 	if shown := defaultOf(v); shown != nil {
 		normal = fmt.Sprintf("`%v`", shown)
 	}
-	fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s |\n", path, formOf(path, v.Type(), f.Rules), normal, markdown.Replace(text), config.EffectOf(path))
+	fmt.Fprintf(w, "| `%s` | %s | %s | %s | %s |\n", path, formOf(v.Type(), f.Rules), normal, markdown.Replace(text), config.EffectOf(path))
 	if inner.IsValid() && !repeated {
 		w.keys(path+map[reflect.Kind]string{reflect.Map: ".*", reflect.Slice: "[]"}[v.Kind()], inner)
 	}
@@ -83,25 +83,25 @@ func (w *referenceWriter) key(owner reflect.Type, path string, v reflect.Value, 
 var markdown = strings.NewReplacer("|", `\|`, "<", "&lt;", "{", "`{", "}", "}`")
 
 // formOf names a type in the words of the file's writer, with the bounds of its values.
-func formOf(path string, t reflect.Type, r yamlfile.Rules) string {
+func formOf(t reflect.Type, r yamlfile.Rules) string {
 	words := "number"
 	switch form, _ := r.Form(); {
 	case t.Kind() == reflect.Pointer:
-		return formOf("", t.Elem(), r)
+		return formOf(t.Elem(), r)
 	case t == reflect.TypeFor[time.Duration]():
 		words = "duration"
-	case t == reflect.TypeFor[setting.File](), strings.HasSuffix(path, "_file"):
+	case t == reflect.TypeFor[setting.File]():
 		return "file"
 	case yamlfile.IsNullable(t):
 		return "text or null"
 	case t.Kind() == reflect.Interface:
 		return "any value"
 	case t.Kind() == reflect.Slice && r.Short() == yamlfile.ShortList:
-		return formOf("", t.Elem(), r) + " or a list of them"
+		return formOf(t.Elem(), r) + " or a list of them"
 	case t.Kind() == reflect.Slice:
-		return "list of " + plural(formOf("", t.Elem(), r))
+		return "list of " + plural(formOf(t.Elem(), r))
 	case t.Kind() == reflect.Map:
-		return "mapping of " + plural(formOf("", t.Elem(), yamlfile.Rules{}))
+		return "mapping of " + plural(formOf(t.Elem(), yamlfile.Rules{}))
 	case r.Short() != "":
 		return r.Short() + ", or section"
 	case yamlfile.HasKeys(t):
