@@ -125,8 +125,8 @@ func NewAuthenticator(store Store, h Hasher, opts Options) *Authenticator {
 // is a *Denial) or ErrUnavailable; the last one also wraps the store's error,
 // the context's included. What the principal may do is Authorize's decision.
 //
-// A caller that keeps sending keys that do not exist gets ErrTooManyInvalidKeys, but never for a key
-// that this node knows. A nil caller is not limited. The grant is shared, and must not
+// A caller that keeps sending keys that do not exist gets a *TooManyInvalidKeys, but never for a key
+// that this node knows. The grant is shared, and must not
 // be changed.
 func (a *Authenticator) AuthenticateFrom(ctx context.Context, authorization []string, from Caller) (*Grant, error) {
 	// The span says how authentication ended and how long it took. Neither a key
@@ -178,9 +178,6 @@ func (a *Authenticator) find(ctx context.Context, authorization []string, from C
 // lookUpLimited asks the store within the caller's deadline. A client that has sent too many keys that do not
 // exist has to wait, except for a key that this node knows.
 func (a *Authenticator) lookUpLimited(ctx context.Context, c Credential, known bool, from Caller) (*Grant, error) {
-	if from == nil {
-		return a.store.Find(ctx, c)
-	}
 	if !known {
 		if wait := a.invalidKeys.Wait(from.ClientIP()); wait > 0 {
 			return nil, &TooManyInvalidKeys{RetryAfter: wait}
@@ -195,12 +192,13 @@ func (a *Authenticator) lookUpLimited(ctx context.Context, c Credential, known b
 	return grant, err
 }
 
-// toDenial makes errors of a store such that callers are told.
+// toDenial turns the error of a look-up into one that AuthenticateFrom may return: a Denial for an unknown key,
+// ErrUnavailable for anything else. A TooManyInvalidKeys is passed on.
 func toDenial(err error) error {
-	switch {
-	case err == nil, errors.Is(err, ErrTooManyInvalidKeys):
+	if _, tooMany := errors.AsType[*TooManyInvalidKeys](err); err == nil || tooMany {
 		return err
-	case errors.Is(err, ErrUnknownKey):
+	}
+	if errors.Is(err, ErrUnknownKey) {
 		if unusable, ok := errors.AsType[*UnusableKey](err); ok {
 			return &Denial{Reason: ReasonUnusable, Detail: unusable.Why}
 		}
@@ -265,7 +263,7 @@ const (
 
 // newResults makes the counters of the outcomes of AuthenticateFrom.
 func newResults(reg prometheus.Registerer) map[string]prometheus.Counter {
-	return telemetry.By(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications: ok, or why the request was refused.", "result"),
+	return telemetry.Resolve(telemetry.Series(reg, "auth").Counters("requests_total", "Authentications: ok, or why the request was refused.", "result"),
 		resultOK, resultMissing, resultMultiple, resultUnavailable, resultCanceled, resultLimited,
 		ReasonMalformed, ReasonChecksum, ReasonUnknown, ReasonUnusable, ReasonExpired, ReasonRevoked)
 }
@@ -275,7 +273,8 @@ func resultOf(err error) string {
 	if err == nil {
 		return resultOK
 	}
-	var denial *Denial // declared here, as it is allocated
+	var denial *Denial // declared here, as they are allocated
+	var tooMany *TooManyInvalidKeys
 	switch {
 	case errors.Is(err, ErrUnavailable): // first: what a store wraps is not ours to trust
 		if errors.Is(err, context.Canceled) {
@@ -286,7 +285,7 @@ func resultOf(err error) string {
 		return resultMissing
 	case errors.Is(err, ErrMultipleCredentials):
 		return resultMultiple
-	case errors.Is(err, ErrTooManyInvalidKeys):
+	case errors.As(err, &tooMany):
 		return resultLimited
 	case errors.As(err, &denial):
 		return denial.Reason

@@ -90,7 +90,7 @@ func TestAuthenticate(t *testing.T) {
 			s := newCached(t, opts, fewKeys)
 			a := auth.NewAuthenticator(s, auth.Hasher{}, opts)
 			ctx, request := traces.Tracer("").Start(t.Context(), "request")
-			g, err := a.AuthenticateFrom(ctx, tt.header, nil)
+			g, err := a.AuthenticateFrom(ctx, tt.header, caller("192.0.2.1"))
 			request.End()
 			if !errors.Is(err, tt.err) || (g != nil) != (tt.err == nil) || g != nil && g.Principal.KeyID != tt.keyID {
 				t.Fatalf("%+v, %v; want %s, %v", g, err, tt.keyID, tt.err)
@@ -136,7 +136,7 @@ func TestAnothersGrantIsRefused(t *testing.T) {
 	a := auth.NewAuthenticator(storeFunc(func(auth.Credential) (*auth.Grant, error) {
 		return &auth.Grant{Digest: digestOf("good")}, nil
 	}), auth.Hasher{}, auth.Options{})
-	if g, err := a.AuthenticateFrom(t.Context(), []string{"Bearer bad"}, nil); !errors.Is(err, auth.ErrInvalidKey) {
+	if g, err := a.AuthenticateFrom(t.Context(), []string{"Bearer bad"}, caller("192.0.2.1")); !errors.Is(err, auth.ErrInvalidKey) {
 		t.Errorf("%+v, %v", g, err)
 	}
 }
@@ -199,7 +199,7 @@ func (d decision) decide(t *testing.T) error {
 		"none": nil, "two": {"Bearer good", "Bearer good"}, "malformed": {"Bearer a b"}, "checksum": {"Bearer " + mistyped(t)},
 		"unknown": {"Bearer unknown"}, "expired": {"Bearer expired"}, "revoked": {"Bearer revoked"}, "good": {"Bearer good"},
 	}[d.header]
-	g, err := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{Now: fixedNow}).AuthenticateFrom(t.Context(), header, nil)
+	g, err := auth.NewAuthenticator(s, auth.Hasher{}, auth.Options{Now: fixedNow}).AuthenticateFrom(t.Context(), header, caller("192.0.2.1"))
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func TestAKnownKeyAllocatesNothing(t *testing.T) {
 		fewest := math.Inf(1)
 		for range 50 { // the pool of HMAC states may be emptied at any time, so the best run counts
 			fewest = min(fewest, testing.AllocsPerRun(1, func() {
-				if _, err := a.AuthenticateFrom(context.Background(), []string{"Bearer good"}, nil); err != nil {
+				if _, err := a.AuthenticateFrom(context.Background(), []string{"Bearer good"}, caller("192.0.2.1")); err != nil {
 					t.Fatal(err)
 				}
 			}))

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,9 +87,12 @@ func (e *Editor) Add(ctx context.Context, k KeyRecord, create *Account) error {
 	})
 }
 
-// add appends a key.
+// add appends a key, unless an earlier attempt of the same change has stored it.
 func (l *KeySet) add(k KeyRecord) error {
 	k.ExpiresAt = k.ExpiresAt.UTC().Truncate(time.Second)
+	if slices.ContainsFunc(l.Keys, k.Equal) {
+		return nil
+	}
 	if slices.ContainsFunc(l.Keys, func(old KeyRecord) bool { return old.ID == k.ID || old.Digest == k.Digest }) {
 		return fmt.Errorf("key %s: %w", Clip(k.ID), ErrDuplicate)
 	}
@@ -111,16 +115,24 @@ func (e *Editor) Revoke(ctx context.Context, id string) error {
 // Rotate adds the key that follows another one, of the same account, and lets the old one
 // expire at a time, unless it does so earlier. It returns the old key as it is then. A revoked key
 // is ErrRevoked. In a file both happen or neither. In Redis the new key comes first, so that both are valid if the command
-// is cut off in between.
+// is cut off in between. If the old key is revoked in between, the new one is revoked, too.
 func (e *Editor) Rotate(ctx context.Context, oldID string, next KeyRecord, oldExpires time.Time) (old KeyRecord, err error) {
 	at := oldExpires.UTC().Truncate(time.Second)
+	var revoked error
 	err = e.Change(ctx, Selector{KeyIDs: []string{oldID, next.ID}, Digests: []Digest{next.Digest}}, func(l *KeySet) error {
 		k, err := l.Key(oldID)
 		if err != nil {
 			return err
 		}
+		revoked = nil
 		if k.Revoked {
-			return fmt.Errorf("key %s: %w", Clip(oldID), ErrRevoked)
+			revoked = fmt.Errorf("key %s: %w", Clip(oldID), ErrRevoked)
+			stored, err := l.Key(next.ID)
+			if err != nil || stored.Digest != next.Digest {
+				return revoked
+			}
+			stored.Revoked = true // an earlier attempt stored it, and nobody has been shown the key
+			return nil
 		}
 		if k.ExpiresAt.IsZero() || k.ExpiresAt.After(at) {
 			k.ExpiresAt = at
@@ -128,7 +140,7 @@ func (e *Editor) Rotate(ctx context.Context, oldID string, next KeyRecord, oldEx
 		old = *k
 		return l.add(next)
 	})
-	return old, err
+	return old, cmp.Or(err, revoked)
 }
 
 // AccountChange is what to change of an account.
@@ -171,7 +183,7 @@ var (
 	ErrDuplicate       = errors.New("the key is there already")
 	ErrNothingToChange = errors.New("nothing to change: give api_access or a plan")
 	ErrRevoked         = errors.New("the key is revoked; make a new one with keys new")
-	// ErrOutcomeUnknown: the store did not answer, so a change may have been made, or a part of it.
+	// ErrOutcomeUnknown: a change may have been made, or a part of it.
 	ErrOutcomeUnknown = errors.New("outcome unknown: the key store may have made the change, or a part of it; repeat it")
 )
 

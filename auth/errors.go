@@ -19,9 +19,6 @@ var (
 	// ErrUnavailable: the key store could not be asked, and no grant of the key is cached.
 	// It says nothing about the key.
 	ErrUnavailable = errors.New("the key store cannot be reached")
-	// ErrTooManyInvalidKeys: the client has sent too many keys that do not exist.
-	// The error that matches it is a *TooManyInvalidKeys.
-	ErrTooManyInvalidKeys = errors.New("too many unknown API keys were sent")
 	// ErrWrongKind: a buyer's key on the seller endpoint, or the reverse.
 	ErrWrongKind = errors.New("the API key is of the other kind")
 	// ErrInsufficientScope: the key lacks ScopeInquiriesRead (RFC 6750, 3.1).
@@ -80,14 +77,10 @@ func (d *Denial) Error() string {
 // Unwrap makes errors.Is(err, ErrInvalidKey) hold.
 func (d *Denial) Unwrap() error { return ErrInvalidKey }
 
-// TooManyInvalidKeys says when a client that sends keys which do not exist may go on. It matches
-// ErrTooManyInvalidKeys.
+// TooManyInvalidKeys is the error of a client that has sent too many keys that do not exist. It says when it may go on.
 type TooManyInvalidKeys struct {
 	RetryAfter time.Duration // > 0
 }
 
 // Error says the same to everybody.
-func (e *TooManyInvalidKeys) Error() string { return ErrTooManyInvalidKeys.Error() }
-
-// Unwrap makes errors.Is(err, ErrTooManyInvalidKeys) hold.
-func (e *TooManyInvalidKeys) Unwrap() error { return ErrTooManyInvalidKeys }
+func (e *TooManyInvalidKeys) Error() string { return "too many unknown API keys were sent" }

@@ -134,12 +134,12 @@ func (h Hasher) Hash(key string) Digest {
 		return sha256.Sum256(append(buf[:0], key...))
 	}
 	s := h.macs.Get().(*macState)
-	s.mac.Reset()
 	copied := append(s.key[:0], key...)
 	_, _ = s.mac.Write(copied) // a hash never fails
 	var d Digest
 	copy(d[:], s.mac.Sum(s.sum[:0]))
 	clear(copied) // the pool outlives the request; the key must not
+	s.mac.Reset()
 	h.macs.Put(s)
 	return d
 }

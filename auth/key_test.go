@@ -60,7 +60,7 @@ func presented(header string) (key string, err error) {
 		key = string(c.Key)
 		return &auth.Grant{Digest: c.Digest}, nil
 	}), auth.Hasher{}, auth.Options{})
-	_, err = a.AuthenticateFrom(context.Background(), []string{header}, nil)
+	_, err = a.AuthenticateFrom(context.Background(), []string{header}, caller("192.0.2.1"))
 	return key, err
 }
 

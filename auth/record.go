@@ -191,7 +191,8 @@ func accountProblem(id string) string {
 	return problem(id, printable, "must be printable text in UTF-8, without control characters")
 }
 
-// problem is otherwise where neither the length of an id is wrong nor valid holds.
+// problem says what is wrong with an id: it is missing, too long, or refused by valid, for which the text is
+// otherwise. Empty: nothing.
 func problem(id string, valid func(string) bool, otherwise string) string {
 	switch {
 	case id == "":

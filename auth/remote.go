@@ -53,19 +53,19 @@ type RemotePolicy struct {
 // TTL is over. So it has at least half of it left when the key store fails, and a change there is seen sooner. Unknown keys
 // are not cached.
 type RemoteStore struct {
-	name    string
-	now     func() time.Time
-	created time.Time
-	metrics *lookupMetrics
-	tracer  *telemetry.Tracer
-	panics  *telemetry.Catcher
-	policy  atomic.Pointer[RemotePolicy]
-	grants  localcache.Cache[Digest, *cachedGrant]
-	flights singleflight.Group
-	places  chan struct{}   // one for each look-up in flight
-	forNew  chan struct{}   // a second one for each of a key that is not cached
-	ctx     context.Context // of look-ups
-	stop    func()
+	name        string
+	now         func() time.Time
+	created     time.Time
+	metrics     *lookupMetrics
+	tracer      *telemetry.Tracer
+	panics      *telemetry.Catcher
+	policy      atomic.Pointer[RemotePolicy]
+	grants      localcache.Cache[Digest, *cachedGrant]
+	flights     singleflight.Group
+	slots       chan struct{}   // one for each look-up in flight
+	newKeySlots chan struct{}   // one more for each of a key that is not cached
+	ctx         context.Context // of look-ups
+	stop        func()
 
 	mu         sync.Mutex
 	generation int // raised by Invalidate: answers to older look-ups are not cached
@@ -88,14 +88,14 @@ func NewRemoteStore(name string, p RemotePolicy, opts Options) *RemoteStore {
 		name: name, now: opts.Now, created: opts.Now(), metrics: newLookupMetrics(name, opts.Registerer),
 		tracer: telemetry.NewTracer(opts.Traces, spanScope), panics: opts.Panics,
 		grants: otter.Must(&otter.Options[Digest, *cachedGrant]{MaximumSize: maxKeys}),
-		places: make(chan struct{}, maxLookups), forNew: make(chan struct{}, maxNewLookups),
+		slots:  make(chan struct{}, maxLookups), newKeySlots: make(chan struct{}, maxNewLookups),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.ctx = ctx
 	s.stop = sync.OnceFunc(func() {
 		cancel()
-		for range maxLookups { // each look-up in flight gives its place back at its end
-			s.places <- struct{}{}
+		for range maxLookups { // each look-up in flight gives its slot back at its end
+			s.slots <- struct{}{}
 		}
 	})
 	s.policy.Store(&p)
@@ -191,9 +191,9 @@ func (s *RemoteStore) startLookup(ctx context.Context, c Credential, old *cached
 	})
 }
 
-// acquire takes a place among the look-ups in flight.
+// acquire takes a slot among the look-ups in flight.
 func (s *RemoteStore) acquire(known bool) (release func(), err error) {
-	queues := []chan struct{}{s.places, s.forNew}
+	queues := []chan struct{}{s.slots, s.newKeySlots}
 	if known {
 		queues = queues[:1]
 	}
@@ -286,7 +286,7 @@ type lookupMetrics struct {
 func newLookupMetrics(store string, reg prometheus.Registerer) *lookupMetrics {
 	all := telemetry.Series(reg, "auth").With(prometheus.Labels{"store": store})
 	return &lookupMetrics{
-		results: telemetry.By(all.Counters("lookups_total", "Look-ups of keys that are not cached on the node.", "result"),
+		results: telemetry.Resolve(all.Counters("lookups_total", "Look-ups of keys that are not cached on the node.", "result"),
 			lookupFound, lookupUnknown, lookupFailed, lookupGarbage, lookupBusy),
 		duration: all.NativeHistograms("lookup_duration_seconds", "Duration of look-ups in the key store.",
 			[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1}).WithLabelValues(),

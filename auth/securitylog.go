@@ -22,7 +22,7 @@ func (a *Authenticator) logRefusal(ctx context.Context, reason string, err error
 	case ReasonRevoked:
 		level, event = slog.LevelWarn, "revoked_key_used"
 	}
-	if from != nil && !from.LogRefusal(reason) || !a.log.Enabled(ctx, level) {
+	if !from.LogRefusal(reason) || !a.log.Enabled(ctx, level) {
 		return
 	}
 	attrs := []any{slog.String("event", event), slog.String("reason", reason)}

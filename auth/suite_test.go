@@ -198,7 +198,7 @@ func counted(t testing.TB, reg prometheus.Gatherer, name string) map[string]floa
 }
 
 func (s *testStore) authenticate(t *testing.T, key string) (*auth.Grant, error) {
-	return s.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, nil)
+	return s.AuthenticateFrom(t.Context(), []string{"Bearer " + key}, caller("192.0.2.1"))
 }
 
 // What issuers say of a key and its account is what is granted, and no more.
@@ -252,7 +252,7 @@ func TestStoresRecallAndRevoke(t *testing.T) {
 			t.Fatalf("%+v, %v, %v lookups, counted %v", g, err, lookups()-asked, good)
 		}
 		for _, other := range [][]string{nil, {""}, {"Basic known"}, {"Bearer known", "Bearer known"}} {
-			if g, err := s.AuthenticateFrom(t.Context(), other, nil); err == nil {
+			if g, err := s.AuthenticateFrom(t.Context(), other, caller("192.0.2.1")); err == nil {
 				t.Errorf("%q is %+v", other, g)
 			}
 		}

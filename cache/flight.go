@@ -79,7 +79,7 @@ func (c *Cache) join(ctx context.Context, q *query, refresh bool) (f *flight, le
 		looked: make(chan struct{}), done: make(chan struct{}),
 	}
 	if f.ctx = context.WithoutCancel(ctx); refresh {
-		f.ctx, f.span = c.tracer.Force(f.ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
+		f.ctx, f.span = c.tracer.StartAlways(f.ctx, "cache.flight", trace.WithNewRoot(), telemetry.CurrentSpan(ctx).Link())
 	} else {
 		f.ctx, f.span = c.tracer.Start(f.ctx, "cache.flight")
 	}

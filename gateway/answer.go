@@ -15,20 +15,19 @@ import (
 // cacheName names this cache in Cache-Status (RFC 9211).
 const cacheName = "inquiry-gateway"
 
-// answerField is a field of an answer: a name in net/http's canonical form and its value, in the
-// shape that net/http wants, so that answers can share it, or as bytes.
+// answerField is a header field of a response: a name in canonical form, and its value either as net/http wants
+// it, so that responses can share it, or as bytes.
 type answerField struct {
 	name  string
 	value []string
 	text  []byte
 }
 
-// answerFields are those of one answer by their names, as net/http writes them. Each name is added
-// once, and no value may have a line break. They are kept apart from net/http's map
-// because filling and sorting that map is a tenth of what a hit costs.
+// answerFields are the header fields of one response, sorted by name as net/http writes them. Each name is added
+// once, and no value may have a line break. Filling and sorting net/http's map instead is a tenth of what a hit costs.
 type answerFields []answerField
 
-// usualFields is how many fields an answer has at most today.
+// usualFields is the initial capacity.
 const usualFields = 16
 
 func (f *answerFields) add(name string, value []string) {
@@ -48,7 +47,7 @@ func (f *answerFields) insert(one answerField) {
 	*f = all
 }
 
-// into puts the fields into net/http's map.
+// into sets the fields in net/http's map.
 func (f answerFields) into(h http.Header) {
 	for i := range f {
 		if f[i].text != nil {
@@ -59,7 +58,7 @@ func (f answerFields) into(h http.Header) {
 	}
 }
 
-// appendHead appends the head of an answer of HTTP/1.1.
+// appendHead appends the head of an HTTP/1.1 response.
 func (f answerFields) appendHead(b []byte, status int) []byte {
 	b = append(strconv.AppendInt(append(b, "HTTP/1.1 "...), int64(status), 10), ' ')
 	b = append(append(b, http.StatusText(status)...), "\r\n"...)
@@ -77,108 +76,107 @@ func (f answerFields) appendHead(b []byte, status int) []byte {
 
 // writeList sends the list or, if the caller has it already, a 304 with the
 // headers that the 200 would have had (RFC 9110, section 15.4.5).
-func (x *exchange) writeList() {
-	h, entry := x.gateway.headers, x.list.Entry
-	x.fields.add("Age", []string{inSeconds(x.list.Age)})
-	x.fields.add("Cache-Control", h.cacheControl)
-	x.fields.add("Cache-Status", []string{cacheStatus(&x.list)})
-	x.fields.add("Etag", entry.ETag)
-	x.fields.add("Vary", h.vary)
-	if tags := x.request.Header[ifNoneMatchField]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
-		x.send(http.StatusNotModified, nil)
+func (req *request) writeList() {
+	h, entry := req.gateway.headers, req.list.Entry
+	req.fields.add("Age", []string{inSeconds(req.list.Age)})
+	req.fields.add("Cache-Control", h.cacheControl)
+	req.fields.add("Cache-Status", []string{cacheStatus(&req.list)})
+	req.fields.add("Etag", entry.ETag)
+	req.fields.add("Vary", h.vary)
+	if tags := req.http.Header[ifNoneMatchField]; len(tags) > 0 && notModified(tags, entry.ETag[0]) {
+		req.send(http.StatusNotModified, nil)
 		return
 	}
-	variant, coding := x.gateway.chooseRepresentation(entry, x.request.Header[acceptEncodingField])
+	variant, coding := req.gateway.chooseRepresentation(entry, req.http.Header[acceptEncodingField])
 	if coding != nil {
-		x.fields.add("Content-Encoding", coding)
+		req.fields.add("Content-Encoding", coding)
 	}
-	x.fields.add("Content-Length", variant.Length)
-	x.fields.add("Content-Type", h.jsonType)
-	x.send(http.StatusOK, variant.Body)
+	req.fields.add("Content-Length", variant.Length)
+	req.fields.add("Content-Type", h.jsonType)
+	req.send(http.StatusOK, variant.Body)
 }
 
-// writeError sends what the caller gets for an error. The error itself is kept for
-// the log: its text may speak of the legacy system, the answer never does.
-func (x *exchange) writeError(err error) {
+// writeError sends the response to an error. The error itself is for the log only, as its text may quote the legacy
+// system.
+func (req *request) writeError(err error) {
 	p := problemOf(err)
-	x.cause, x.problem = err, p.Code
-	if len(x.gateway.lists) == 1 && p.Code == v1.NotFound.Code {
-		for path := range x.gateway.lists {
+	req.cause, req.problem = err, p.Code
+	if len(req.gateway.lists) == 1 && p.Code == v1.NotFound.Code {
+		for path := range req.gateway.lists {
 			p.Detail = "Check the path: the list is " + path + "."
 		}
 	}
-	body := p.Render(x.id.String())
-	x.fields.add("Cache-Control", x.gateway.headers.noStore)
-	x.fields.add("Content-Length", []string{strconv.Itoa(len(body))})
-	x.fields.add("Content-Type", x.gateway.headers.jsonType)
-	x.fields.add("Vary", x.gateway.headers.varyOfErrors)
+	body := p.Render(req.id.String())
+	req.fields.add("Cache-Control", req.gateway.headers.noStore)
+	req.fields.add("Content-Length", []string{strconv.Itoa(len(body))})
+	req.fields.add("Content-Type", req.gateway.headers.jsonType)
+	req.fields.add("Vary", req.gateway.headers.varyOfErrors)
 	if p.header[0] != "" {
-		x.fields.add(p.header[0], []string{p.header[1]})
+		req.fields.add(p.header[0], []string{p.header[1]})
 	}
-	x.send(p.Status, body)
+	req.send(p.Status, body)
 }
 
-// writePage sends a document, which knows no caller.
-func (x *exchange) writePage() {
-	w := x.engine.Writer
+// writePage sends a document.
+func (req *request) writePage() {
+	w := req.ginContext.Writer
 	h := w.Header()
-	x.fields.into(h)
-	if x.closes() {
-		h["Connection"] = x.gateway.headers.close
+	req.fields.into(h)
+	if req.closes() {
+		h["Connection"] = req.gateway.headers.close
 	}
-	theme.Secure(h, v1.DocsPolicy)
-	x.headSent = true
-	x.page.ServeHTTP(w, x.request)
+	theme.Secure(h)
+	req.headSent = true
+	req.page.ServeHTTP(w, req.http)
 	w.WriteHeaderNow()
-	x.status, x.sent = w.Status(), max(w.Size(), 0)
+	req.status, req.sent = w.Status(), max(w.Size(), 0)
 }
 
-// closes says whether the answer is the last one of its connection: while the gateway
-// drains, and after a request whose end a proxy may have seen elsewhere (RFC 9112,
-// section 6.1).
-func (x *exchange) closes() bool {
-	r := x.request
+// closes reports whether the response is the last one of its connection: while the gateway drains, and after a
+// request whose end a proxy may have seen elsewhere (RFC 9112, section 6.1).
+func (req *request) closes() bool {
+	r := req.http
 	// Over HTTP/1.0 net/http ignores Transfer-Encoding, does not say so, and takes the body for the next request.
 	coded := len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0
-	return coded || x.gateway.opts.Draining.Load()
+	return coded || req.gateway.opts.Draining.Load()
 }
 
-// send writes the answer with the fields that lists and errors share. HEAD gets the header
-// that GET would have. A caller that is gone is noted: nobody is left to tell.
-func (x *exchange) send(status int, body []byte) {
-	x.status = status
-	x.fields.add("Date", x.gateway.dates.at(time.Now()))
-	if x.rate.Policy != "" {
-		// The form of the IETF's draft on RateLimit header fields. Moments are rounded
-		// up, so that who waits for them waits long enough.
-		b := appendLimit(x.rateText[:0], x.rate.Policy, ";q=", x.rate.Limit, ";w=", x.rate.Window)
+// send writes the response with the header fields that lists and errors share. The response to HEAD has the header
+// of GET.
+func (req *request) send(status int, body []byte) {
+	req.status = status
+	req.fields.add("Date", req.gateway.dates.at(time.Now()))
+	if req.rate.Policy != "" {
+		// The form of the IETF's draft on RateLimit header fields. Times are rounded up, so that waiting for them
+		// is long enough.
+		b := appendLimit(req.rateText[:0], req.rate.Policy, ";q=", req.rate.Limit, ";w=", req.rate.Window)
 		n := len(b)
-		b = appendLimit(b, x.rate.Policy, ";r=", x.rate.Remaining, ";t=", x.rate.Reset)
-		x.fields.addText("Ratelimit", b[n:])
-		x.fields.addText("Ratelimit-Policy", b[:n])
+		b = appendLimit(b, req.rate.Policy, ";r=", req.rate.Remaining, ";t=", req.rate.Reset)
+		req.fields.addText("Ratelimit", b[n:])
+		req.fields.addText("Ratelimit-Policy", b[:n])
 	}
-	last := x.closes()
+	last := req.closes()
 	if last {
-		x.fields.add("Connection", x.gateway.headers.close)
+		req.fields.add("Connection", req.gateway.headers.close)
 	}
 	var err error
-	x.headSent = true
-	if x.fast != nil {
-		head := x.gateway.heads.Get().(*[]byte)
-		*head = x.fields.appendHead((*head)[:0], status)
-		x.sent, err = x.fast.SendHead(*head, body, last)
-		x.gateway.heads.Put(head)
+	req.headSent = true
+	if req.fast != nil {
+		head := req.gateway.heads.Get().(*[]byte)
+		*head = req.fields.appendHead((*head)[:0], status)
+		req.sent, err = req.fast.SendHead(*head, body, last)
+		req.gateway.heads.Put(head)
 	} else {
-		w := x.engine.Writer
-		x.fields.into(w.Header())
+		w := req.ginContext.Writer
+		req.fields.into(w.Header())
 		w.WriteHeader(status)
 		w.WriteHeaderNow()
-		if len(body) > 0 && x.request.Method != http.MethodHead {
-			x.sent, err = w.Write(body)
+		if len(body) > 0 && req.http.Method != http.MethodHead {
+			req.sent, err = w.Write(body)
 		}
 	}
 	if err != nil {
-		x.writeFailed(err)
+		req.writeFailed(err)
 	}
 }
 
@@ -190,9 +188,7 @@ func appendLimit(b []byte, policy, nameOfCount string, count int, nameOfTime str
 	return strconv.AppendInt(b, int64(math.Ceil(d.Seconds())), 10)
 }
 
-// headers holds header values that answers share. A header value is a slice in
-// net/http; making one per header and request is what it would cost without.
-// Nothing here is changed after newHeaders.
+// headers are header values that responses share, so that no slice is made for each. They never change.
 type headers struct {
 	jsonType, cacheControl, noStore, vary, varyOfErrors, nosniff, close []string
 	gzip, zstd                                                          []string
@@ -215,9 +211,8 @@ func newHeaders() *headers {
 // inSeconds is a time in whole seconds, rounded down.
 func inSeconds(d time.Duration) string { return strconv.Itoa(int(max(d, 0) / time.Second)) }
 
-// cacheStatus tells how the cache came by an answer (RFC 9211). A fresh hit's
-// ttl is rounded down and a stale one's away from zero, so that a negative ttl
-// always means stale.
+// cacheStatus says how the cache handled a request (RFC 9211). A fresh hit's ttl is rounded down and a stale one's
+// away from zero, so that a negative ttl always means stale.
 func cacheStatus(r *cache.Result) string {
 	status := cacheName
 	switch r.Outcome {
@@ -242,8 +237,8 @@ func cacheStatus(r *cache.Result) string {
 	return status
 }
 
-// dates has the value of Date ready for the second that it is: formatting one
-// costs as much as looking a list up. It is safe for concurrent use.
+// dates caches the value of Date for the current second, as formatting one costs as much as looking a list up. It is
+// safe for concurrent use.
 type dates struct{ now atomic.Pointer[date] }
 
 // date is the value of one second.

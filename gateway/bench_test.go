@@ -28,7 +28,7 @@ func BenchmarkHit(b *testing.B) {
 		"plain": nil, "1% traced": sdktrace.TraceIDRatioBased(0.01), "traced": sdktrace.AlwaysSample(),
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := newStand(b, setting{options: func(o *Options) {
+			s := newTestGateway(b, setting{options: func(o *Options) {
 				o.RequestLog = io.Discard
 				if sampler != nil {
 					provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithBatcher(tracetest.NewNoopExporter()))
@@ -53,7 +53,7 @@ func BenchmarkHit(b *testing.B) {
 func BenchmarkFront(b *testing.B) {
 	for name, fields := range map[string][]string{"hit": nil, "304": {"If-None-Match: *"}, "gzip": {"Accept-Encoding: gzip"}} {
 		b.Run(name, func(b *testing.B) {
-			s := newStand(b, setting{options: func(o *Options) { o.RequestLog = io.Discard }})
+			s := newTestGateway(b, setting{options: func(o *Options) { o.RequestLog = io.Discard }})
 			caller := s.network.connect(peers[0])
 			two := [2][]byte{[]byte(hitOf("acme", buyersList, fields...)), []byte(hitOf("globex", buyersList, fields...))}
 			answers := make([]byte, 64<<10)

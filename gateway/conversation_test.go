@@ -36,7 +36,7 @@ type step struct {
 
 // hold holds the conversation in a bubble of synctest and gives all that was answered. A
 // slow caller reads nothing before it has sent everything.
-func (s *stand) hold(c conversation, peer net.Addr, slow bool) []byte {
+func (s *testGateway) hold(c conversation, peer net.Addr, slow bool) []byte {
 	caller := s.connect(peer)
 	answers, read := make(chan []byte, 1), make(chan struct{})
 	go func() {
@@ -101,9 +101,9 @@ func firstDifference(got, want []byte) (at int) {
 	return at
 }
 
-// counters are all series of a stand that count. The cache adds up its bytes and entries some time
+// counters are all series of a testGateway that count. The cache adds up its bytes and entries some time
 // later.
-func (s *stand) counters(tb testing.TB) string {
+func (s *testGateway) counters(tb testing.TB) string {
 	families, err := s.registry.Gather()
 	if err != nil {
 		tb.Fatal(err)
@@ -122,11 +122,11 @@ func (s *stand) counters(tb testing.TB) string {
 }
 
 // pair holds conversations with both.
-type pair struct{ front, plain *stand }
+type pair struct{ front, plain *testGateway }
 
 func newPair(tb testing.TB, config *tls.Config) pair {
 	off := func(o *Options) { o.FastPath = false }
-	return pair{newStand(tb, setting{tls: config}), newStand(tb, setting{tls: config, options: off})}
+	return pair{newTestGateway(tb, setting{tls: config}), newTestGateway(tb, setting{tls: config, options: off})}
 }
 
 // hold reports what differs; empty: nothing.
@@ -346,7 +346,7 @@ func TestForeignBytes(t *testing.T) {
 	for name, n := range map[string]int{"clear": 3, "TLS": 1} {
 		t.Run(name, func(t *testing.T) {
 			n *= int(testkit.Number(t, "LANE_CHURN", 40_000)) / 4
-			s := newStand(t, setting{options: func(o *Options) { o.RequestLog = io.Discard }})
+			s := newTestGateway(t, setting{options: func(o *Options) { o.RequestLog = io.Discard }})
 			dial := s.listen(t, name == "TLS")
 			var compared atomic.Int64
 			var group sync.WaitGroup
@@ -366,13 +366,13 @@ func TestForeignBytes(t *testing.T) {
 
 // listen serves on a socket, too. On a busy machine any time may pass between two steps, so
 // there are no deadlines.
-func (s *stand) listen(t *testing.T, secure bool) (dial func() halfConn) {
+func (s *testGateway) listen(t *testing.T, secure bool) (dial func() halfConn) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.gateway.opts.WriteTimeout = 0
-	server, opts := &http.Server{Handler: s, ConnContext: connlimit.ConnContext}, front.Options{Serves: s.live.OnFastPath, Fields: Fields()}
+	server, opts := &http.Server{Handler: s, ConnContext: connlimit.ConnContext}, front.Options{Serves: s.handler.OnFastPath, Fields: Fields()}
 	if secure {
 		opts.TLS = secureConfig(t)
 	}
@@ -422,7 +422,7 @@ func (e *expected) is(got []byte) bool {
 }
 
 // newChurner asks for each list once while nobody else asks.
-func newChurner(t *testing.T, s *stand, account string, dial func() halfConn, r *rand.Rand) *churner {
+func newChurner(t *testing.T, s *testGateway, account string, dial func() halfConn, r *rand.Rand) *churner {
 	c := &churner{T: t, dial: dial, r: r}
 	kind := "buyer"
 	if account == "vendor" {

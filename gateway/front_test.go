@@ -27,13 +27,13 @@ import (
 	"inquiry-gateway/cache"
 )
 
-// inBubble runs a test with a stand and one caller in virtual time, in clear text and with TLS.
-func inBubble(t *testing.T, c setting, test func(*testing.T, *stand, *caller)) {
+// inBubble runs a test with a testGateway and one caller in virtual time, in clear text and with TLS.
+func inBubble(t *testing.T, c setting, test func(*testing.T, *testGateway, *caller)) {
 	for name, config := range map[string]*tls.Config{"clear": nil, "TLS": secureConfig(t)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.tls = config
-				s := newStand(t, c)
+				s := newTestGateway(t, c)
 				test(t, s, s.call(t))
 			})
 		})
@@ -58,7 +58,7 @@ func TestWhatTakesTheFastPath(t *testing.T) {
 		"an empty body":    {hitOf("acme", buyersList, "Content-Length: 0"), []int{200}, false},
 		"a field too much": {hitOf("acme", buyersList, "X: "+strings.Repeat("x", 5000)), []int{200}, false},
 	} {
-		inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+		inBubble(t, setting{}, func(t *testing.T, s *testGateway, c *caller) {
 			for range 2 { // a fill and a hit
 				if _, _, body := c.get("acme", buyersList); body != string(bodyOf(cache.Key{Kind: "buyer", Account: "acme"})) {
 					t.Errorf("the list is %s", body)
@@ -81,11 +81,11 @@ func TestWhatTakesTheFastPath(t *testing.T) {
 
 // A reload switches the fast path on and off, on open connections too.
 func TestFastPathIsSwitched(t *testing.T) {
-	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+	inBubble(t, setting{}, func(t *testing.T, s *testGateway, c *caller) {
 		off := New(Options{Auth: s.gateway.opts.Auth, Lists: s.lists})
 		var answered []int
 		for _, g := range []*Gateway{s.gateway, s.gateway, s.gateway, off, off, s.gateway} {
-			s.live.Set(g)
+			s.handler.Set(g)
 			c.get("acme", buyersList)
 			answered = append(answered, int(s.fast.Load()))
 		}
@@ -107,7 +107,7 @@ func TestShutdownOfTheFront(t *testing.T) {
 	} {
 		var response time.Duration
 		slow := func(o *Options) { o.Lists = served{o.Lists, func() { time.Sleep(response) }} }
-		inBubble(t, setting{options: slow}, func(t *testing.T, s *stand, c *caller) {
+		inBubble(t, setting{options: slow}, func(t *testing.T, s *testGateway, c *caller) {
 			c.get("acme", buyersList)
 			if response = tt.response; response > 0 {
 				c.send(hitOf("acme", buyersList))
@@ -139,7 +139,7 @@ func TestClearTextWhereTLSIsDue(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var answers, logs [2][]byte
 			for i, front := range []bool{true, false} {
-				s := newStand(t, setting{tls: config, options: func(o *Options) { o.FastPath = front }})
+				s := newTestGateway(t, setting{tls: config, options: func(o *Options) { o.FastPath = front }})
 				c := s.network.connect(peers[0])
 				_, _ = io.WriteString(c, first)
 				_ = c.CloseWrite()
@@ -199,7 +199,7 @@ func TestPanics(t *testing.T) {
 				b := bug{o.Auth, o.Lists, o.Rate, &at}
 				o.FastPath, o.Auth, o.Lists, o.Rate = front, b, b, b
 			}
-			inBubble(t, setting{options: options}, func(t *testing.T, s *stand, other *caller) {
+			inBubble(t, setting{options: options}, func(t *testing.T, s *testGateway, other *caller) {
 				c := s.call(t)
 				const large = buyersList + "?inquiry_type=large"
 				other.get("acme", large)
@@ -232,7 +232,7 @@ func TestPanics(t *testing.T) {
 				}
 				synctest.Wait()
 				for name, want := range map[string]float64{
-					"panics_total handler": 1, "http_requests_total 500buyer_inquiries": 1, "http_requests_in_flight ": 0,
+					"panics_total handler": 1, "http_requests_total 500buyer_inquiriesinternal_error": 1, "http_requests_in_flight ": 0,
 				} {
 					name, labels, _ := strings.Cut(name, " ")
 					if got := s.counted(t, name, labels); got != want {
@@ -271,7 +271,7 @@ func (*everySecond) Description() string { return "every second" }
 // have all of their spans, though the front answers them.
 func TestFrontAndTraces(t *testing.T) {
 	spans, sampler := tracetest.NewSpanRecorder(), &everySecond{}
-	s := newStand(t, setting{options: func(o *Options) {
+	s := newTestGateway(t, setting{options: func(o *Options) {
 		o.Traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
 	}})
 	c := s.call(t)
@@ -299,7 +299,7 @@ func TestDeadlinesOfTheFront(t *testing.T) {
 		"":           {"", 59 * time.Second}, // a deadline is set again once a second at most
 		"GET /api/v": {"HTTP/1.1 400 Bad Request", 30 * time.Second},
 	} {
-		inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+		inBubble(t, setting{}, func(t *testing.T, s *testGateway, c *caller) {
 			for range 6 { // in all longer than the server's time
 				c.get("acme", buyersList)
 				time.Sleep(50 * time.Second)
@@ -321,7 +321,7 @@ func TestDeadlinesOfTheFront(t *testing.T) {
 // Each request for a list is served by Gin's engine, on the fast path and beside it.
 func TestEveryRequestPassesGin(t *testing.T) {
 	for _, fast := range []bool{true, false} {
-		inBubble(t, setting{options: func(o *Options) { o.FastPath = fast }}, func(t *testing.T, s *stand, c *caller) {
+		inBubble(t, setting{options: func(o *Options) { o.FastPath = fast }}, func(t *testing.T, s *testGateway, c *caller) {
 			passed := 0
 			e := gin.New()
 			e.Use(func(*gin.Context) { passed++ })
@@ -342,7 +342,7 @@ func TestEveryRequestPassesGin(t *testing.T) {
 
 // At the limit unauthenticated connections give way, the oldest first; those of known callers never do.
 func TestUnauthenticatedConnectionsAreEvicted(t *testing.T) {
-	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+	inBubble(t, setting{}, func(t *testing.T, s *testGateway, c *caller) {
 		s.limit.SetMax(3)
 		c.get("acme", buyersList)
 		var others []*caller
@@ -373,7 +373,7 @@ func TestUnauthenticatedConnectionsAreEvicted(t *testing.T) {
 
 // Over HTTP/2 a connection on which a caller has authenticated is kept, too.
 func TestEvictionOverHTTP2(t *testing.T) {
-	inBubble(t, setting{}, func(t *testing.T, s *stand, _ *caller) {
+	inBubble(t, setting{}, func(t *testing.T, s *testGateway, _ *caller) {
 		opened := 0
 		dial := func(context.Context, string, string) (net.Conn, error) {
 			opened++
@@ -415,7 +415,7 @@ func TestEvictionOverHTTP2(t *testing.T) {
 func TestUnauthenticatedStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const streams = 200 // of each connection
-		s := newStand(t, setting{options: func(o *Options) { o.LogRefusals = 1 }})
+		s := newTestGateway(t, setting{options: func(o *Options) { o.LogRefusals = 1 }})
 		s.ask("GET", "/openapi.json")
 		memory := func() int {
 			var m runtime.MemStats
@@ -457,8 +457,8 @@ func TestUnauthenticatedStreams(t *testing.T) {
 			t.Errorf("%v are in flight later", n)
 		}
 		// One is of ask. The gateway has reset all streams: no caller has left.
-		for code, want := range map[string]int{"200": maxUnauthenticatedStreams + 1, "429": all - maxUnauthenticatedStreams, "499": 0} {
-			if n := s.counted(t, "http_requests_total", code+"openapi"); int(n) != want {
+		for code, want := range map[string]int{"200openapi": maxUnauthenticatedStreams + 1, "429openapirate_limited": all - maxUnauthenticatedStreams, "499openapi": 0} {
+			if n := s.counted(t, "http_requests_total", code); int(n) != want {
 				t.Errorf("%v requests are counted as %s, want %d", n, code, want)
 			}
 		}
@@ -468,7 +468,7 @@ func TestUnauthenticatedStreams(t *testing.T) {
 // Header and body of an answer of the front leave with one write of both, be it a fill or a
 // hit; with TLS its records do, as far as there is room for them.
 func TestAnswerLeavesInOneWrite(t *testing.T) {
-	inBubble(t, setting{}, func(t *testing.T, s *stand, c *caller) {
+	inBubble(t, setting{}, func(t *testing.T, s *testGateway, c *caller) {
 		c.get("acme", buyersList) // the handshake's last records come with the first answer
 		conn := s.network.last.Load()
 		for _, inquiryType := range []string{"small", "large", "huge", "large", "small"} {
@@ -493,7 +493,7 @@ func TestAnswerLeavesInOneWrite(t *testing.T) {
 // should have been.
 func TestBytesOfACutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, setting{})
+		s := newTestGateway(t, setting{})
 		c := s.call(t)
 		c.send(hitOf("acme", buyersList+"?inquiry_type=huge"))
 		if _, err := io.ReadFull(c.in, make([]byte, 50_000)); err != nil {

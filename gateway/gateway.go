@@ -1,9 +1,9 @@
 // Package gateway routes, authorizes and answers the requests of the public API.
 //
-// Every request becomes an exchange. Its endpoint finds its list or its page, or says why
-// there is none, and never writes; answer writes it once, and serve leaves one line in
-// the log, whatever happens. The table that turns errors into answers is problemOf. Gin routes every
-// request to its handler; a front.Listener may have parsed it in place of net/http.
+// Gin routes every request to its endpoint; a front.Listener may have parsed it in place of net/http.
+// The endpoint finds the list or the page, or returns an error, and never writes. respond writes the
+// response once, and serve leaves one record in the log, whatever happens. The table that turns errors
+// into responses is problemOf.
 package gateway
 
 import (
@@ -30,17 +30,15 @@ import (
 	"inquiry-gateway/internal/theme"
 )
 
-// Authenticator turns the Authorization header's values, as received, into the grant
-// of a Principal. Its errors are the sentinels of package auth; who keeps guessing
-// from one address may be held back.
+// Authenticator turns the values of the Authorization header, as received, into the grant of a
+// Principal. Its errors are those of package auth. Clients that keep sending unknown keys are limited.
 type Authenticator interface {
 	AuthenticateFrom(ctx context.Context, authorization []string, from auth.Caller) (*auth.Grant, error)
 }
 
-// Lists answers with the list that a key names. Lookup is the hot path: it
-// gives only what the process has and needs no refresh, and costs no context; who
-// serves that calls RecordHit. Get does all the rest. Encoded gives an entry in a content
-// coding, nil where there is none.
+// Lists returns the list that a key names. Lookup is the hot path: it returns only fresh entries of this
+// process and needs no context; call RecordHit after serving one. Get does all the rest. Encoded returns an
+// entry in a content coding, or nil.
 type Lists interface {
 	Lookup(k cache.Key) (cache.Result, bool)
 	RecordHit(k cache.Key, r cache.Result)
@@ -61,22 +59,20 @@ type Options struct {
 	Lists Lists
 	Rate  Limiter // nil: no limits
 
-	// Draining is true once the process is asked to stop: from then on each answer
-	// closes its connection, so that the caller comes back on another one. Nil:
-	// never.
+	// Draining is true once the process is asked to stop: from then on each response closes its
+	// connection, so that the caller connects to another node. Nil: never.
 	Draining *atomic.Bool
 	// RequestTimeout bounds one request, whatever it waits for; zero means 5 s.
 	RequestTimeout time.Duration
-	// WriteTimeout is when an answer must have been written, from the begin of its request; zero
-	// means any time. It holds in place of the http.Server's.
+	// WriteTimeout bounds the time from the begin of a request to the end of its response; zero means
+	// no bound. It takes the place of the http.Server's.
 	WriteTimeout time.Duration
 	// FastPath lets a front.Listener serve requests for lists.
 	FastPath bool
-	// IgnoreUnknownParameters answers requests with parameters that are not
-	// known instead of refusing them.
+	// IgnoreUnknownParameters ignores unknown query parameters instead of refusing the request.
 	IgnoreUnknownParameters bool
-	// Kinds are the lists that are served, with the words that their filters take; another
-	// list's path is unknown. Nil: both, with any words.
+	// Kinds are the lists that are served, with the values of their filters; the path of any other list
+	// is unknown. Nil: both, with any values.
 	Kinds map[string]v1.Words
 	// Docs serves the OpenAPI document at /openapi.json and its page at /docs.
 	Docs bool
@@ -99,14 +95,14 @@ type Options struct {
 	Traces trace.TracerProvider // nil: no spans
 
 	Logger     *slog.Logger          // nil: slog.Default
-	Registerer prometheus.Registerer // nil: nobody sees the metrics
+	Registerer prometheus.Registerer // nil: metrics are not exported
 }
 
 // Gateway is the public API as an http.Handler, safe for concurrent use.
 type Gateway struct {
 	opts                   Options
 	proxies                proxies
-	exchanges              sync.Pool    // of *exchange
+	requests               sync.Pool    // of *request
 	heads                  sync.Pool    // of *[]byte, for heads of answers only
 	lines                  sync.Pool    // of *[]byte, for lines of the log only
 	unauthenticatedStreams atomic.Int64 // see maxUnauthenticatedStreams
@@ -123,17 +119,17 @@ type Gateway struct {
 type endpoint struct {
 	route  string // its path; empty: none
 	series *endpointSeries
-	// find finds the exchange's list or page.
-	find func(x *exchange) error
+	// find finds the list or page of a request.
+	find func(req *request) error
 }
 
 // newEndpoint makes one that is counted by its name.
-func (g *Gateway) newEndpoint(name, route string, find func(x *exchange) error) *endpoint {
+func (g *Gateway) newEndpoint(name, route string, find func(req *request) error) *endpoint {
 	return &endpoint{route, g.metrics.metricsFor(name), find}
 }
 
-// New builds a Gateway. It registers its metrics; one that is made after another
-// with the same Registerer counts on.
+// New builds a Gateway and registers its metrics. A second one with the same Registerer goes on
+// counting in the same series.
 func New(opts Options) *Gateway {
 	opts.RequestTimeout = cmp.Or(opts.RequestTimeout, 5*time.Second)
 	opts.Draining = cmp.Or(opts.Draining, new(atomic.Bool))
@@ -146,19 +142,19 @@ func New(opts Options) *Gateway {
 		}
 	}
 	g := &Gateway{
-		opts:      opts,
-		proxies:   opts.TrustedProxies,
-		exchanges: sync.Pool{New: func() any { return &exchange{fields: make(answerFields, 0, usualFields)} }},
-		lines:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
-		heads:     sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
-		metrics:   newMetrics(opts.Registerer),
-		headers:   newHeaders(),
-		tracer:    telemetry.NewTracer(opts.Traces, scope),
-		lists:     map[string]*endpoint{},
+		opts:     opts,
+		proxies:  opts.TrustedProxies,
+		requests: sync.Pool{New: func() any { return &request{fields: make(answerFields, 0, usualFields)} }},
+		lines:    sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
+		heads:    sync.Pool{New: func() any { return new(make([]byte, 0, 1024)) }},
+		metrics:  newMetrics(opts.Registerer),
+		headers:  newHeaders(),
+		tracer:   telemetry.NewTracer(opts.Traces, scope),
+		lists:    map[string]*endpoint{},
 	}
 	for _, k := range v1.Kinds() {
 		if _, served := opts.Kinds[k.Name]; served {
-			g.lists[k.Path] = g.newEndpoint(k.Endpoint, k.Path, func(x *exchange) error { return x.findList(k.Name) })
+			g.lists[k.Path] = g.newEndpoint(k.Endpoint, k.Path, func(req *request) error { return req.findList(k.Name) })
 		}
 	}
 	g.refusals = newLogLimiter(opts.LogRefusals, g.metrics.logSuppressed)
@@ -184,8 +180,8 @@ func (g *Gateway) routes(e *gin.Engine) {
 	}
 	if g.opts.Docs {
 		pages := sync.OnceValues(func() (document, page map[string]theme.Asset) { return v1.Pages(g.opts.Kinds) }) // some 40 ms, when first asked for
-		document := func(x *exchange) error { d, _ := pages(); return x.findPage(d) }
-		page := func(x *exchange) error { _, p := pages(); return x.findPage(p) }
+		document := func(req *request) error { d, _ := pages(); return req.findPage(d) }
+		page := func(req *request) error { _, p := pages(); return req.findPage(p) }
 		for _, route := range []string{"/openapi.json", "/openapi.yaml"} {
 			e.Match(read, route, g.handler(g.newEndpoint("openapi", route, document)))
 		}
@@ -193,13 +189,13 @@ func (g *Gateway) routes(e *gin.Engine) {
 			e.Match(read, route, g.handler(g.newEndpoint("docs", route, page)))
 		}
 	}
-	e.NoRoute(g.handler(g.newEndpoint(unmatched, "", func(*exchange) error { return errNotFound })))
-	e.NoMethod(g.handler(g.newEndpoint(unmatched, "", func(*exchange) error { return errMethodNotAllowed })))
+	e.NoRoute(g.handler(g.newEndpoint(unmatched, "", func(*request) error { return errNotFound })))
+	e.NoMethod(g.handler(g.newEndpoint(unmatched, "", func(*request) error { return errMethodNotAllowed })))
 	g.engine = e
 }
 
-// ServeHTTP answers one request. A path with an escaped slash is matched as it was sent:
-// such a slash is part of a name and separates nothing (RFC 3986, section 2.2).
+// ServeHTTP serves one request. A path with an escaped slash is matched as it was sent: such a slash
+// is part of a name (RFC 3986, section 2.2).
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
 		u, other := *r.URL, *r
@@ -209,18 +205,18 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.engine.ServeHTTP(w, r)
 }
 
-// Live serves with the Gateway that a reload has put last. It is safe for concurrent use;
-// Set comes before the first request.
-type Live struct{ current atomic.Pointer[Gateway] }
+// Handler serves with the Gateway that was set last, so that a reload can replace it. It is safe for
+// concurrent use. Call Set before the first request.
+type Handler struct{ current atomic.Pointer[Gateway] }
 
 // Set serves all requests from now on with g.
-func (l *Live) Set(g *Gateway) { l.current.Store(g) }
+func (h *Handler) Set(g *Gateway) { h.current.Store(g) }
 
 // OnFastPath reports whether requests for a path may take the fast path.
-func (l *Live) OnFastPath(path string) bool {
-	g := l.current.Load()
+func (h *Handler) OnFastPath(path string) bool {
+	g := h.current.Load()
 	return g.opts.FastPath && g.lists[path] != nil
 }
 
-// ServeHTTP answers with the Gateway that was set last.
-func (l *Live) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.current.Load().ServeHTTP(w, r) }
+// ServeHTTP implements http.Handler.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.current.Load().ServeHTTP(w, r) }

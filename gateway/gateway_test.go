@@ -28,7 +28,7 @@ func TestErrorTable(t *testing.T) {
 	}
 	var failure error
 	errPanic := errors.New("secret panic")
-	s := newStand(t, setting{options: func(o *Options) {
+	s := newTestGateway(t, setting{options: func(o *Options) {
 		o.Lists = scripted{Lists: o.Lists, get: func(context.Context, cache.Key) (cache.Result, error) {
 			if failure == errPanic {
 				panic(failure)
@@ -102,7 +102,7 @@ func TestErrorTable(t *testing.T) {
 // front and of the engine.
 func TestListOfAnotherAccountIsNeverSent(t *testing.T) {
 	var foreign cache.Result
-	s := newStand(t, setting{options: func(o *Options) { o.Lists = scripted{Lists: o.Lists, found: &foreign} }})
+	s := newTestGateway(t, setting{options: func(o *Options) { o.Lists = scripted{Lists: o.Lists, found: &foreign} }})
 	var err error
 	if foreign, err = s.lists.Get(t.Context(), cache.Key{Kind: "buyer", Account: "globex"}); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestListOfAnotherAccountIsNeverSent(t *testing.T) {
 func TestLookUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked cache.Key
-		s := newStand(t, setting{options: func(o *Options) {
+		s := newTestGateway(t, setting{options: func(o *Options) {
 			o.RequestTimeout = time.Minute
 			o.Lists = scripted{Lists: o.Lists, get: func(ctx context.Context, k cache.Key) (cache.Result, error) {
 				asked = k
@@ -142,37 +142,46 @@ func TestLookUp(t *testing.T) {
 // A caller that left, which HTTP/2 tells, is neither an error of the gateway's nor of the
 // legacy's. Its connection is dropped.
 func TestCallerThatLeft(t *testing.T) {
-	s := newStand(t, setting{options: func(o *Options) {
-		o.Lists = scripted{Lists: o.Lists, get: func(ctx context.Context, _ cache.Key) (cache.Result, error) {
-			<-ctx.Done()
-			return cache.Result{}, ctx.Err()
-		}}
-	}})
-	ask := func() (dropped bool) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		r := httptest.NewRequest(http.MethodGet, buyersList, nil).WithContext(ctx)
-		r.ProtoMajor = 2
-		r.Header.Set("Authorization", "Bearer key-of-acme")
-		w := httptest.NewRecorder()
-		defer func() { dropped = recover() == http.ErrAbortHandler && w.Body.Len() == 0 }()
-		s.gateway.ServeHTTP(w, r)
-		return false
-	}
-	if !ask() {
-		t.Error("the connection stays")
-	}
-	counted := s.counted(t, "http_requests_total", "499buyer_inquiries")
-	if all := s.lines(t); len(all) != 1 || all[0].Status != 499 || all[0].Level != "INFO" || counted != 1 {
-		t.Errorf("recorded %+v, counted %v", all, counted)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestGateway(t, setting{options: func(o *Options) {
+			o.LogRefusals = 3
+			o.Lists = scripted{Lists: o.Lists, get: func(ctx context.Context, _ cache.Key) (cache.Result, error) {
+				<-ctx.Done()
+				return cache.Result{}, ctx.Err()
+			}}
+		}})
+		ask := func(path string) (dropped bool) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			r := httptest.NewRequest(http.MethodGet, path, nil).WithContext(ctx)
+			r.ProtoMajor = 2
+			r.Header.Set("Authorization", "Bearer key-of-acme")
+			w := httptest.NewRecorder()
+			defer func() { dropped = recover() == http.ErrAbortHandler && w.Body.Len() == 0 }()
+			s.gateway.ServeHTTP(w, r)
+			return false
+		}
+		if !ask(buyersList) {
+			t.Error("the connection stays")
+		}
+		counted := s.counted(t, "http_requests_total", "499buyer_inquiries")
+		if all := s.lines(t); len(all) != 1 || all[0].Status != 499 || all[0].Level != "INFO" || counted != 1 {
+			t.Errorf("recorded %+v, counted %v", all, counted)
+		}
+		for range 20 { // without a key, so that anybody chooses how many there are
+			ask("/nowhere")
+		}
+		if all := s.lines(t); len(all) != 3 {
+			t.Errorf("%d records of clients without a key", len(all))
+		}
+	})
 }
 
 // The id and the address of a request are those that trusted proxies tell, as far as they are
 // such; what a untrusted wrote before them is not read.
 func TestRequestIDAndClientAddress(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24"), netip.MustParsePrefix("10.0.0.0/8")}
-	s := newStand(t, setting{options: func(o *Options) { o.TrustedProxies = proxies }})
+	s := newTestGateway(t, setting{options: func(o *Options) { o.TrustedProxies = proxies }})
 	const untrusted, proxy = "From: 198.51.100.1:1", "From: 192.0.2.1:1"
 	for _, tc := range []struct {
 		from, forwarded string
@@ -254,7 +263,7 @@ func (l codedLists) Encoded(_ *cache.Entry, c cache.Coding) *cache.Representatio
 // What callers prefer is in internal/conformance.
 func TestCodingsThatAListLacks(t *testing.T) {
 	lists := &codedLists{}
-	s := newStand(t, setting{options: func(o *Options) { lists.Lists, o.Lists = o.Lists, lists }})
+	s := newTestGateway(t, setting{options: func(o *Options) { lists.Lists, o.Lists = o.Lists, lists }})
 	for _, tc := range []struct {
 		accept string
 		has    []cache.Coding

@@ -11,35 +11,34 @@ import (
 	"inquiry-gateway/internal/connlimit"
 )
 
-// findList finds the list that a request asks for, or says why there is none. It is the one
-// order of checks: who asks, whether they may, how often, and for what. Each comes before
-// anything of the cache is read, so no cached list and no 304 answers a caller who is not
-// allowed, and nobody can use up the rate of another. The account comes from the key alone;
-// nothing in the request can name another.
-func (x *exchange) findList(kind string) error {
-	g := x.gateway
-	grant, err := g.opts.Auth.AuthenticateFrom(x.ctx, x.request.Header[authorizationField], x)
-	x.authTime = time.Since(x.begin)
+// findList finds the list that a request asks for. It is the one order of checks: authentication, authorization,
+// rate, parameters. All of them run before the cache is read, so an unauthorized request never gets a cached list or
+// a 304, and cannot use up another account's rate. The account comes from the key alone; nothing in the request can
+// name another.
+func (req *request) findList(kind string) error {
+	g := req.gateway
+	grant, err := g.opts.Auth.AuthenticateFrom(req.ctx, req.http.Header[authorizationField], req)
+	req.authTime = time.Since(req.begin)
 	if err != nil {
 		return err
 	}
-	x.principal = grant.Principal
-	connlimit.FromContext(x.ctx).Authenticated()
-	if err := x.principal.Authorize(kind); err != nil {
+	req.principal = grant.Principal
+	connlimit.FromContext(req.ctx).Authenticated()
+	if err := req.principal.Authorize(kind); err != nil {
 		return err
 	}
-	if err := x.withinRate(); err != nil {
+	if err := req.withinRate(); err != nil {
 		return err
 	}
-	k, err := parseFilter(x.request.URL.RawQuery, g.opts.IgnoreUnknownParameters)
+	k, err := parseFilter(req.http.URL.RawQuery, g.opts.IgnoreUnknownParameters)
 	if err != nil {
 		return err
 	}
-	k.Kind, k.Account = x.principal.Kind, x.principal.Account
-	if err := x.lookUp(k); err != nil {
+	k.Kind, k.Account = req.principal.Kind, req.principal.Account
+	if err := req.lookUp(k); err != nil {
 		return err
 	}
-	if !belongsTo(x.list.Entry, &x.principal) {
+	if !belongsTo(req.list.Entry, &req.principal) {
 		return errors.New("the list looked up belongs to somebody else")
 	}
 	return nil
@@ -54,37 +53,37 @@ type rateError struct {
 func (e *rateError) Error() string { return fmt.Sprintf("over the rate of policy %q", e.policy) }
 
 // withinRate asks the limiter, once for each request.
-func (x *exchange) withinRate() error {
-	if x.gateway.opts.Rate == nil {
-		x.admitted = true
+func (req *request) withinRate() error {
+	if req.gateway.opts.Rate == nil {
+		req.admitted = true
 		return nil
 	}
-	x.rate = x.gateway.opts.Rate.Allow(x.principal.Account, x.principal.Plan)
-	if x.admitted = x.rate.Allowed; x.admitted {
+	req.rate = req.gateway.opts.Rate.Allow(req.principal.Account, req.principal.Plan)
+	if req.admitted = req.rate.Allowed; req.admitted {
 		return nil
 	}
-	return &rateError{x.rate.Policy, x.rate.RetryAfter}
+	return &rateError{req.rate.Policy, req.rate.RetryAfter}
 }
 
-// lookUp takes a fresh list of this process, or waits for one no longer than the request may
-// take. A recorded trace always uses Get, which has a context for the spans.
-func (x *exchange) lookUp(k cache.Key) (err error) {
-	lists := x.gateway.opts.Lists
-	if !x.gateway.recording(x) {
+// lookUp takes a fresh list of this process, or waits for one until the request's deadline. A recorded trace always
+// uses Get, which has a context for the spans.
+func (req *request) lookUp(k cache.Key) (err error) {
+	lists := req.gateway.opts.Lists
+	if !req.gateway.recording(req) {
 		found, ok := lists.Lookup(k)
 		if ok {
 			lists.RecordHit(k, found)
-			x.list = found
+			req.list = found
 			return nil
 		}
 	}
-	ctx, cancel := context.WithDeadline(withRequestID(x.ctx, x.id.String()), x.Deadline())
+	ctx, cancel := context.WithDeadline(withRequestID(req.ctx, req.id.String()), req.Deadline())
 	defer cancel()
-	x.list, err = lists.Get(ctx, k)
+	req.list, err = lists.Get(ctx, k)
 	return err
 }
 
-// belongsTo says whether a list is the caller's.
+// belongsTo reports whether a list is the caller's.
 func belongsTo(e *cache.Entry, p *auth.Principal) bool {
 	return e.Kind == p.Kind && e.Account == p.Account
 }

@@ -51,7 +51,7 @@ func TestLogFields(t *testing.T) {
 	s.ask("GET", "/nowhere")
 	func() {
 		defer func() { _ = recover() }() // net/http cuts the connection
-		s.live.ServeHTTP(&gone{header: http.Header{}}, s.request("GET", buyersList))
+		s.handler.ServeHTTP(&gone{header: http.Header{}}, s.request("GET", buyersList))
 	}()
 	types := map[string]string{}
 	var names []string

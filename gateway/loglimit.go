@@ -58,7 +58,8 @@ type errorLines struct {
 	logger  *slog.Logger
 }
 
-// reasonWords is how many words of a line at least come from the source of net/http.
+// reasonWords is how many words at the start of a line are net/http's own. They tell the sorts of lines
+// apart; what follows may hold a client's address.
 const reasonWords = 3
 
 // Write takes one line.

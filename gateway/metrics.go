@@ -13,8 +13,7 @@ import (
 // metrics are the public listener's series. Labels are bounded: endpoints and
 // outcomes are fixed words, codes are those of the error table.
 type metrics struct {
-	requests *prometheus.CounterVec   // endpoint, code
-	errors   *prometheus.CounterVec   // endpoint, error
+	requests *prometheus.CounterVec   // endpoint, code, error
 	duration *prometheus.HistogramVec // endpoint, cache
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
@@ -28,8 +27,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	http, log := telemetry.Series(reg, "http"), telemetry.Series(reg, "log")
 	return &metrics{
 		requests: http.Counters("requests_total",
-			"Requests on the public listener; 499: the caller left.", "endpoint", "code"),
-		errors: http.Counters("errors_total", "Error responses, by public error code.", "endpoint", "error"),
+			"Requests on the public listener, by public error code; 499: the caller left.", "endpoint", "code", "error"),
 		duration: http.NativeHistograms("request_duration_seconds",
 			"Duration of requests, until the last byte was written; cache is the outcome.",
 			[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}, "endpoint", "cache"),
@@ -52,7 +50,7 @@ type endpointSeries struct {
 
 // metricsFor resolves the labels of every outcome of a look-up, and of none.
 func (m *metrics) metricsFor(name string) *endpointSeries {
-	s := &endpointSeries{label: name, metrics: m, ok: m.requests.WithLabelValues(name, "200"), duration: map[cache.Outcome]prometheus.Observer{}}
+	s := &endpointSeries{label: name, metrics: m, ok: m.requests.WithLabelValues(name, "200", ""), duration: map[cache.Outcome]prometheus.Observer{}}
 	for _, o := range []cache.Outcome{cache.Hit, cache.Miss, cache.Collapsed, cache.StaleRevalidate, cache.StaleError, cache.Impossible} {
 		s.duration[o] = m.duration.WithLabelValues(name, string(o))
 	}
@@ -60,15 +58,12 @@ func (m *metrics) metricsFor(name string) *endpointSeries {
 	return s
 }
 
-// observe counts one exchange that has ended.
-func (s *endpointSeries) observe(x *exchange) {
-	if x.status == http.StatusOK {
+// observe counts one request that has ended.
+func (s *endpointSeries) observe(req *request) {
+	if req.status == http.StatusOK {
 		s.ok.Inc()
 	} else {
-		s.metrics.requests.WithLabelValues(s.label, strconv.Itoa(x.status)).Inc()
+		s.metrics.requests.WithLabelValues(s.label, strconv.Itoa(req.status), req.problem).Inc()
 	}
-	if x.problem != "" {
-		s.metrics.errors.WithLabelValues(s.label, x.problem).Inc()
-	}
-	s.duration[x.list.Outcome].Observe(x.duration.Seconds())
+	s.duration[req.list.Outcome].Observe(req.duration.Seconds())
 }

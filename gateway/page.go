@@ -9,12 +9,12 @@ import (
 
 // findPage finds a document, which knows no caller. The path under a folder that has a page
 // leads to that page.
-func (x *exchange) findPage(files map[string]theme.Asset) error {
-	file, found := files[x.request.URL.Path]
-	if _, folder := files[x.request.URL.Path+"/"]; folder {
-		x.page = http.HandlerFunc(redirectToFolder)
+func (req *request) findPage(files map[string]theme.Asset) error {
+	file, found := files[req.http.URL.Path]
+	if _, folder := files[req.http.URL.Path+"/"]; folder {
+		req.page = http.HandlerFunc(redirectToFolder)
 	} else if found {
-		x.page = file
+		req.page = file
 	} else {
 		return errNotFound
 	}

@@ -22,12 +22,12 @@ var (
 // reached: long enough not to add to its trouble, short enough to recover with it.
 const authRetryAfter = 2 * time.Second
 
-// upstreamRetryAfter is what a caller is asked to wait after a failure of the legacy: it is
-// asked again for this list sooner than that, by whoever comes then.
+// upstreamRetryAfter is what a caller is asked to wait after a failure of the legacy system. By then the list
+// is fetched again.
 const upstreamRetryAfter = 5 * time.Second
 
-// signInRetryAfter is what a caller is asked to wait where the legacy does not let the gateway
-// in: a sign-in is tried again after a minute at the latest.
+// signInRetryAfter is what a caller is asked to wait if the legacy system rejects the gateway's credentials: a sign-in
+// is tried again after a minute at the latest.
 const signInRetryAfter = time.Minute
 
 // problem is an error as the caller sees it, with the header that goes with it.
@@ -91,8 +91,8 @@ func problemOf(err error) problem {
 	return problem{Problem: v1.InternalError}
 }
 
-// upstreamProblem says whose failure it is that there is no list, as far as a caller is told.
-// Retry-After stands where waiting may help.
+// upstreamProblem says whose failure it is that there is no list, as far as a caller is told. A mapping or a record may
+// have been corrected a moment later, so every 502 has a Retry-After.
 func upstreamProblem(e *upstream.Error) problem {
 	switch e.Failure() {
 	case upstream.FailureAccount:

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// proxies are the networks whose X-Forwarded-For, X-Request-Id and traceparent are
-// taken over.
+// proxies are the networks whose X-Forwarded-For, X-Request-Id and traceparent are used.
 type proxies []netip.Prefix
 
 // trust takes 4-in-6 addresses for what they are.
@@ -20,9 +19,8 @@ func (p proxies) trust(addr netip.Addr) bool {
 	return false
 }
 
-// client is the nearest address on the way to the peer, addr, that is not a trusted
-// proxy. What an untrusted client wrote into X-Forwarded-For stands left of it and is
-// not read.
+// client goes back from the peer, addr, through X-Forwarded-For, and returns the first address that is no trusted
+// proxy, or the last one that can be parsed. What an untrusted client wrote stands left of it and is not read.
 func (p proxies) client(forwardedFor []string, addr netip.Addr) netip.Addr {
 	if len(p) == 0 || !p.trust(addr) {
 		return addr

@@ -46,14 +46,13 @@ func parseFilter(rawQuery string, ignoreUnknown bool) (cache.Key, error) {
 	return k, nil
 }
 
-// malformedParameter names the parameter that net/url cannot parse. It refuses a semicolon, which old
+// malformedParameter names the first parameter that net/url cannot parse. It refuses a semicolon, which old
 // servers took for a separator: two programs on the way could read two different queries.
 func malformedParameter(rawQuery string, err error) error {
-	_, escape := errors.AsType[url.EscapeError](err)
 	for pair := range strings.SplitSeq(rawQuery, "&") {
 		if _, err := url.ParseQuery(pair); err != nil {
 			name, _, _ := strings.Cut(pair, "=")
-			if escape {
+			if _, escape := errors.AsType[url.EscapeError](err); escape {
 				return &parameterError{name, "has a bad percent-escape; write % as %25"}
 			}
 			return &parameterError{name, "has a semicolon; write it as %3B"}

@@ -25,7 +25,7 @@ func TestParseFilter(t *testing.T) {
 		"status=a&status=a": "status is given more than once", "status=a&st%61tus=b": "status is given more than once",
 		"Status=pending": "Status is not a parameter", "account=acme": "account is not a parameter", "status[]=a": "status[] is not", "=x": " is not a parameter", "page=2&status=a": "page is not",
 		"status=%zz": "status has a bad percent-escape", "%zz=1": "%zz has a bad", "status=a&page=%": "page has a bad", "+%": "+% has a bad",
-		"status=a;inquiry_type=b": "status has a semicolon", strings.Repeat("é", 1000) + "=1": strings.Repeat("é", 32) + "... is not",
+		"status=a;inquiry_type=b": "status has a semicolon", "status=%zz&x=1;2": "status has a bad", "x=1;2&status=%zz": "x has a semicolon", strings.Repeat("é", 1000) + "=1": strings.Repeat("é", 32) + "... is not",
 	} {
 		_, err := parseFilter(query, false)
 		if _, ok := errors.AsType[*parameterError](err); !ok || !strings.Contains(err.Error(), "parameter "+want) || len(err.Error()) > 300 {

@@ -23,18 +23,18 @@ import (
 	"inquiry-gateway/internal/filters"
 )
 
-// exchange is one request on its way through the gateway: what its endpoint needs
-// to know of it, its answer, and what becomes its one line in the log.
-type exchange struct {
-	id       requestID
-	gateway  *Gateway
-	endpoint *endpoint
-	ctx      context.Context
-	engine   *gin.Context
-	request  *http.Request
-	fast     headSender // nil: net/http has read the request
-	client   netip.Addr // behind the trusted proxies; zero until clientAddress
-	begin    time.Time
+// request is one request on its way through the gateway: what its endpoint needs to know, its response,
+// and what its log record says.
+type request struct {
+	id         requestID
+	gateway    *Gateway
+	endpoint   *endpoint
+	ctx        context.Context
+	ginContext *gin.Context
+	http       *http.Request
+	fast       headSender // nil: net/http has read the request
+	client     netip.Addr // behind the trusted proxies; zero until clientAddress
+	begin      time.Time
 
 	// Filled on the way, written once at the end.
 	fields     answerFields
@@ -51,14 +51,14 @@ type exchange struct {
 	page       http.Handler  // writes a document; nil: another answer
 	cause      error         // of an error answer; never shown to the caller
 	problem    string        // public error code; empty for a success
-	refused    bool          // LogRefusal has decided on its line in the log
-	suppressed bool          // it has no record
+	logDecided bool          // LogRefusal has been called
+	unlogged   bool          // it has no record
 	sent       int           // bytes of the body
 	duration   time.Duration
 }
 
-// headSender is the ResponseWriter of requests on the fast path. Filling and sorting a header map is
-// a tenth of what a hit costs, so it takes the rendered head.
+// headSender is the ResponseWriter of requests on the fast path. It takes the rendered head, as filling
+// and sorting a header map is a tenth of what a hit costs.
 type headSender interface {
 	SendHead(head, body []byte, last bool) (int, error)
 }
@@ -93,53 +93,52 @@ const unauthenticatedWriteTime = 2 * time.Second
 // HTTP/2. Each takes about 20 KiB while nobody reads it, and a connection may have many.
 const maxUnauthenticatedStreams = 4096
 
-// handler serves all requests that Gin routes to an endpoint. Over HTTP/1 a request goes on
-// after its client has closed its half of the connection, as a client that sends nothing more may
-// still wait for responses: that it has gone is noticed when the response is written.
+// handler serves the requests that Gin routes to an endpoint. Over HTTP/1 a request goes on after its
+// client has closed its half of the connection, as the client may still wait for the response. If it does
+// not, writing the response fails.
 func (g *Gateway) handler(e *endpoint) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		r := c.Request
 		ctx := r.Context()
-		if ctx.Done() != nil && (r.ProtoMajor == 1 || r.Method == "PRI") { // which HTTP/1 may say of HTTP/2.0
+		if ctx.Done() != nil && (r.ProtoMajor == 1 || r.Method == "PRI") { // net/http passes on "PRI * HTTP/2.0" from an HTTP/1 connection, with ProtoMajor 2
 			ctx = context.WithoutCancel(ctx)
 		}
 		if r.Body != http.NoBody { // net/http drains the body
 			_ = http.NewResponseController(c.Writer).SetReadDeadline(time.Now().Add(bodyTime))
 		}
-		x := g.exchanges.Get().(*exchange)
-		x.gateway, x.endpoint, x.ctx, x.engine, x.request, x.begin = g, e, ctx, c, r, time.Now()
+		req := g.requests.Get().(*request)
+		req.gateway, req.endpoint, req.ctx, req.ginContext, req.http, req.begin = g, e, ctx, c, r, time.Now()
 		if w, ok := c.Writer.(interface{ Unwrap() http.ResponseWriter }); ok {
-			x.fast, _ = w.Unwrap().(headSender)
+			req.fast, _ = w.Unwrap().(headSender)
 		}
 		if within := g.opts.WriteTimeout; within > 0 {
-			x.writeUntil(x.begin.Add(within))
+			req.writeUntil(req.begin.Add(within))
 		}
-		if x.serve() {
+		if req.serve() {
 			panic(http.ErrAbortHandler) // net/http drops the connection, and logs nothing
 		}
 	}
 }
 
-// serve answers the exchange and ends it, whatever happens: it is counted once, leaves its
-// one line in the log, and must not be used any more. After a panic the caller gets a 500, or a
-// connection that is cut because an answer has begun.
-func (x *exchange) serve() (cut bool) {
-	x.gateway.metrics.inFlight.Inc()
-	if x.gateway.tracer != nil {
-		defer x.openSpan().End()
+// serve responds to the request, counts it once and logs it, whatever happens. The request must not be used
+// afterwards. After a panic the caller gets a 500, or its connection is closed if the response has begun.
+func (req *request) serve() (cut bool) {
+	req.gateway.metrics.inFlight.Inc()
+	if req.gateway.tracer != nil {
+		defer req.openSpan().End()
 	}
 	defer func() {
-		defer x.end() // also where the answer to a panic panics
+		defer req.end() // even if responding to a panic panics
 		if thrown := recover(); thrown != nil {
-			x.panicked(thrown)
+			req.panicked(thrown)
 		}
-		cut = x.aborted
+		cut = req.aborted
 	}()
-	x.identify()
-	if x.fast == nil && headSize(x.request) > maxHeadSize { // the fast path reads less
-		x.answer(errHeadTooLarge)
+	req.identify()
+	if req.fast == nil && headSize(req.http) > maxHeadSize { // the fast path reads less
+		req.respond(errHeadTooLarge)
 	} else {
-		x.answer(x.endpoint.find(x))
+		req.respond(req.endpoint.find(req))
 	}
 	return false
 }
@@ -149,7 +148,7 @@ const maxHeadSize = 16 << 10
 
 var errHeadTooLarge = errors.New("the request line and header fields are too large")
 
-// headSize is about as many bytes as the request line and the header fields have over HTTP/1.
+// headSize is the approximate size of the request line and header fields over HTTP/1, in bytes.
 func headSize(r *http.Request) int {
 	size := len(r.Method) + len(r.RequestURI) + len(r.Host)
 	for name, values := range r.Header {
@@ -160,66 +159,66 @@ func headSize(r *http.Request) int {
 	return size
 }
 
-// answer answers with what the endpoint has found: a list, a page, or an error.
-func (x *exchange) answer(err error) {
-	if x.principal.Account == "" {
-		x.respondUnauthenticated(err)
+// respond responds with what the endpoint has found: a list, a page, or an error.
+func (req *request) respond(err error) {
+	if req.principal.Account == "" {
+		req.respondUnauthenticated(err)
 	} else {
-		x.write(err)
+		req.write(err)
 	}
 }
 
-// write writes the answer.
-func (x *exchange) write(err error) {
+// write writes the response.
+func (req *request) write(err error) {
 	switch {
-	case err != nil && callerLeft(x.ctx):
-		x.clientGone(err)
+	case err != nil && callerLeft(req.ctx):
+		req.clientGone(err)
 	case err != nil:
-		x.writeError(err)
-	case x.page != nil:
-		x.writePage()
+		req.writeError(err)
+	case req.page != nil:
+		req.writePage()
 	default:
-		x.writeList()
+		req.writeList()
 	}
 }
 
-// callerLeft says whether nobody waits for the answer any more. What failed then
-// failed for that reason, and the legacy is not at fault. Only HTTP/2 tells.
+// callerLeft reports whether the caller has gone, which only HTTP/2 tells. An error is then no failure of the
+// legacy system.
 func callerLeft(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// panicked answers in place of what has panicked, which is a bug.
-func (x *exchange) panicked(thrown any) {
-	x.gateway.metrics.panics.Inc()
-	x.gateway.opts.Logger.Error("panic in a handler", "request_id", x.id.String(), "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
+// panicked logs a panic, which is a bug, and responds with a 500 if no response has begun.
+func (req *request) panicked(thrown any) {
+	req.gateway.metrics.panics.Inc()
+	req.gateway.opts.Logger.Error("panic in a handler", "request_id", req.id.String(), "panic", fmt.Sprint(thrown), "stack", string(debug.Stack()))
 	bug := fmt.Errorf("panic: %v", thrown)
-	x.status, x.problem, x.cause = v1.InternalError.Status, v1.InternalError.Code, bug
-	if x.aborted = x.headSent; !x.headSent {
-		clear(x.fields)
-		x.fields = x.fields[:0]
-		x.identify()
-		x.writeError(bug)
+	req.status, req.problem, req.cause = v1.InternalError.Status, v1.InternalError.Code, bug
+	if req.aborted = req.headSent; !req.headSent {
+		clear(req.fields)
+		req.fields = req.fields[:0]
+		req.identify()
+		req.writeError(bug)
 	}
 }
 
 // clientGone records that the caller has left, and gets no response.
-func (x *exchange) clientGone(cause error) {
-	x.status, x.problem, x.cause, x.aborted = statusClientClosedRequest, "", cause, true
+func (req *request) clientGone(cause error) {
+	req.status, req.problem, req.cause, req.aborted = statusClientClosedRequest, "", cause, true
 }
 
 // writeFailed records that the response could not be written. After writeBy the gateway itself has aborted it, and
 // the caller may well be there: the status stays that of the response.
-func (x *exchange) writeFailed(err error) {
-	if errors.Is(err, os.ErrDeadlineExceeded) || !x.writeBy.IsZero() && !time.Now().Before(x.writeBy) {
-		x.cause, x.aborted = cmp.Or(x.cause, err), true
+func (req *request) writeFailed(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || !req.writeBy.IsZero() && !time.Now().Before(req.writeBy) {
+		req.cause, req.aborted = cmp.Or(req.cause, err), true
 	} else {
-		x.clientGone(cmp.Or(x.cause, err))
+		req.clientGone(cmp.Or(req.cause, err))
 	}
 }
 
-// writeUntil bounds the time in which the answer is written.
-func (x *exchange) writeUntil(at time.Time) {
-	x.writeBy = at
-	_ = http.NewResponseController(x.engine.Writer).SetWriteDeadline(at)
+// writeUntil sets the deadline for writing the response.
+func (req *request) writeUntil(at time.Time) {
+	req.writeBy = at
+	_ = http.NewResponseController(req.ginContext.Writer).SetWriteDeadline(at)
 }
 
 // errTooManyStreams is why a stream of a request without a valid key is reset.
@@ -227,59 +226,57 @@ var errTooManyStreams = errors.New("too many responses to unauthenticated client
 
 // respondUnauthenticated responds to a request without a valid key, whose client may read slowly on purpose. The
 // time for it is bounded, and over HTTP/2 the number of such responses. It returns when the response is written.
-func (x *exchange) respondUnauthenticated(err error) {
-	x.writeUntil(time.Now().Add(unauthenticatedWriteTime))
-	if x.request.ProtoMajor == 2 {
-		streams := &x.gateway.unauthenticatedStreams
+func (req *request) respondUnauthenticated(err error) {
+	req.writeUntil(time.Now().Add(unauthenticatedWriteTime))
+	if req.http.ProtoMajor == 2 {
+		streams := &req.gateway.unauthenticatedStreams
 		defer streams.Add(-1)
 		if streams.Add(1) > maxUnauthenticatedStreams {
-			x.status, x.problem, x.cause, x.aborted = v1.RateLimited.Status, v1.RateLimited.Code, errTooManyStreams, true
+			req.status, req.problem, req.cause, req.aborted = v1.RateLimited.Status, v1.RateLimited.Code, errTooManyStreams, true
 			return
 		}
 	}
-	x.write(err)
-	under, ok := x.engine.Writer.(interface{ Unwrap() http.ResponseWriter })
-	if !x.headSent || !ok {
+	req.write(err)
+	under, ok := req.ginContext.Writer.(interface{ Unwrap() http.ResponseWriter })
+	if !req.headSent || !ok {
 		return
 	}
 	if err := http.NewResponseController(under.Unwrap()).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		x.writeFailed(err)
+		req.writeFailed(err)
 	}
 }
 
-// identify assigns the request its id, unless it has one, and adds the fields that all
-// answers have. The id that a trusted proxy gave the request is taken over, so that its
-// logs and these name the same request. An id goes into logs and headers, so it is bounded
-// and of a harmless alphabet. An id from any other client is ignored.
-func (x *exchange) identify() {
-	if x.id.n == 0 && x.fromProxy() {
-		if ids := x.request.Header[requestIDField]; len(ids) > 0 && filters.Valid(ids[0]) {
-			x.id.set(ids[0])
+// identify assigns the request its id, unless it has one, and adds the header fields of all responses. A valid id
+// from a trusted proxy is kept, so that both logs name the same request; any other client's is ignored.
+func (req *request) identify() {
+	if req.id.n == 0 && req.fromProxy() {
+		if ids := req.http.Header[requestIDField]; len(ids) > 0 && filters.Valid(ids[0]) {
+			req.id.set(ids[0])
 		}
 	}
-	if x.id.n == 0 {
-		x.id.draw()
+	if req.id.n == 0 {
+		req.id.draw()
 	}
-	x.fields.addText("X-Request-Id", x.id.bytes())
-	x.fields.add("X-Content-Type-Options", x.gateway.headers.nosniff)
+	req.fields.addText("X-Request-Id", req.id.bytes())
+	req.fields.add("X-Content-Type-Options", req.gateway.headers.nosniff)
 }
 
-// end counts the exchange, describes it in its span, writes its line and puts it back.
-func (x *exchange) end() {
-	g := x.gateway
-	x.duration = time.Since(x.begin)
+// end counts the request, sets the attributes of its span, logs it and returns it to the pool.
+func (req *request) end() {
+	g := req.gateway
+	req.duration = time.Since(req.begin)
 	switch {
-	case x.status >= http.StatusInternalServerError:
-		x.suppressed = false
-	case !x.admitted && x.problem != "": // clients without a key choose how many there are
-		x.LogRefusal(x.problem)
+	case req.status >= http.StatusInternalServerError:
+		req.unlogged = false
+	case !req.admitted && (req.problem != "" || req.status == statusClientClosedRequest): // clients without a key choose how many there are
+		req.LogRefusal(cmp.Or(req.problem, "caller_left"))
 	}
-	x.endpoint.series.observe(x)
-	g.setSpanAttributes(x)
-	g.log(x)
-	clear(x.fields)
-	*x = exchange{fields: x.fields[:0]}
-	g.exchanges.Put(x)
+	req.endpoint.series.observe(req)
+	g.setSpanAttributes(req)
+	g.log(req)
+	clear(req.fields)
+	*req = request{fields: req.fields[:0]}
+	g.requests.Put(req)
 	g.metrics.inFlight.Dec()
 }
 
@@ -290,9 +287,8 @@ type requestID struct {
 	n    int
 }
 
-// draw makes up an id: 128 random bits as hex. It needs to be unique, not secret,
-// so it comes from the runtime's own generator, which takes no lock and no system
-// call.
+// draw sets a random id: 128 bits as hexadecimal digits. It has to be unique, not secret, so it comes from
+// math/rand, which takes no lock and no system call.
 func (id *requestID) draw() {
 	var raw [16]byte
 	binary.LittleEndian.PutUint64(raw[:8], rand.Uint64())
@@ -300,19 +296,18 @@ func (id *requestID) draw() {
 	id.n = hex.Encode(id.text[:], raw[:])
 }
 
-// set takes an id over. It must be a valid filter value.
+// set sets an id, which must be a valid filter value.
 func (id *requestID) set(s string) { id.n = copy(id.text[:], s) }
 
 func (id *requestID) bytes() []byte { return id.text[:id.n] }
 
-// String is for what may outlive the request.
+// String is a copy that may outlive the request.
 func (id *requestID) String() string { return string(id.bytes()) }
 
-// requestIDKey is where a context has the id of the request that it began with.
+// requestIDKey is the context key of the request id.
 type requestIDKey struct{}
 
-// withRequestID lets a fill that outlives its caller still name the request that
-// caused it.
+// withRequestID lets a fill that outlives its caller name the request that caused it.
 func withRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestIDKey{}, id)
 }
@@ -322,38 +317,37 @@ func requestIDOf(ctx context.Context) string {
 	return id
 }
 
-// ClientIP implements auth.Caller: the caller's address behind the trusted
-// proxies, worked out only when somebody asks for it.
-func (x *exchange) ClientIP() netip.Addr { return x.clientAddress() }
+// ClientIP implements auth.Caller.
+func (req *request) ClientIP() netip.Addr { return req.clientAddress() }
 
 // Deadline implements auth.Caller.
-func (x *exchange) Deadline() time.Time { return x.begin.Add(x.gateway.opts.RequestTimeout) }
+func (req *request) Deadline() time.Time { return req.begin.Add(req.gateway.opts.RequestTimeout) }
 
-// LogRefusal implements auth.Caller. What it decides is for the record of the request, too. A second reason changes
+// LogRefusal implements auth.Caller. The decision also holds for the record of the request. Further calls change
 // nothing.
-func (x *exchange) LogRefusal(reason string) bool {
-	if !x.refused {
-		x.refused, x.suppressed = true, !x.gateway.refusals.allow(reason)
+func (req *request) LogRefusal(reason string) bool {
+	if !req.logDecided {
+		req.logDecided, req.unlogged = true, !req.gateway.refusals.allow(reason)
 	}
-	return !x.suppressed
+	return !req.unlogged
 }
 
 // clientAddress is the caller's address behind the trusted proxies; zero if it cannot be parsed.
-func (x *exchange) clientAddress() netip.Addr {
-	if !x.client.IsValid() {
-		x.client = x.gateway.proxies.client(x.request.Header[forwardedForField], x.peer().Addr())
+func (req *request) clientAddress() netip.Addr {
+	if !req.client.IsValid() {
+		req.client = req.gateway.proxies.client(req.http.Header[forwardedForField], req.peer().Addr())
 	}
-	return x.client
+	return req.client
 }
 
 // fromProxy reports whether a trusted proxy sent the request.
-func (x *exchange) fromProxy() bool {
-	return len(x.gateway.proxies) > 0 && x.gateway.proxies.trust(x.peer().Addr())
+func (req *request) fromProxy() bool {
+	return len(req.gateway.proxies) > 0 && req.gateway.proxies.trust(req.peer().Addr())
 }
 
 // peer is the address at the other end of the connection; zero if it cannot be parsed.
-func (x *exchange) peer() netip.AddrPort {
-	ap, err := netip.ParseAddrPort(x.request.RemoteAddr)
+func (req *request) peer() netip.AddrPort {
+	ap, err := netip.ParseAddrPort(req.http.RemoteAddr)
 	if err != nil {
 		return netip.AddrPort{}
 	}

@@ -13,71 +13,72 @@ import (
 	"inquiry-gateway/cache"
 )
 
-// log writes the exchange's one line, in one Write. Who asked is said by account and key id; never
-// the key, what a filter takes or an id of the legacy system.
-func (g *Gateway) log(x *exchange) {
-	if g.opts.RequestLog == nil || !g.sampled(x) {
+// log writes the record of a request, in one Write. It has the account and the key id, but never the key, a
+// filter's value or an id of the legacy system.
+func (g *Gateway) log(req *request) {
+	if g.opts.RequestLog == nil || !g.sampled(req) {
 		return
 	}
 	buf := g.lines.Get().(*[]byte)
-	*buf = g.appendLine((*buf)[:0], x)
+	*buf = g.appendLine((*buf)[:0], req)
 	if _, err := g.opts.RequestLog.Write(*buf); err != nil {
 		g.metrics.logErrors.Inc()
 	}
 	g.lines.Put(buf)
 }
 
-// sampled says whether the exchange gets a line: everything does but a suppressed refusal, and fresh hits that were answered, of which one in sampleHits does.
-func (g *Gateway) sampled(x *exchange) bool {
-	if x.suppressed {
+// sampled reports whether a request gets a record: one in SampleHits of the fresh hits, and all others but refusals
+// over the limit.
+func (g *Gateway) sampled(req *request) bool {
+	if req.unlogged {
 		return false
 	}
-	return g.opts.SampleHits == 1 || x.list.Outcome != cache.Hit || x.cause != nil || rand.IntN(g.opts.SampleHits) == 0
+	return g.opts.SampleHits == 1 || req.list.Outcome != cache.Hit || req.cause != nil || rand.IntN(g.opts.SampleHits) == 0
 }
 
 // appendLine appends the line that slog's JSONHandler would
 // write of the same attributes. It is written by hand because every hit pays
 // for it: slog takes four times as long.
-func (g *Gateway) appendLine(b []byte, x *exchange) []byte {
+func (g *Gateway) appendLine(b []byte, req *request) []byte {
 	level := slog.LevelInfo
-	if x.status >= http.StatusInternalServerError {
+	if req.status >= http.StatusInternalServerError {
 		level = slog.LevelError
 	}
 	b = append(b, `{"time":"`...)
-	b = x.begin.Add(x.duration).AppendFormat(b, time.RFC3339Nano)
+	b = req.begin.Add(req.duration).AppendFormat(b, time.RFC3339Nano)
 	b = append(b, `","level":"`...)
 	b = append(b, level.String()...)
 	b = append(b, `","msg":"request"`...)
-	b = appendText(b, "request_id", x.id.bytes())
-	b = appendText(b, "method", methodLabel(x.request.Method))
-	b = appendText(b, "endpoint", x.endpoint.series.label)
+	b = appendText(b, "request_id", req.id.bytes())
+	b = appendText(b, "method", methodLabel(req.http.Method))
+	b = appendText(b, "endpoint", req.endpoint.series.label)
 	b = append(b, `,"status":`...)
-	b = strconv.AppendInt(b, int64(x.status), 10)
-	b = appendSeconds(b, "duration_seconds", x.duration)
+	b = strconv.AppendInt(b, int64(req.status), 10)
+	b = appendSeconds(b, "duration_seconds", req.duration)
 	b = append(b, `,"bytes":`...)
-	b = strconv.AppendInt(b, int64(x.sent), 10)
+	b = strconv.AppendInt(b, int64(req.sent), 10)
 	var address [64]byte
-	b = appendText(b, "client_address", x.clientAddress().AppendTo(address[:0]))
-	b = g.appendTrace(b, x)
-	if x.principal.Account != "" {
-		b = appendText(b, "account", x.principal.Account)
-		b = appendText(b, "key_id", x.principal.KeyID)
-		b = appendSeconds(b, "auth_seconds", x.authTime)
+	b = appendText(b, "client_address", req.clientAddress().AppendTo(address[:0]))
+	b = g.appendTrace(b, req)
+	if req.principal.Account != "" {
+		b = appendText(b, "account", req.principal.Account)
+		b = appendText(b, "key_id", req.principal.KeyID)
+		b = appendSeconds(b, "auth_seconds", req.authTime)
 	}
-	if x.list.Outcome != "" {
-		b = appendText(b, "cache", string(x.list.Outcome))
-		b = appendText(b, "tier", x.list.Tier)
-		b = appendSeconds(b, "age_seconds", x.list.Age)
-		b = appendSeconds(b, "list_seconds", x.list.Wait)
-		if g.opts.LogListKeys && x.list.Outcome != cache.Impossible { // nobody is asked for that one, whatever the ttl
-			b = appendListKey(b, x.list.Entry)
+	if req.list.Outcome != "" {
+		b = appendText(b, "cache", string(req.list.Outcome))
+		b = appendText(b, "tier", req.list.Tier)
+		b = appendSeconds(b, "age_seconds", req.list.Age)
+		b = appendSeconds(b, "list_seconds", req.list.Wait)
+		if g.opts.LogListKeys && req.list.Outcome != cache.Impossible { // nobody is asked for that one, whatever the ttl
+			b = appendListKey(b, req.list.Entry)
 		}
 	}
-	if x.problem != "" {
-		b = appendText(b, "error_code", x.problem)
+	if req.problem != "" {
+		b = appendText(b, "error_code", req.problem)
 	}
-	if x.cause != nil {
-		b = appendText(b, "cause", x.cause.Error())
+	if req.cause != nil {
+		b = appendText(b, "cause", req.cause.Error())
 	}
 	return append(b, '}', '\n')
 }

@@ -28,8 +28,8 @@ func TestRecordIsAsSlogWritesIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", `a"b\c`, "\x00\n", "한글", "\xff"}))
 		micros := rapid.Int64Range(0, int64(24*time.Hour/time.Microsecond))
-		x := &exchange{
-			gateway: g, request: &http.Request{Method: http.MethodGet, RemoteAddr: "192.0.2.1:1"},
+		x := &request{
+			gateway: g, http: &http.Request{Method: http.MethodGet, RemoteAddr: "192.0.2.1:1"},
 			begin:  time.Unix(1700000000, 123456789).UTC(),
 			status: rapid.IntRange(200, 599).Draw(t, "status"), sent: rapid.IntRange(0, 1<<30).Draw(t, "bytes"),
 			principal: auth.Principal{Account: "a" + text.Draw(t, "account"), KeyID: text.Draw(t, "key")},
@@ -70,7 +70,7 @@ func parsed(t *rapid.T, line []byte) (m map[string]any) {
 // Hits are sampled; whatever else happens always has its record. What the lab reads a list
 // by does not say whose it is.
 func TestSampledHits(t *testing.T) {
-	s := newStand(t, setting{options: func(o *Options) { o.SampleHits = 100 }})
+	s := newTestGateway(t, setting{options: func(o *Options) { o.SampleHits = 100 }})
 	const n = 5000
 	for range n {
 		s.ask("GET", buyersList)
@@ -86,7 +86,7 @@ func TestSampledHits(t *testing.T) {
 		s.ask("GET", "/nowhere")
 		func() {
 			defer func() { _ = recover() }() // net/http cuts the connection
-			s.live.ServeHTTP(&gone{header: http.Header{}}, s.request("GET", buyersList))
+			s.handler.ServeHTTP(&gone{header: http.Header{}}, s.request("GET", buyersList))
 		}()
 	}
 	if all := s.lines(t); len(all) != 20 || all[19].Status != statusClientClosedRequest {
@@ -105,7 +105,7 @@ func (g *gone) Write([]byte) (int, error) { return 0, net.ErrClosed }
 func TestPROXYProtocolIsNamedInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []setting{{}, {tls: secureConfig(t)}} {
-			s := newStand(t, c)
+			s := newTestGateway(t, c)
 			for i, first := range []string{"PROXY TCP4 192.0.2.7 192.0.2.8 4711 80\r\n", "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + strings.Repeat("\x01", 12)} {
 				conn := s.network.connect(peers[i])
 				_, _ = io.WriteString(conn, first+"GET "+buyersList+" HTTP/1.1\r\nHost: gateway\r\n\r\n")
@@ -123,7 +123,7 @@ func TestPROXYProtocolIsNamedInTheLog(t *testing.T) {
 // Unauthenticated clients choose how many connections fail, too.
 func TestRecordsOfFailedConnectionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, setting{tls: secureConfig(t), logErrors: 3})
+		s := newTestGateway(t, setting{tls: secureConfig(t), logErrors: 3})
 		for i := range 50 {
 			c := s.network.connect(peers[i%2])
 			text := "GET / HTTP/1.1\r\n\r\n"
@@ -146,7 +146,7 @@ func TestRecordsOfFailedConnectionsAreBounded(t *testing.T) {
 // second. Documents are no refusals, and errors of theirs are as all others.
 func TestRecordsOfRefusalsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStand(t, setting{options: func(o *Options) { o.LogRefusals = 3 }})
+		s := newTestGateway(t, setting{options: func(o *Options) { o.LogRefusals = 3 }})
 		for _, c := range []struct {
 			method, target, key string
 			n, lines            int
@@ -167,7 +167,7 @@ func TestRecordsOfRefusalsAreBounded(t *testing.T) {
 				t.Errorf("%+v: %d lines", c, got)
 			}
 		}
-		if n := s.counted(t, "http_errors_total", "docsnot_found"); n != 2 {
+		if n := s.counted(t, "http_requests_total", "404docsnot_found"); n != 2 {
 			t.Errorf("%v errors of the documents are counted", n)
 		}
 		if n := s.counted(t, "log_suppressed_total", ""); n != 97+2+1+47+47 {
@@ -192,7 +192,7 @@ func (unavailable) AuthenticateFrom(context.Context, []string, auth.Caller) (*au
 
 // However many requests fail with 5xx, each has its record: callers quote its id to support.
 func TestEveryServerErrorHasARecord(t *testing.T) {
-	s := newStand(t, setting{options: func(o *Options) { o.LogRefusals, o.Auth = 3, unavailable{} }})
+	s := newTestGateway(t, setting{options: func(o *Options) { o.LogRefusals, o.Auth = 3, unavailable{} }})
 	for range 20 {
 		s.ask("GET", buyersList)
 	}

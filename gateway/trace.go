@@ -19,30 +19,28 @@ import (
 // scope names the spans of this package.
 const scope = "inquiry-gateway/gateway"
 
-// openSpan opens the server's span of the exchange. The span has nothing of the
-// caller's own words: of paths the route, of hosts the address that listens, of
-// methods those that are known, and no header. So a key in the wrong place gets
-// into no span, and names are bounded.
+// openSpan opens the server's span of the request. The span has no text of the caller: the route instead of the
+// path, the listening address instead of the host, known methods only, and no header. So a key in the wrong place
+// gets into no span, and names are bounded.
 //
-// A trace that a trusted proxy sends is continued. That of any other client is only
-// linked to: it decides neither on ids nor on what is recorded, and its state is
-// not read. What cannot be read is no trace.
-func (x *exchange) openSpan() (opened telemetry.Span) {
-	g, r := x.gateway, x.request
+// A trace from a trusted proxy is continued. Trace context from any other client is recorded as a link and does not
+// affect ids or sampling.
+func (req *request) openSpan() (opened telemetry.Span) {
+	g, r := req.gateway, req.http
 	opts := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	parent, state := r.Header[traceparentField], r.Header[tracestateField]
 	if len(parent) == 1 { // two of them are none (W3C Trace Context, section 3.2.2.5)
 		sent := propagation.MapCarrier{"traceparent": parent[0]}
-		if x.fromProxy() {
+		if req.fromProxy() {
 			if len(state) > 0 {
 				sent["tracestate"] = state[0]
 			}
-			x.ctx = propagation.TraceContext{}.Extract(x.ctx, sent)
-		} else if s := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(x.ctx, sent)); s.IsValid() {
+			req.ctx = propagation.TraceContext{}.Extract(req.ctx, sent)
+		} else if s := trace.SpanContextFromContext(propagation.TraceContext{}.Extract(req.ctx, sent)); s.IsValid() {
 			opts = append(opts, trace.WithLinks(trace.Link{SpanContext: s}))
 		}
 	}
-	if x.ctx, opened = g.tracer.Force(x.ctx, "HTTP", opts...); !opened.Recording() {
+	if req.ctx, opened = g.tracer.StartAlways(req.ctx, "HTTP", opts...); !opened.Recording() {
 		return opened
 	}
 	method := methodLabel(r.Method)
@@ -50,8 +48,8 @@ func (x *exchange) openSpan() (opened telemetry.Span) {
 	if method == otherMethod {
 		name, known = "HTTP", semconv.HTTPRequestMethodOther
 	}
-	s := trace.SpanFromContext(x.ctx)
-	if route := x.endpoint.route; route != "" {
+	s := trace.SpanFromContext(req.ctx)
+	if route := req.endpoint.route; route != "" {
 		name += " " + route
 		s.SetAttributes(semconv.HTTPRoute(route), semconv.URLPath(route))
 	}
@@ -65,12 +63,12 @@ func (x *exchange) openSpan() (opened telemetry.Span) {
 		version = "1.0"
 	}
 	all := []attribute.KeyValue{known, semconv.URLScheme(scheme), semconv.NetworkProtocolVersion(version)}
-	if local, ok := x.ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
+	if local, ok := req.ctx.Value(http.LocalAddrContextKey).(net.Addr); ok {
 		at, _ := netip.ParseAddrPort(local.String())
 		all = appendAddress(all, at, semconv.ServerAddress, semconv.ServerPort)
 	}
-	all = appendAddress(all, x.peer(), semconv.NetworkPeerAddress, semconv.NetworkPeerPort)
-	if client := x.clientAddress(); client.IsValid() {
+	all = appendAddress(all, req.peer(), semconv.NetworkPeerAddress, semconv.NetworkPeerPort)
+	if client := req.clientAddress(); client.IsValid() {
 		all = append(all, semconv.ClientAddress(client.String()))
 	}
 	s.SetAttributes(all...)
@@ -85,41 +83,41 @@ func appendAddress(all []attribute.KeyValue, at netip.AddrPort, host func(string
 	return append(all, host(at.Addr().Unmap().String()), port(int(at.Port())))
 }
 
-// recording says whether somebody will see the request's span.
-func (g *Gateway) recording(x *exchange) bool {
-	return g.tracer != nil && trace.SpanFromContext(x.ctx).IsRecording()
+// recording reports whether the request's span is recorded.
+func (g *Gateway) recording(req *request) bool {
+	return g.tracer != nil && trace.SpanFromContext(req.ctx).IsRecording()
 }
 
-// setSpanAttributes puts into the server's span what the request's line in the log has.
-func (g *Gateway) setSpanAttributes(x *exchange) {
-	if !g.recording(x) {
+// setSpanAttributes adds what the log record has to the server's span.
+func (g *Gateway) setSpanAttributes(req *request) {
+	if !g.recording(req) {
 		return
 	}
-	s := trace.SpanFromContext(x.ctx)
-	s.SetAttributes(attribute.String("inquiry.request_id", x.id.String()))
-	if x.status != statusClientClosedRequest { // which was not sent
-		s.SetAttributes(semconv.HTTPResponseStatusCode(x.status), semconv.HTTPResponseBodySize(x.sent))
+	s := trace.SpanFromContext(req.ctx)
+	s.SetAttributes(attribute.String("inquiry.request_id", req.id.String()))
+	if req.status != statusClientClosedRequest { // which was not sent
+		s.SetAttributes(semconv.HTTPResponseStatusCode(req.status), semconv.HTTPResponseBodySize(req.sent))
 	}
-	if x.status >= http.StatusInternalServerError {
+	if req.status >= http.StatusInternalServerError {
 		s.SetStatus(codes.Error, "")
 	}
-	if x.principal.Account != "" {
-		s.SetAttributes(attribute.String("inquiry.account", x.principal.Account), attribute.String("inquiry.key_id", x.principal.KeyID))
+	if req.principal.Account != "" {
+		s.SetAttributes(attribute.String("inquiry.account", req.principal.Account), attribute.String("inquiry.key_id", req.principal.KeyID))
 	}
-	if x.list.Outcome != "" {
-		s.SetAttributes(attribute.String("cache.outcome", string(x.list.Outcome)))
+	if req.list.Outcome != "" {
+		s.SetAttributes(attribute.String("cache.outcome", string(req.list.Outcome)))
 	}
-	if x.problem != "" {
-		s.SetAttributes(semconv.ErrorTypeKey.String(x.problem))
+	if req.problem != "" {
+		s.SetAttributes(semconv.ErrorTypeKey.String(req.problem))
 	}
 }
 
-// appendTrace appends to a line where its trace is, if it was recorded.
-func (g *Gateway) appendTrace(b []byte, x *exchange) []byte {
+// appendTrace appends the ids of the trace to a record, if it is sampled.
+func (g *Gateway) appendTrace(b []byte, req *request) []byte {
 	if g.tracer == nil {
 		return b
 	}
-	s := trace.SpanContextFromContext(x.ctx)
+	s := trace.SpanContextFromContext(req.ctx)
 	if !s.IsSampled() {
 		return b
 	}

@@ -15,10 +15,10 @@ import (
 	"inquiry-gateway/upstream"
 )
 
-// newTraced is a stand that keeps its spans.
-func newTraced(t *testing.T, sampler sdktrace.Sampler, options func(*Options)) (*stand, *tracetest.SpanRecorder) {
+// newTraced is a testGateway that keeps its spans.
+func newTraced(t *testing.T, sampler sdktrace.Sampler, options func(*Options)) (*testGateway, *tracetest.SpanRecorder) {
 	spans := tracetest.NewSpanRecorder()
-	return newStand(t, setting{options: func(o *Options) {
+	return newTestGateway(t, setting{options: func(o *Options) {
 		o.Traces = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans), sdktrace.WithSampler(sampler))
 		if options != nil {
 			options(o)

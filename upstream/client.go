@@ -331,7 +331,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, kind string, fields []string) *metrics {
 	all := telemetry.Series(reg, subsystem)
 	counters := func(name, help, label string, values ...string) map[string]prometheus.Counter {
-		return telemetry.By(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
+		return telemetry.Resolve(all.Counters(name, help, "kind", label).MustCurryWith(prometheus.Labels{"kind": kind}), values...)
 	}
 	requests := map[meaning]prometheus.Counter{{result: ResultOK}: nil}
 	for _, m := range reasons {

@@ -47,7 +47,7 @@ func (c *Client) Fetch(ctx context.Context, want Request) (list List, err error)
 	if impossible {
 		return List{Inquiries: []Inquiry{}, AnsweredAt: start, Unasked: true, Fingerprint: s.fingerprint}, nil
 	}
-	ctx, step := s.tracer.Force(ctx, "upstream.fetch")
+	ctx, step := s.tracer.StartAlways(ctx, "upstream.fetch")
 	defer step.End()
 	if step.Recording() {
 		step.Set(attribute.String("inquiry.kind", want.Kind), attribute.String("upstream.breaker", s.breaker.stateFor(want.Account).String()),

@@ -163,7 +163,7 @@ func (f *fetch) send(ctx context.Context, asked address.Request, format *mapping
 	}
 	if s.tracer != nil {
 		var step telemetry.Span
-		ctx, step = s.tracer.Force(ctx, asked.Method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(asked)...))
+		ctx, step = s.tracer.StartAlways(ctx, asked.Method, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(serverOf(asked)...))
 		// A caller's own traceparent cannot get here: the header is made from nothing.
 		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(out.Header))
 		defer func() { endRequest(step, r, err) }()

@@ -54,9 +54,9 @@ func DefaultConfig() Config {
 // SetDefaults is what the file is read over.
 func (c *Config) SetDefaults() { *c = DefaultConfig() }
 
-// Same says whether what one server says by one configuration means the same by the other. It may
+// KeepsGrants says whether what one server says by one configuration means the same by the other. It may
 // tell different clients different things (RFC 7662, 2.2).
-func (c Config) Same(o Config) bool {
+func (c Config) KeepsGrants(o Config) bool {
 	return c.URL == o.URL && c.Claims == o.Claims && c.ClientID == o.ClientID
 }
 

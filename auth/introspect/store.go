@@ -13,6 +13,7 @@ package introspect
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func New(cfg Config, ttl time.Duration, opts auth.Options) *Store {
 }
 
 // SetConfig is for a reload: another client secret, certificate authority, timeout or ttl of the same server (see
-// Config.Same). Known tokens stay cached. The breaker begins closed.
+// Config.KeepsGrants). Known tokens stay cached. The breaker begins closed.
 func (s *Store) SetConfig(cfg Config, ttl time.Duration) {
 	next := s.newEndpoint(cfg)
 	s.mu.Lock()
@@ -312,12 +313,14 @@ func (e *endpoint) request(ctx context.Context, key auth.Secret) (*http.Request,
 	return req, nil
 }
 
-// stripURL removes the URL from an error of the HTTP client, and the bytes of a reply that net/http quotes.
+// stripURL removes the URL from an error of the HTTP client, and the bytes of a reply that net/http quotes. Errors of a
+// certificate quote the certificate only.
 func stripURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err
 	}
-	if what, _, quotes := strings.Cut(err.Error(), `"`); quotes {
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	if what, _, quotes := strings.Cut(err.Error(), `"`); quotes && !certificate {
 		return fmt.Errorf("the reply is not HTTP: %s", strings.TrimRight(what, " ["))
 	}
 	return err

@@ -1,13 +1,15 @@
 package introspect
 
 import (
-	"encoding/pem"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,7 @@ import (
 
 	"inquiry-gateway/auth"
 	"inquiry-gateway/internal/setting"
+	"inquiry-gateway/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -243,14 +246,27 @@ func TestBreaker(t *testing.T) {
 func TestOnlyTheRightServerGetsKeys(t *testing.T) {
 	server := httptest.NewUnstartedServer(typed("application/json", activeAnswer))
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a refused certificate is what is tested
+	var authorities []setting.File                      // of one name
+	for range 2 {
+		dir := t.TempDir()
+		testkit.Certificate(t, dir, "server")
+		ca, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+		pair, pairErr := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+		if err := errors.Join(err, pairErr); err != nil {
+			t.Fatal(err)
+		}
+		authorities = append(authorities, setting.NewFile("ca.pem", string(ca)))
+		server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	}
 	server.StartTLS()
-	ca := setting.NewFile("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	if _, err := find(t, introspecting(t, server, func(c *Config) { c.CAFile = ca }), "k"); err != nil {
+	if _, err := find(t, introspecting(t, server, func(c *Config) { c.CAFile = authorities[1] }), "k"); err != nil {
 		t.Errorf("with the authority: %v", err)
 	}
-	s := introspecting(t, server, nil)
-	if _, err := find(t, s, "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) || stateOf(s) != StateDown {
-		t.Errorf("without the authority: %v, %s", err, stateOf(s))
+	for what, ca := range map[string]setting.File{"without the authority": {}, "with an old one of the same name": authorities[0]} {
+		s := introspecting(t, server, func(c *Config) { c.CAFile = ca })
+		if _, err := find(t, s, "k"); err == nil || errors.Is(err, auth.ErrUnknownKey) || !strings.Contains(err.Error(), "certificate signed by unknown authority") || strings.Contains(err.Error(), "not HTTP") || stateOf(s) != StateDown {
+			t.Errorf("%s: %v, %s", what, err, stateOf(s))
+		}
 	}
 }
 

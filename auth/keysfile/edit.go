@@ -212,9 +212,9 @@ func lastLine(lines [][]byte, list *yaml.Node) int {
 	return last
 }
 
-// inLine is a record in a line of its own and what follows it. No value holds a blank, so the first
-// brace that only blanks or a comment follow ends the record. Should it not, the text does not say
-// what was meant, which apply finds.
+// inLine is a record in a line of its own, and what follows it. The first closing brace that only blanks or a comment
+// follow is taken for its end. In an account id with ` #` behind a brace that is too early: the rest of the old record
+// then stays as a comment.
 var inLine = regexp.MustCompile(`^( *- +)\{.*?\}((?: +#.*| *)\r?\n?)$`)
 
 // keyRecord writes a key in one line, so that a file can be read as a table.
@@ -245,8 +245,8 @@ func accountRecord(a auth.Account) string {
 
 var plain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
-// quote writes visible ASCII as a YAML scalar that every reader takes for a string, also one
-// that knows the yes and no of YAML 1.1.
+// quote writes an id as a YAML scalar that every reader takes for a string, also one that knows the yes and no of
+// YAML 1.1.
 func quote(s string) string {
 	if plain.MatchString(s) && !slices.Contains([]string{"y", "n", "yes", "no", "on", "off", "true", "false", "null"}, strings.ToLower(s)) {
 		return s

@@ -32,23 +32,23 @@ const (
 
 var errConflict = errors.New("other programs change the same keys all the time: try again")
 
-// replace writes a record if it is as it was read. Being repeated is no conflict.
+// replaceScript writes a record if it is as it was read. Being repeated is no conflict.
 //
 //	KEYS: the record
 //	ARGV: old, new
-var replace = redis.NewScript(`
+var replaceScript = redis.NewScript(`
 local v = redis.call('GET', KEYS[1]) or ''
 if v == ARGV[2] then return 1 end
 if v ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1`)
 
-// reserve enters a new key in the index if its id and its digest are free. The id of a key whose record is missing
+// reserveScript enters a new key in the index if its id and its digest are free. The id of a key whose record is missing
 // is free, too. Being repeated is no conflict.
 //
 //	KEYS: the index
 //	ARGV: field of the id, digest, id, the digest whose record is missing, or ''
-var reserve = redis.NewScript(`
+var reserveScript = redis.NewScript(`
 local digest, id = redis.call('HGET', KEYS[1], ARGV[1]) or '', redis.call('HGET', KEYS[1], ARGV[2]) or ''
 if digest == ARGV[2] and id == ARGV[3] then return 1 end
 if digest ~= ARGV[4] or id ~= '' then return 0 end
@@ -64,24 +64,26 @@ type state struct {
 }
 
 // Change implements auth.KeyAdmin. Records are written one by one: accounts first, then new keys, then changed keys, so that
-// a partial failure never locks anyone out. The error is auth.ErrOutcomeUnknown then, and the change can be repeated: what is
-// as it should be already is announced again.
+// a partial failure never locks anyone out. The error is auth.ErrOutcomeUnknown then. A change that is repeated announces again
+// what is already as it should be.
 func (e *editor) Change(ctx context.Context, about auth.Selector, change func(*auth.KeySet) error) error {
+	w := writer{editor: e}
 	for range maxTries {
 		before, err := e.read(ctx, about)
 		if err != nil {
-			return err
+			return w.outcome(err)
 		}
 		l := before.listing
 		after := auth.KeySet{Accounts: slices.Clone(l.Accounts), Keys: slices.Clone(l.Keys)}
 		if err := change(&after); err != nil {
-			return err
+			return w.outcome(err)
 		}
-		if err := e.write(ctx, about, before, after); !errors.Is(err, errConflict) {
-			return err
+		if w.write(ctx, about, before, after); !errors.Is(w.err, errConflict) {
+			return w.err
 		}
+		w.err = nil
 	}
-	return errConflict
+	return w.outcome(errConflict)
 }
 
 // read reads what is named.
@@ -97,7 +99,9 @@ func (e *editor) read(ctx context.Context, about auth.Selector) (state, error) {
 		if err != nil {
 			return s, err
 		}
-		digests, ids[d] = append(digests, d), id
+		if ids[d] = id; !slices.Contains(digests, d) {
+			digests = append(digests, d)
+		}
 	}
 	for _, d := range digests {
 		text, k, err := e.layout.readKey(ctx, e.client, d)
@@ -129,9 +133,9 @@ func (e *editor) read(ctx context.Context, about auth.Selector) (state, error) {
 }
 
 // write writes what has changed.
-func (e *editor) write(ctx context.Context, about auth.Selector, before state, after auth.KeySet) error {
-	w := writer{editor: e, texts: before.texts}
-	old := before.listing
+func (w *writer) write(ctx context.Context, about auth.Selector, before state, after auth.KeySet) {
+	w.texts = before.texts
+	e, old := w.editor, before.listing
 	for i, a := range after.Accounts {
 		if i >= len(old.Accounts) || a != old.Accounts[i] || len(about.KeyIDs) == 0 {
 			w.do(func() error { return e.client.HSet(ctx, e.layout.accounts(), a.ID, "").Err() })
@@ -146,18 +150,17 @@ func (e *editor) write(ctx context.Context, about auth.Selector, before state, a
 	for _, k := range after.Keys[:len(old.Keys)] {
 		w.put(ctx, e.layout.key(k.Digest), encode(k), changedKey, k.Digest.Hex())
 	}
-	return w.err
 }
 
 // reserve enters a new key in the index.
 func (e *editor) reserve(ctx context.Context, k auth.KeyRecord, missing string) error {
 	index := []string{e.layout.index()}
-	free, err := reserve.Run(ctx, e.client, index, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
+	free, err := reserveScript.Run(ctx, e.client, index, fieldID+k.ID, k.Digest.Hex(), k.ID, missing).Bool()
 	if err == nil && free && missing != "" {
 		// If it was finished meanwhile, or nobody knows, the id is given back: a key that is in no index could not be revoked.
 		if n, existsErr := e.client.Exists(ctx, e.layout.keyOf(missing)).Result(); n > 0 || existsErr != nil {
 			free = false
-			err = errors.Join(existsErr, reserve.Run(ctx, e.client, index, fieldID+k.ID, missing, k.ID, k.Digest.Hex()).Err())
+			err = errors.Join(existsErr, reserveScript.Run(ctx, e.client, index, fieldID+k.ID, missing, k.ID, k.Digest.Hex()).Err())
 		}
 	}
 	if err == nil && !free {
@@ -179,9 +182,17 @@ func (e *editor) confirm(ctx context.Context, k auth.KeyRecord) error {
 // writer writes one record after the other until one fails.
 type writer struct {
 	*editor
-	texts map[string]string
-	wrote bool
+	texts map[string]string // of the records as they were read
+	wrote bool              // something, in this attempt or in one before
 	err   error
+}
+
+// outcome is auth.ErrOutcomeUnknown if something was written before the error.
+func (w *writer) outcome(err error) error {
+	if w.wrote {
+		return fmt.Errorf("%w: %w", auth.ErrOutcomeUnknown, err)
+	}
+	return err
 }
 
 // do takes one step. An error is auth.ErrOutcomeUnknown unless Redis has refused the first step.
@@ -204,7 +215,7 @@ func (w *writer) do(step func() error) {
 // put replaces a record and tells the nodes.
 func (w *writer) put(ctx context.Context, name, text, what, id string) {
 	w.do(func() error {
-		ok, err := replace.Run(ctx, w.client, []string{name}, w.texts[name], text).Bool()
+		ok, err := replaceScript.Run(ctx, w.client, []string{name}, w.texts[name], text).Bool()
 		if err == nil && !ok {
 			err = errConflict
 		}

@@ -109,9 +109,9 @@ func (s *Store) DigestOf(ctx context.Context, id string) (auth.Digest, error) {
 	return s.layout.digestOf(ctx, s.client, id)
 }
 
-// poll reads the changes since the last one, and invalidates what they name. If the last one is not in the stream any
-// more, changes have been trimmed or lost: everything is invalidated. Where there is no stream Redis has lost its data, and
-// known keys go on for their TTL.
+// poll reads the changes since the last one, and invalidates what they name. If the last one is no longer in the stream,
+// changes have been trimmed or lost, and everything is invalidated. If there is no stream, Redis has lost its data, and
+// known keys stay valid for their TTL.
 func (s *Store) poll(ctx context.Context) {
 	defer s.panics.Catch(nil)
 	ctx, cancel := s.client.Bounded(ctx)
@@ -122,6 +122,9 @@ func (s *Store) poll(ctx context.Context) {
 	}
 	for {
 		found, err := s.client.XRangeN(ctx, s.layout.changes(), s.last, "+", changesAtOnce).Result()
+		if err == nil && len(found) == 0 && s.last != noChange {
+			s.begin(ctx) // after a failover the ids may be lower, by another clock
+		}
 		if err != nil || len(found) == 0 {
 			return
 		}
@@ -135,17 +138,19 @@ func (s *Store) poll(ctx context.Context) {
 // noChange is before the first change of a stream.
 const noChange = "0-0"
 
-// begin finds the newest change. Keys that were cached before may have changed.
+// begin finds the newest change, and invalidates everything, unless a stream that was there is lost.
 func (s *Store) begin(ctx context.Context) {
 	newest, err := s.client.XRevRangeN(ctx, s.layout.changes(), "+", "-", 1).Result()
-	if err != nil {
+	if err != nil || len(newest) == 0 && s.last != "" {
 		return
 	}
 	if s.last = noChange; len(newest) > 0 {
 		s.setLast(newest[0].ID)
 	}
 	s.Invalidate(func(*auth.Grant) bool { return true })
-	s.warn(ctx)
+	if warning := EvictionWarning(ctx, s.client); warning != "" {
+		s.log.Warn(warning)
+	}
 }
 
 // take invalidates what changes name. The first one is the last one of before.
@@ -174,13 +179,6 @@ func (s *Store) setLast(id string) {
 	at, _ := strconv.ParseFloat(ms, 64) // ids that others have chosen
 	n, _ := strconv.ParseFloat(seq, 64)
 	s.newest.Set(at/1000 + min(n, 999)/1e6)
-}
-
-// warn tells of a Redis that drops keys when its memory is full, if its user may read that.
-func (s *Store) warn(ctx context.Context) {
-	if warning := EvictionWarning(ctx, s.client); warning != "" {
-		s.log.Warn(warning)
-	}
 }
 
 // EvictionWarning is what to tell the operator of a Redis that drops keys of callers when its memory

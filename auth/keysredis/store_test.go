@@ -1,6 +1,7 @@
 package keysredis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -180,6 +181,10 @@ func TestChanges(t *testing.T) {
 		}, false, false, false},
 		{"lost", func() { f.must(f.client.Del(t.Context(), f.layout.changes()).Err()) }, true, true, true}, // Redis has lost its memory: known keys go on
 		{"lost, and new changes", func() { f.announce("key", hexOf("k1")) }, false, false, false},
+		{"after a failover, by a clock that is behind", func() {
+			f.must(f.client.Del(t.Context(), f.layout.changes()).Err(), f.client.XAdd(t.Context(), &redis.XAddArgs{Stream: f.layout.changes(), ID: "5-1", Values: []string{"key", hexOf("k1")}}).Err())
+		}, false, false, false},
+		{"after that", func() { f.announce("key", hexOf("k2")) }, true, false, true},
 	} {
 		for _, id := range []string{"k1", "k2", "k3"} {
 			f.finds(step.what, id, false)
@@ -268,6 +273,67 @@ func TestRepeatedChanges(t *testing.T) {
 	f.must(err)
 	if n := f.client.XLen(ctx, f.layout.changes()).Val(); n != before+2 {
 		t.Error("a read is announced")
+	}
+}
+
+// meanwhile runs something before each command that replaces a record.
+type meanwhile struct {
+	redis.Hook
+	record string
+	do     func()
+}
+
+func (m meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (m meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+func (m meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if strings.HasPrefix(cmd.Name(), "eval") && cmd.Args()[3] == m.record {
+			m.do()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// A rotation beside another operator, who changes the old key when the new one has just been stored, leaves no active key that
+// nobody has been shown, or says so.
+func TestRotationBesideAnotherOperator(t *testing.T) {
+	for name, test := range map[string]struct {
+		change      func(f *fleet, n int) error // n: the attempt, from 0 on
+		want        error
+		state, left string // of the new key and of the old one
+	}{
+		"revoked": {func(f *fleet, _ int) error { return f.editor.Revoke(t.Context(), "k1") }, auth.ErrRevoked, auth.StateRevoked, auth.StateRevoked},
+		"changed once": {func(f *fleet, n int) error {
+			if n > 0 {
+				return nil
+			}
+			_, err := f.editor.Rotate(t.Context(), "k1", testRecord("other"), time.Now().Add(time.Hour))
+			return err
+		}, nil, auth.StateActive, auth.StateExpired},
+		"changed all the time": {func(f *fleet, n int) error {
+			_, err := f.editor.Rotate(t.Context(), "k1", testRecord(fmt.Sprint("other", n)), time.Now().Add(time.Hour-time.Duration(n)*time.Minute))
+			return err
+		}, auth.ErrOutcomeUnknown, auth.StateActive, auth.StateActive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, n := newFleet(t), 0
+			client := redis.NewClient(&redis.Options{Addr: f.server.Addr})
+			t.Cleanup(func() { _ = client.Close() })
+			client.AddHook(meanwhile{record: f.layout.key(auth.Hasher{}.Hash("k1")), do: func() {
+				f.must(test.change(f, n))
+				n++
+			}})
+			if _, err := NewEditor(client, "iq", auth.Hasher{}).Rotate(t.Context(), "k1", testRecord("next"), time.Now()); !errors.Is(err, test.want) {
+				t.Errorf("%v", err)
+			}
+			for id, want := range map[string]string{"next": test.state, "k1": test.left} {
+				if k, err := f.editor.Get(t.Context(), id); err != nil || k.State(time.Now().Add(time.Second)) != want {
+					t.Errorf("%s: %+v, %v", id, k, err)
+				}
+			}
+		})
 	}
 }
 
@@ -387,7 +453,7 @@ func TestEvictionPolicyIsTold(t *testing.T) {
 		var log testkit.Log
 		s := New(open(t, server.Addr), "iq", auth.Hasher{}, time.Minute, auth.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s.Close()
-		s.warn(t.Context())
+		s.begin(t.Context())
 		if got := strings.Contains(log.String(), policy) && strings.Contains(log.String(), "noeviction"); got != told {
 			t.Errorf("%s: the log says %s", policy, log.String())
 		}

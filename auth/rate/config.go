@@ -51,51 +51,30 @@ func (l Plan) validate(p *setting.Problems, path string) {
 // DefaultPolicy is the name of the limit of accounts without a plan of their own.
 const DefaultPolicy = "default"
 
-// Limit is a limit as it is applied. The zero Limit is no limit.
-type Limit struct {
-	Policy    string  // the plan's name, or DefaultPolicy
-	PerSecond float64 // how fast tokens come back
-	Burst     int     // how many there are at most
+// limit is a limit as it is applied. The zero limit is no limit.
+type limit struct {
+	policy    string // the plan's name, or DefaultPolicy
+	perSecond float64
+	burst     int
+	every     time.Duration // in which one token comes back
+	capacity  time.Duration // of the bucket: burst times every
+	window    time.Duration // in which all tokens come back
 }
 
-// Window is the time in which Burst tokens come back.
-func (l Limit) Window() time.Duration {
-	if l.PerSecond == 0 {
-		return 0
-	}
-	return time.Duration(float64(l.Burst) / l.PerSecond * float64(time.Second))
-}
-
-// every is the time in which one token comes back.
-func (l Limit) every() time.Duration { return time.Duration(float64(time.Second) / l.PerSecond) }
-
-// capacity is the bucket in terms of time.
-func (l Limit) capacity() time.Duration { return time.Duration(l.Burst) * l.every() }
-
-// limit works out what a plan means.
-func (l Plan) limit(policy string) Limit {
-	if l.PerSecond == 0 {
-		return Limit{}
-	}
-	return Limit{Policy: policy, PerSecond: l.PerSecond, Burst: l.EffectiveBurst()}
-}
-
-// limits are the limits of a configuration by plan; "" is everybody else's. They never change.
-type limits map[string]Limit
-
-// newLimits works out each plan once, as Allow asks for one with each request.
-func newLimits(c Config) limits {
-	l := limits{"": c.Plan.limit(DefaultPolicy)}
+// newLimits computes the limits by plan; "" is everybody else's. They never change.
+func newLimits(c Config) map[string]limit {
+	all := map[string]limit{"": newLimit(DefaultPolicy, c.Plan)}
 	for name, p := range c.Plans {
-		l[name] = p.limit(name)
+		all[name] = newLimit(name, p)
 	}
-	return l
+	return all
 }
 
-// forPlan is the limit of a plan. An account on a plan that has no entry gets the default.
-func (l limits) forPlan(plan string) Limit {
-	if limit, ok := l[plan]; ok {
-		return limit
+func newLimit(policy string, p Plan) limit {
+	if p.PerSecond == 0 {
+		return limit{}
 	}
-	return l[""]
+	burst, every := p.EffectiveBurst(), time.Duration(float64(time.Second)/p.PerSecond)
+	window := time.Duration(float64(burst) / p.PerSecond * float64(time.Second))
+	return limit{policy, p.PerSecond, burst, every, time.Duration(burst) * every, window}
 }

@@ -56,7 +56,7 @@ type Options struct {
 type Limiter struct {
 	opts    Options
 	metrics metrics
-	limits  atomic.Pointer[limits]
+	limits  atomic.Pointer[map[string]limit]
 	buckets localcache.Cache[bucketName, *bucket]
 
 	downUntil atomic.Int64 // back-off after an error, in nanoseconds since 1970; 0: Redis answers
@@ -131,24 +131,24 @@ func (l *Limiter) Close() {
 // Allow decides about one request of an account on a plan, and counts it if it is allowed. It does not
 // block and does not fail.
 func (l *Limiter) Allow(accountID, plan string) Decision {
-	limit := l.limits.Load().forPlan(plan)
-	if limit.PerSecond == 0 {
+	limit := l.limitOf(plan)
+	if limit.perSecond == 0 {
 		return Decision{Allowed: true}
 	}
-	name := bucketName{accountID, limit.PerSecond, limit.Burst}
+	name := bucketName{accountID, limit.perSecond, limit.burst}
 	b, ok := l.buckets.GetIfPresent(name)
 	if !ok {
 		b, _ = l.buckets.SetIfAbsent(name, new(bucket))
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now, every, capacity := l.opts.Now(), limit.every(), limit.capacity()
+	now, every, capacity := l.opts.Now(), limit.every, limit.capacity
 	level := max(b.fullAt.Sub(now), 0)
-	d := Decision{Policy: limit.Policy, Limit: limit.Burst, Window: limit.Window()}
+	d := Decision{Policy: limit.policy, Limit: limit.burst, Window: limit.window}
 	if d.Allowed = level+every <= capacity; d.Allowed {
 		level += every
 		b.fullAt = now.Add(level)
-		if b.unreported++; b.unreported > limit.Burst/10 && !b.inFlight {
+		if b.unreported++; b.unreported > limit.burst/10 && !b.inFlight {
 			l.report(b, name, limit)
 		}
 	} else {
@@ -160,17 +160,26 @@ func (l *Limiter) Allow(accountID, plan string) Decision {
 	return d
 }
 
+// limitOf is the limit of a plan. A plan without an entry has the default.
+func (l *Limiter) limitOf(plan string) limit {
+	all := *l.limits.Load()
+	if limit, ok := all[plan]; ok {
+		return limit
+	}
+	return all[""]
+}
+
 // decidesLocally tells whether the fleet's level is out of reach.
 func (l *Limiter) decidesLocally() bool { return l.opts.Redis == nil || l.downUntil.Load() != 0 }
 
-// charge adds tokens to the level of a bucket, beyond its capacity too, and returns the level. One number is
+// chargeScript adds tokens to the level of a bucket, beyond its capacity too, and returns the level. One number is
 // stored: the moment at which the bucket is full again, by the clock of Redis. All in microseconds. '%.0f': Lua
 // itself writes 14 digits, and a time in microseconds has 16. The most that a level may be limits the harm of a clock of Redis
 // that is set back.
 //
 //	KEYS: the bucket
 //	ARGV: tokens, the most that the level may be
-var charge = redis.NewScript(`
+var chargeScript = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local level = math.max((tonumber(redis.call('GET', KEYS[1]) or '') or now) - now, 0)
@@ -180,7 +189,7 @@ return string.format('%.0f', level)`)
 
 // report begins to report the requests of a bucket that Redis does not know of. While Redis is unavailable they are dropped:
 // the node's own copy has counted them, and the fleet owes nothing for them. b.mu is held.
-func (l *Limiter) report(b *bucket, name bucketName, limit Limit) {
+func (l *Limiter) report(b *bucket, name bucketName, limit limit) {
 	n := b.unreported
 	if l.opts.Redis == nil {
 		b.unreported = 0
@@ -198,7 +207,7 @@ func (l *Limiter) report(b *bucket, name bucketName, limit Limit) {
 	b.inFlight = true
 	l.wg.Go(func() {
 		began := l.opts.Now()
-		level, err := l.charge(name, time.Duration(n)*limit.every(), maxDebtOf(limit.capacity()))
+		level, err := l.charge(name, time.Duration(n)*limit.every, maxDebtOf(limit.capacity))
 		l.recordResult(err)
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -206,7 +215,7 @@ func (l *Limiter) report(b *bucket, name bucketName, limit Limit) {
 		b.unreported -= n
 		// The level is that of some moment during the call. The start of the call is assumed, so that the account
 		// does not pay for its latency. If this node's copy says less is left, it wins: Redis may have lost its data.
-		if fullAt := began.Add(level + time.Duration(b.unreported)*limit.every()); err == nil && fullAt.After(b.fullAt) {
+		if fullAt := began.Add(level + time.Duration(b.unreported)*limit.every); err == nil && fullAt.After(b.fullAt) {
 			b.fullAt = fullAt
 		}
 	})
@@ -226,7 +235,7 @@ func (l *Limiter) charge(name bucketName, tokens, most time.Duration) (level tim
 	defer cancel()
 	key := fmt.Sprintf("%s:rate:%g:%d:%s", l.opts.Prefix, name.perSecond, name.burst, name.account)
 	micros := func(d time.Duration) string { return fmt.Sprintf("%.3f", float64(d)/1000) }
-	n, err := charge.Run(ctx, l.opts.Redis, []string{key}, micros(tokens), micros(most)).Int64()
+	n, err := chargeScript.Run(ctx, l.opts.Redis, []string{key}, micros(tokens), micros(most)).Int64()
 	return time.Duration(n) * time.Microsecond, err
 }
 

@@ -244,7 +244,7 @@ func TestOverspendIsDebt(t *testing.T) {
 		b, _ := l.buckets.GetIfPresent(bucketName{"acme", 10, 20})
 		b.mu.Lock()
 		b.inFlight = false
-		l.report(b, bucketName{"acme", 10, 20}, l.limits.Load().forPlan(""))
+		l.report(b, bucketName{"acme", 10, 20}, l.limitOf(""))
 		b.mu.Unlock()
 		l.wg.Wait()
 	}

@@ -277,7 +277,7 @@ func keyID(c *cli.Command) (string, error) {
 // orphanedKeyError adds what to do about a key that may be in the store although nobody has seen it.
 func orphanedKeyError(id string, err error) error {
 	if errors.Is(err, auth.ErrOutcomeUnknown) {
-		return fmt.Errorf("%w: if keys list shows a key %s, revoke it, because nobody has seen it", err, id)
+		return fmt.Errorf("%w; if keys list shows a key %s, revoke it first, because nobody has seen it, and give another --id", err, id)
 	}
 	return err
 }

@@ -34,6 +34,9 @@ func TestExplainForetellsTheOutcome(t *testing.T) {
 		upstream: []string{"upstream:\n", "upstream:\n  breaker: {min_requests: 2, failure_ratio: 0.5, open_for: 1m}\n"},
 	})
 	p.script("explain", "KEY="+p.keys["buyer"])
+	if x := p.explained("--key-id", "buyer"); x.RateLimit.PerSecond != 50 || x.RateLimit.Burst != 50 {
+		t.Errorf("the limit is %+v", x.RateLimit)
+	}
 	if n := p.system.Requests().Buyer; n != 3 { // two lists, and one of them again after the purge
 		t.Errorf("the legacy system was asked %d times", n)
 	}

@@ -41,13 +41,13 @@ type Listener struct {
 	log     *log.Logger
 	buffers sync.Pool // of *[]byte, see recordBuffer
 
-	start    sync.Once
-	accepted chan accepted
-	done     chan struct{} // closed by Close
-	stopped  func()        // closes done
-	close    func() error
-	stopping atomic.Bool
-	serving  sync.WaitGroup
+	start      sync.Once
+	accepted   chan accepted
+	done       chan struct{} // closed by Close
+	closeDone  func()
+	closeInner func() error
+	stopping   atomic.Bool
+	serving    sync.WaitGroup
 
 	mu    sync.Mutex
 	conns map[*conn]bool // that are served here; true: handed to the http.Server
@@ -70,7 +70,7 @@ func NewListener(l net.Listener, s *http.Server, opts Options) *Listener {
 	if out.log == nil {
 		out.log = log.New(io.Discard, "", 0)
 	}
-	out.close, out.stopped = sync.OnceValue(l.Close), sync.OnceFunc(func() { close(out.done) })
+	out.closeInner, out.closeDone = sync.OnceValue(l.Close), sync.OnceFunc(func() { close(out.done) })
 	return out
 }
 
@@ -137,7 +137,7 @@ func (l *Listener) untrack(c *conn) {
 // stop accepts no more connections and calls do for each that is served here. busy tells whether there are some, or some
 // that the http.Server has not accepted yet.
 func (l *Listener) stop(do func(*conn)) (busy bool, err error) {
-	err = l.close()
+	err = l.closeInner()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopping.Store(true)
@@ -152,7 +152,7 @@ func (l *Listener) stop(do func(*conn)) (busy bool, err error) {
 // Close closes the listener and the connections that are served here. It may be called again.
 func (l *Listener) Close() error {
 	_, err := l.stop(func(c *conn) { _ = c.Conn.Close() })
-	l.stopped()
+	l.closeDone()
 	return err
 }
 

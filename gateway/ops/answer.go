@@ -49,21 +49,14 @@ type refusal struct {
 
 func (e refusal) Error() string { return e.text }
 
-// mistake is a refusal for what the caller has sent.
-func mistake(format string, args ...any) error {
+// badRequest is a refusal for what the caller has sent.
+func badRequest(format string, args ...any) error {
 	return refusal{http.StatusBadRequest, fmt.Sprintf(format, args...)}
 }
 
-func checkKind(kind string) error {
-	if kind != "buyer" && kind != "seller" {
-		return mistake("kind must be buyer or seller")
-	}
-	return nil
-}
-
-// read takes a body of at most limit bytes as one JSON value. hint says what to send
-// instead of a body that cannot be read. Its errors are refusals.
-func read(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
+// readJSON parses a body of at most limit bytes as one JSON value. hint says what to send instead of one that cannot
+// be parsed. Its errors are refusals.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64, into any, hint string) error {
 	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
@@ -76,14 +69,14 @@ func read(w http.ResponseWriter, r *http.Request, limit int64, into any, hint st
 	if e, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong {
 		return refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("%s: the body has more than %d KiB", hint, e.Limit>>10)}
 	}
-	return mistake("%s: %v", hint, err)
+	return badRequest("%s: %v", hint, err)
 }
 
-// respond answers with v, or with err. An error that wraps no refusal is the fault of
+// writeResult responds with v, or with err. An error that wraps no refusal is the fault of
 // something behind the gateway, 502.
-func respond(w http.ResponseWriter, v any, err error) {
+func writeResult(w http.ResponseWriter, v any, err error) {
 	if err == nil {
-		answer(w, http.StatusOK, v)
+		writeJSON(w, http.StatusOK, v)
 		return
 	}
 	status := http.StatusBadGateway
@@ -93,8 +86,8 @@ func respond(w http.ResponseWriter, v any, err error) {
 	http.Error(w, err.Error(), status)
 }
 
-// answer writes v as JSON.
-func answer(w http.ResponseWriter, status int, v any) {
+// writeJSON writes v as JSON.
+func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -106,8 +99,8 @@ func answer(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n')) // a caller that left; nobody to tell
 }
 
-// write answers with a text.
-func write(w http.ResponseWriter, contentType, text string) {
+// writeText writes a text.
+func writeText(w http.ResponseWriter, contentType, text string) {
 	w.Header().Set("Content-Type", contentType)
 	_, _ = io.WriteString(w, text) // a caller that left; nobody to tell
 }

@@ -1,24 +1,25 @@
 package ops
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 
+	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/upstream"
 )
 
-const (
-	maxExplainValue = 128 // bytes of each parameter of a question
-	maxShownName    = 32  // bytes of an unknown parameter's name in an answer
-)
+// maxExplainValue is the maximum size of each parameter of a question, in bytes.
+const maxExplainValue = 128
 
 // ExplainRequest asks what a request for one list would get now. It names
 // either a key, whose account and kind are then used, or an account and a kind.
 type ExplainRequest struct {
 	KeyID       string
 	Account     string
-	Kind        string // buyer or seller; with KeyID empty for the key's own
+	Kind        string // buyer or seller; may be empty with a KeyID: the kind of the key
 	Status      string // the filter; empty: none
 	InquiryType string // the filter; empty: none
 }
@@ -85,20 +86,18 @@ func parseExplain(query string) (ExplainRequest, error) {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return want, mistake("the query cannot be read: %v", err)
+		return want, badRequest("the query cannot be read: %v", err)
 	}
-	for name, given := range values {
+	for _, name := range slices.Sorted(maps.Keys(values)) { // of two mistakes the same one is always named
+		given := values[name]
 		field, known := fields[name]
 		switch {
 		case !known:
-			if len(name) > maxShownName {
-				name = name[:maxShownName] + "..."
-			}
-			return want, mistake("parameter %q is not known; send key_id, or account and kind, and status, inquiry_type", name)
+			return want, badRequest("parameter %.32q is not known; send key_id, or account and kind, and status, inquiry_type", name)
 		case len(given) > 1:
-			return want, mistake("parameter %s was sent twice", name)
+			return want, badRequest("parameter %s was sent twice", name)
 		case given[0] == "" || len(given[0]) > maxExplainValue:
-			return want, mistake("parameter %s wants 1 to %d bytes", name, maxExplainValue)
+			return want, badRequest("parameter %s wants 1 to %d bytes", name, maxExplainValue)
 		}
 		*field = given[0]
 	}
@@ -110,15 +109,15 @@ func parseExplain(query string) (ExplainRequest, error) {
 func (want ExplainRequest) check() error {
 	switch {
 	case want.KeyID == "" && (want.Account == "" || want.Kind == ""):
-		return mistake("send either key_id, or account and kind")
+		return badRequest("send either key_id, or account and kind")
 	case want.KeyID != "" && want.Account != "":
-		return mistake("send either key_id or account: a key has its own account")
-	case want.Kind != "" && checkKind(want.Kind) != nil:
-		return checkKind(want.Kind)
+		return badRequest("send either key_id or account: a key has its own account")
+	case want.Kind != "" && !auth.ValidKind(want.Kind):
+		return badRequest("kind must be buyer or seller")
 	}
-	for name, value := range map[string]string{"status": want.Status, "inquiry_type": want.InquiryType} {
-		if value != "" && !filters.Valid(value) {
-			return mistake("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
+	for _, filter := range [][2]string{{"inquiry_type", want.InquiryType}, {"status", want.Status}} {
+		if name, value := filter[0], filter[1]; value != "" && !filters.Valid(value) {
+			return badRequest("%s must be 1 to 64 of A-Z a-z 0-9 . _ - as on the public listener", name)
 		}
 	}
 	return nil

@@ -61,13 +61,13 @@ const (
 func New(opts Options) http.Handler {
 	mux := http.NewServeMux()
 	// /livez asks no part: a restart cures neither Redis nor the legacy system.
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { write(w, "text/plain; charset=utf-8", "ok\n") })
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "text/plain; charset=utf-8", "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		state, code := opts.Ready(), http.StatusOK
 		if state.Status == StatusDraining {
 			code = http.StatusServiceUnavailable
 		}
-		answer(w, code, state)
+		writeJSON(w, code, state)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(opts.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(opts.Logger.Handler(), slog.LevelError),
@@ -78,9 +78,10 @@ func New(opts Options) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.Handle("/{$}", opts.Console)
+	mux.Handle("/console", opts.Console)
 	mux.Handle("/console/", opts.Console)
-	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) { write(w, "application/yaml", opts.Config()) })
-	mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, opts.TTL()) })
+	mux.HandleFunc("GET /ops/config", func(w http.ResponseWriter, _ *http.Request) { writeText(w, "application/yaml", opts.Config()) })
+	mux.HandleFunc("GET /ops/ttl", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, opts.TTL()) })
 	mux.HandleFunc("GET /ops/lookups", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		_ = opts.Lookups(w) // an error is the client's, who has left
@@ -91,12 +92,12 @@ func New(opts Options) http.Handler {
 		if err == nil {
 			x, err = opts.Explain(r.Context(), want)
 		}
-		respond(w, x, err)
+		writeResult(w, x, err)
 	})
 	mux.HandleFunc("POST /ops/purge", func(w http.ResponseWriter, r *http.Request) {
 		var q PurgeRequest
 		var reply PurgeReply
-		err := read(w, r, maxPurgeBytes, &q, `send JSON such as {"accounts":["acme"]} or {"kinds":["buyer"],"soft":true}, and many ids in several requests`)
+		err := readJSON(w, r, maxPurgeBytes, &q, `send JSON such as {"accounts":["acme"]} or {"kinds":["buyer"],"soft":true}, and many ids in several requests`)
 		if err == nil {
 			if reply, err = opts.Purge(r.Context(), q); err != nil {
 				if _, refused := errors.AsType[refusal](err); !refused {
@@ -104,7 +105,7 @@ func New(opts Options) http.Handler {
 				}
 			}
 		}
-		respond(w, reply, err)
+		writeResult(w, reply, err)
 	})
 	return opts.Tokens.guard(func(path string) bool { return path == "/livez" || path == "/readyz" }, mux)
 }

@@ -21,7 +21,7 @@ func newListener(operator, read string, opts Options) http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: "sample_total", Help: "A sample."}))
 	opts.Gatherer, opts.Logger = registry, slog.New(slog.DiscardHandler)
-	opts.Console = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(w, "text/html", "the console") })
+	opts.Console = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/html", "the console") })
 	opts.Tokens = NewTokens(opts.Logger, registry)
 	opts.Tokens.Set(operator, read)
 	opts.Config = func() string { return "listen: x" }
@@ -50,7 +50,7 @@ func TestRoutes(t *testing.T) {
 	h := newListener("", "", Options{})
 	for path, text := range map[string]string{
 		"/livez": "ok", "/readyz": `"status":"ready"`, "/metrics": "sample_total 0", "/debug/pprof/": "goroutine", "/debug/pprof/heap?debug=1": "heap profile",
-		"/": "the console", "/console/x": "the console", "/ops/config": "listen: x",
+		"/": "the console", "/console": "the console", "/console/x": "the console", "/ops/config": "listen: x",
 	} {
 		if w := ask(h, http.MethodGet, path, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), text) {
 			t.Errorf("%s: %d %.200s", path, w.Code, w.Body)

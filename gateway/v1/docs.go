@@ -10,17 +10,12 @@ import (
 	"inquiry-gateway/internal/theme"
 )
 
-// DocsPolicy is the Content-Security-Policy of the page: it may load its own files and
-// ask its own host, and nothing else.
-const DocsPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
-	"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
 //go:embed docs
 var docFiles embed.FS
 
 // Pages are the documentation of the lists that a gateway serves: files by their paths. The
 // document is at /openapi.json and /openapi.yaml, and the page, which is made from it and
-// served with DocsPolicy, at /docs/. All is made of what is embedded.
+// served with theme.Policy, at /docs/. All is made of what is embedded.
 func Pages(lists map[string]Words) (document, page map[string]theme.Asset) {
 	docs, err1 := fs.Sub(docFiles, "docs")
 	index, err2 := fs.ReadFile(docs, "index.html")

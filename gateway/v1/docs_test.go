@@ -23,7 +23,7 @@ func both() map[string]Words { return map[string]Words{"buyer": {}, "seller": {}
 // serveFiles answers with files by their path, as the gateway does.
 func serveFiles(files map[string]theme.Asset) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		theme.Secure(w.Header(), DocsPolicy)
+		theme.Secure(w.Header())
 		files[r.URL.Path].ServeHTTP(w, r)
 	})
 }
@@ -44,7 +44,7 @@ func get(t *testing.T, files map[string]theme.Asset, path string) (text string, 
 func TestFilesOfThePage(t *testing.T) {
 	_, files := Pages(both())
 	page, header := get(t, files, "/docs/")
-	if header.Get("Cache-Control") != "no-cache" || header.Get("Content-Security-Policy") != DocsPolicy {
+	if header.Get("Cache-Control") != "no-cache" || header.Get("Content-Security-Policy") != theme.Policy {
 		t.Errorf("the page comes with %v", header)
 	}
 	loaded := regexp.MustCompile(`(?:src|href)="([a-z]+\.[a-z]+)"`).FindAllStringSubmatch(page, -1)

@@ -11,7 +11,7 @@ import (
 func TestASeriesThatIsThereIsCountedOn(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	for range 2 { // as after a reload
-		By(Series(reg, "x").Counters("things_total", "Things.", "result"), "ok", "failed")["ok"].Inc()
+		Resolve(Series(reg, "x").Counters("things_total", "Things.", "result"), "ok", "failed")["ok"].Inc()
 		Series(reg, "").With(prometheus.Labels{"store": "s"}).NativeHistograms("seconds", "Time.", []float64{1}).WithLabelValues().Observe(2)
 		Series(reg, "x").GaugeFunc("size", "Size.", func() float64 { return 7 })
 	}

@@ -29,12 +29,12 @@ func (t *Tracer) Start(ctx context.Context, name string, opts ...trace.SpanStart
 	if t == nil || !trace.SpanFromContext(ctx).IsRecording() {
 		return ctx, Span{}
 	}
-	return t.Force(ctx, name, opts...)
+	return t.StartAlways(ctx, name, opts...)
 }
 
-// Force opens a span even where that of ctx is not recorded: for a root, and for a
+// StartAlways opens a span even where that of ctx is not recorded: for a root, and for a
 // request to another system, which is told of the trace in any case.
-func (t *Tracer) Force(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, Span) {
+func (t *Tracer) StartAlways(ctx context.Context, name string, opts ...trace.SpanStartOption) (context.Context, Span) {
 	if t == nil {
 		return ctx, Span{}
 	}

@@ -65,7 +65,7 @@ type App struct {
 	invalidKeys *auth.InvalidKeyLimiter // lasts as long as the process: no reload gives a client its attempts anew
 	tokens      *ops.Tokens             // of the ops listener
 	generation  atomic.Pointer[generation]
-	gateway     gateway.Live // that of current
+	gateway     gateway.Handler // that of current
 	reloads     *reloader
 	draining    atomic.Bool
 

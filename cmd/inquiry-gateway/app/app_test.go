@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -158,7 +159,7 @@ func TestAStopDuringAReload(t *testing.T) {
 	close(log.release)
 	must(t, <-done)
 	last := a.current()
-	if _, err := last.keyring.AuthenticateFrom(t.Context(), []string{"Bearer k"}, nil); last.cfg.Auth.Introspection == nil || err == nil || !strings.Contains(err.Error(), "too many look-ups") { // all places are taken at the end
+	if _, err := last.keyring.AuthenticateFrom(t.Context(), []string{"Bearer k"}, caller{}); last.cfg.Auth.Introspection == nil || err == nil || !strings.Contains(err.Error(), "too many look-ups") { // all places are taken at the end
 		t.Errorf("the last generation is left open: %v", err)
 	}
 	for range 20 { // select takes any of two
@@ -352,3 +353,10 @@ func TestPanicInARecheckIsOneFailedRecheck(t *testing.T) {
 		t.Errorf("%v panics are counted, %d calls", n, calls.Load())
 	}
 }
+
+// caller is a client of the keyring.
+type caller struct{}
+
+func (caller) ClientIP() netip.Addr   { return netip.Addr{} }
+func (caller) Deadline() time.Time    { return time.Now().Add(time.Minute) }
+func (caller) LogRefusal(string) bool { return true }

@@ -79,9 +79,9 @@ func accessOf(keyID string, who auth.Principal, denied error) *ops.Access {
 // rateLimitOf returns the limit of a plan, with the key of the configuration that sets it.
 func rateLimitOf(cfg config.Config, plan string) *ops.RateLimitState {
 	if p, ok := cfg.RateLimit.Plans[plan]; ok {
-		return &ops.RateLimitState{From: "rate_limit.plans." + plan, PerSecond: p.PerSecond, Burst: p.Burst}
+		return &ops.RateLimitState{From: "rate_limit.plans." + plan, PerSecond: p.PerSecond, Burst: p.EffectiveBurst()}
 	}
-	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.Burst}
+	return &ops.RateLimitState{From: "rate_limit", PerSecond: cfg.RateLimit.PerSecond, Burst: cfg.RateLimit.EffectiveBurst()}
 }
 
 // predictions are what is said of the outcomes of a look-up that has a list.

@@ -44,7 +44,7 @@ func (a Auth) SameStore(o Auth) bool {
 	if a.Introspection == nil || o.Introspection == nil {
 		return a.Introspection == o.Introspection
 	}
-	return a.Introspection.Same(*o.Introspection)
+	return a.Introspection.KeepsGrants(*o.Introspection)
 }
 
 // Validate returns all contradictions as [setting.Problems]. It does not check the rules of the tags.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -30,16 +31,19 @@ type served struct {
 	server *httptest.Server
 
 	mu      sync.Mutex
-	dead    bool // the counters are read no more
+	part    broken // while it is, the counters cannot be read
 	trouble bool
 	empty   bool // there is no traffic
 	purged  []ops.PurgeRequest
+	reached string // by a purge
+	failing error  // of a purge
 	n       int
 }
 
 func serve(t *testing.T) *served {
 	t.Helper()
-	s := &served{feed: newFeed(t)}
+	s := &served{feed: newFeed(t), part: broken{mended: true}}
+	s.registry.MustRegister(&s.part)
 	ages := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + "cache_age_seconds", Help: "Fed.", Buckets: prometheus.ExponentialBuckets(.1, 2, 12)}, []string{"kind"})
 	s.registry.MustRegister(ages)
 	state := func() { // before each state
@@ -64,13 +68,10 @@ func serve(t *testing.T) *served {
 		if s.trouble {
 			s.set("redis_breaker_state", 2)
 			s.set("redis_operations_total timeout", 31)
-			s.set("http_requests_total 502", 400)
-			s.set("http_errors_total upstream_invalid_response", 400)
+			s.set("http_requests_total 502 upstream_invalid_response", 400)
 		}
 		s.clock.Add(tickEvery)
-		if !s.dead {
-			s.tick()
-		}
+		s.tick()
 	}
 	for i, account := range []string{"acme", "globex", "initech"} {
 		for range 30 / (i + 1) {
@@ -104,7 +105,10 @@ func serve(t *testing.T) *served {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.purged = append(s.purged, q)
-			return ops.PurgeReply{Purged: 1}, nil
+			if s.failing != nil {
+				return ops.PurgeReply{}, s.failing
+			}
+			return ops.PurgeReply{Purged: 1, Reached: s.reached}, nil
 		},
 	}))
 	t.Cleanup(s.server.Close)
@@ -255,7 +259,7 @@ func TestConsoleInABrowser(t *testing.T) {
 	})
 
 	t.Run("forms", func(t *testing.T) {
-		var answer, question, focused, done string
+		var answer, question, focused string
 		run(t, chromedp.EmulateViewport(400, 900), browser.Colors("dark"), chromedp.Navigate(s.server.URL+"/"), browser.UntilPage(live),
 			chromedp.SendKeys(chromedp.CSS(`#explain-account`), "acme"), chromedp.SetValue(chromedp.CSS(`#explain-kind`), "buyer"), press(`#explain button`),
 			browser.UntilPage(`document.querySelector("#answer dl")`), text(&answer, "#answer"), measure("explained-dark-400"),
@@ -268,35 +272,52 @@ func TestConsoleInABrowser(t *testing.T) {
 		if focused != "Cancel" || len(s.purged) > 0 {
 			t.Errorf("%q has the focus, and Enter purged %+v", focused, s.purged)
 		}
-		run(t, press(`#purge form button`), browser.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
-			browser.UntilPage(`document.getElementById("done")`), text(&done, "#done"))
-		s.mu.Lock()
-		for _, p := range s.purged { // Chromium may send a request twice if a connection that it reuses has ended
-			if !slices.Equal(p.Accounts, []string{"acme"}) || len(p.Kinds) > 0 {
-				t.Errorf("purged %+v", p)
+		for _, c := range []struct {
+			reached string
+			failing error
+			says    string
+		}{
+			{ops.ReachedFleet, nil, "Purged on all nodes at "}, {ops.ReachedNode, nil, "Without Redis it reaches no other"},
+			{"", errors.New("Redis is unavailable"), "Not on all nodes. purged on this node only"}, {"", ops.ErrPurge, "Not done. cannot be purged"},
+		} {
+			s.mu.Lock()
+			s.purged, s.reached, s.failing = nil, c.reached, c.failing
+			s.mu.Unlock()
+			run(t, press(`#purge form button`), browser.UntilPage(`document.getElementById("confirm").open`), press(`button.danger`),
+				browser.UntilPage(fmt.Sprintf(`document.getElementById("purged").innerText.includes(%q)`, c.says)))
+			s.mu.Lock()
+			for _, p := range s.purged { // Chromium may send a request twice if a connection that it reuses has ended
+				if !slices.Equal(p.Accounts, []string{"acme"}) || len(p.Kinds) > 0 {
+					t.Errorf("purged %+v", p)
+				}
 			}
+			if len(s.purged) == 0 {
+				t.Error("nothing was purged")
+			}
+			s.mu.Unlock()
 		}
-		s.mu.Unlock()
-		if len(s.purged) == 0 {
-			t.Error("nothing was purged")
-		}
-		says(t, done, "Purged at ")
 	})
 
 	t.Run("dead", func(t *testing.T) {
-		var status, title string
+		var status, title, now string
 		set := func(dead bool) chromedp.Action[chromedp.Void] {
-			return do(func() { s.mu.Lock(); defer s.mu.Unlock(); s.dead = dead })
+			return do(func() { s.mu.Lock(); defer s.mu.Unlock(); s.part.mended = !dead })
 		}
 		run(t, set(true), browser.UntilPage(`document.querySelector(".status.bad")`), text(&status, "#status"), text(&title, "title"), measure("dead-light-1280"),
+			do(func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.facts.Incidents = []upstream.Incident{incidentOf(t, "seller sign_in 3 3/3 hanriver", s.clock.Now())}
+			}), browser.UntilPage(`document.querySelector("#lines").innerText.includes("refuses our sign-in")`), text(&now, "#lines"),
 			set(false), browser.UntilPage(live))
-		says(t, status, "No fresh figures since 0", "the gateway does not read its counters any more")
+		says(t, status, "No fresh figures since 0", "the gateway cannot read its counters")
 		says(t, title, "✖ No fresh figures")
+		says(t, now, "The metrics cannot be read", "collected twice.\n")
 	})
 
 	t.Run("lost", func(t *testing.T) { // last: it ends the figures
 		for _, c := range complaints() {
-			if !strings.Contains(c, "ops:s3cret@") { // the first page, for its password
+			if !strings.Contains(c, "ops:s3cret@") && !strings.Contains(c, "/ops/purge") { // the first page, for its password, and purges that fail
 				t.Errorf("complaint %q", c)
 			}
 		}

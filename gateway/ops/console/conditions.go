@@ -90,21 +90,13 @@ var conditions = []condition{
 
 // checkAnswers counts by error code; a 502 may be a legacy system that fails or one that cannot be understood.
 func checkAnswers(w window) (map[string]float64, bool) {
-	all, failed := 0.0, 0.0
-	for code, n := range w.increase("http_requests_total") {
-		if all += n; strings.HasPrefix(code, "5") && code != "501" { // which says that the account cannot be asked for
+	all, failed, counts := 0.0, 0.0, map[string]float64{}
+	for key, n := range w.increase("http_requests_total") {
+		status, code, _ := strings.Cut(key, " ")
+		if all += n; strings.HasPrefix(status, "5") && status != "501" { // which says that the account cannot be asked for
 			failed += n
+			counts[code] += n
 		}
-	}
-	if failed == 0 {
-		return nil, false
-	}
-	counts := w.increase("http_errors_total")
-	maps.DeleteFunc(counts, func(code string, _ float64) bool {
-		return !strings.HasPrefix(code, "upstream_") && code != "auth_unavailable" && code != "internal_error"
-	})
-	if len(counts) == 0 { // none of the known codes
-		counts["5xx"] = failed
 	}
 	return counts, failed >= failedShare*all
 }
@@ -159,9 +151,6 @@ type window struct {
 	now, before sums
 	facts       Facts
 }
-
-// increase is by how much each series of a family has grown. Those that have not are left out.
-func (w window) increase(family string) map[string]float64 { return w.now.increase(w.before, family) }
 
 // Facts are the names and errors that the lines say beside the counts, and what is known of
 // the legacy system.
@@ -246,11 +235,11 @@ func names(facts Facts, seen map[string]float64) *strings.Replacer {
 
 // quoted writes a name as one word of a shell: accounts are called as their owners like.
 func quoted(name string) string {
-	plain := func(r rune) bool {
+	needsQuotes := func(r rune) bool {
 		return !(r == '_' || r == '-' || r == '.' || r == '/' || r == '@' || r == ':' || unicode.IsLetter(r) || unicode.IsDigit(r))
 	}
 	switch {
-	case !strings.ContainsFunc(name, plain):
+	case !strings.ContainsFunc(name, needsQuotes):
 		return name
 	case strings.Contains(name, "`"): // it would end the command on the page
 		return "ID"

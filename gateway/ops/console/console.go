@@ -10,7 +10,6 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"fmt"
 	"html"
 	"io"
 	"io/fs"
@@ -38,10 +37,6 @@ const shownTop = 10
 
 //go:embed assets pages
 var files embed.FS
-
-// policy lets the page load its own files, ask its own host, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Options are what a Console shows. All but Now is needed. The functions must be safe
 // for concurrent use.
@@ -126,7 +121,7 @@ func New(opts Options) (*Console, error) {
 
 // ServeHTTP answers one request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	theme.Secure(w.Header(), policy)
+	theme.Secure(w.Header())
 	w.Header().Set("Cache-Control", "no-store") // assets have another one
 	c.mux.ServeHTTP(w, r)
 }
@@ -172,14 +167,17 @@ func (c *Console) state() state {
 	s := state{Now: now.Unix(), Accounts: c.opts.TopAccounts.top(shownTop, now)}
 	w := window{facts: facts}
 	if n := len(c.ticks); n > 0 {
-		w.now, w.before = c.ticks[n-1].sums, c.ticks[0].sums
-		s.At, s.Sums = c.ticks[n-1].at.Unix(), w.now
+		newest := c.ticks[n-1]
+		s.At, s.Sums = newest.at.Unix(), newest.sums
+		if now.Sub(newest.at) <= windowSize { // else it says nothing about the last minute
+			w.now, w.before = newest.sums, c.ticks[0].sums
+		}
 	}
 	s.Lines = lines(w, now)
 	if c.failed != nil {
 		s.Lines = append([]line{{
 			ID: "metrics", Bad: true, Name: "The metrics cannot be read", Text: "The figures here are old.", Hits: "Nobody.",
-			Cause: fmt.Sprintf("Last: %v.", c.failed), Do: "Read `/metrics` of this node, and its log.",
+			Cause: "Last: " + shown(c.failed.Error()), Do: "Read `/metrics` of this node, and its log.",
 		}}, s.Lines...)
 	}
 	return s

@@ -19,6 +19,7 @@ import (
 	"inquiry-gateway/docs"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/cases"
+	"inquiry-gateway/internal/theme"
 	"inquiry-gateway/upstream"
 )
 
@@ -69,9 +70,12 @@ func newFeed(t *testing.T) *feed {
 }
 
 // set adds to a counter, or sets a gauge. A series is a family with the values of the
-// selected labels.
+// selected labels; those that are left out are empty.
 func (f *feed) set(series string, value float64) {
 	labels := strings.Fields(series)
+	for len(labels) <= len(selected[labels[0]]) {
+		labels = append(labels, "")
+	}
 	if counter, ok := f.counters[labels[0]]; ok {
 		counter.WithLabelValues(append(labels[1:], "x")...).Add(value)
 		return
@@ -203,7 +207,7 @@ func incidentOf(t *testing.T, text string, at time.Time) upstream.Incident {
 func TestSingleFailuresAreNotShown(t *testing.T) {
 	f := newFeed(t)
 	f.set("redis_operations_total timeout", 1)
-	f.set("http_requests_total 429", 200)
+	f.set("http_requests_total 429 rate_limited", 200)
 	f.set("rate_limit_decisions_total limited", 4)
 	if got := f.after(tickEvery); len(got) > 0 {
 		t.Errorf("%+v", got)
@@ -256,8 +260,7 @@ func (b *broken) Collect(to chan<- prometheus.Metric) {
 // Figures that are missing must not look like good ones, nor like counters that began again once they can be read.
 func TestMetricsThatCannotBeRead(t *testing.T) {
 	f := newFeed(t)
-	f.set("http_requests_total 502", 1000)
-	f.set("http_errors_total upstream_error", 1000)
+	f.set("http_requests_total 502 upstream_error", 1000)
 	f.after(2 * windowSize)
 	part := &broken{}
 	f.registry.MustRegister(part)
@@ -302,7 +305,7 @@ func TestPages(t *testing.T) {
 		w := ask(f, path)
 		body, header := w.Body.String(), w.Header()
 		if w.Code != http.StatusOK || !strings.Contains(body, says) || strings.Contains(body, "{{") ||
-			header.Get("Content-Security-Policy") != policy || header.Get("Cache-Control") != "no-store" {
+			header.Get("Content-Security-Policy") != theme.Policy || header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %v %.300s", path, w.Code, header, body)
 		}
 		for _, asset := range regexp.MustCompile(`(?:src|href)="(?:\.\./)?(console/assets/[^"]+)"`).FindAllStringSubmatch(body, -1) {

@@ -76,7 +76,11 @@ var bounds = map[string]string{
 // incidentLines words the incidents, in the order of [incidentTexts].
 func incidentLines(w window, now time.Time) []line {
 	all := []line{}
-	errors := w.increase("http_errors_total")
+	errors := map[string]float64{}
+	for key, n := range w.increase("http_requests_total") {
+		_, code, _ := strings.Cut(key, " ")
+		errors[code] += n
+	}
 	for _, t := range incidentTexts {
 		for _, i := range w.facts.Incidents {
 			if i.Failure == t.failure {

@@ -13,7 +13,7 @@ const prefix = "inquiry_gateway_"
 // with the series of the running program.
 var selected = map[string][]string{
 	"cache_lookups_total": {"kind", "outcome"}, "cache_age_seconds": {"kind"},
-	"http_requests_total": {"code"}, "http_errors_total": {"error"}, "http_request_duration_seconds": nil, "panics_total": {"where"},
+	"http_requests_total": {"code", "error"}, "http_request_duration_seconds": nil, "panics_total": {"where"},
 	"upstream_requests_total": {"kind", "result"}, "upstream_request_duration_seconds": {"kind"}, "upstream_breaker_state": {"kind"},
 	"upstream_foreign_records_total": {"kind"}, "upstream_records_invalid_total": {"kind"},
 	"redis_operations_total": {"result"}, "redis_breaker_state": nil,
@@ -74,12 +74,12 @@ func collect(from prometheus.Gatherer) (sums, error) {
 	return all, err
 }
 
-// increase is by how much each series of a family has grown since before. Those that have not are left out.
-func (s sums) increase(before sums, family string) map[string]float64 {
+// increase is by how much each series of a family has grown. Those that have not are left out.
+func (w window) increase(family string) map[string]float64 {
 	more := map[string]float64{}
-	for key, now := range s[family] {
+	for key, now := range w.now[family] {
 		n := now.Value
-		if old, ok := before[family][key]; ok && old.Value <= n {
+		if old, ok := w.before[family][key]; ok && old.Value <= n {
 			n -= old.Value
 		}
 		if n > 0 {

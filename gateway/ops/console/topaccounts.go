@@ -19,8 +19,8 @@ const (
 // TopAccounts counts fetches from the legacy system by account, over the last five to ten minutes.
 // It is safe for concurrent use.
 type TopAccounts struct {
-	mu            sync.Mutex
-	current, last counted
+	mu                sync.Mutex
+	current, previous counted
 }
 
 // counted are the fetches of one period.
@@ -46,22 +46,22 @@ func (t *TopAccounts) Filled(account string) { t.count(account, time.Now()) }
 func (t *TopAccounts) count(account string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn(now)
+	t.nextPeriod(now)
 	t.current.all++
 	if _, ok := t.current.of[account]; ok || len(t.current.of) < maxCounted {
 		t.current.of[strings.Clone(account)]++
 	}
 }
 
-// turn begins a new period when the current one is over.
-func (t *TopAccounts) turn(now time.Time) {
+// nextPeriod begins a new period when the current one is over.
+func (t *TopAccounts) nextPeriod(now time.Time) {
 	age := now.Sub(t.current.since)
 	if age < countedFor {
 		return
 	}
-	t.last = t.current
+	t.previous = t.current
 	if age >= 2*countedFor { // nothing was fetched meanwhile
-		t.last = counted{since: now}
+		t.previous = counted{since: now}
 	}
 	t.current = counted{now, map[string]int{}, 0}
 }
@@ -70,13 +70,13 @@ func (t *TopAccounts) turn(now time.Time) {
 func (t *TopAccounts) top(n int, now time.Time) []Account {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn(now)
-	all, seconds := t.current.all+t.last.all, now.Sub(t.last.since).Seconds()
-	if t.last.all == 0 {
+	t.nextPeriod(now)
+	all, seconds := t.current.all+t.previous.all, now.Sub(t.previous.since).Seconds()
+	if t.previous.all == 0 {
 		seconds = now.Sub(t.current.since).Seconds()
 	}
 	sums, list := maps.Clone(t.current.of), []Account{}
-	for account, count := range t.last.of {
+	for account, count := range t.previous.of {
 		sums[account] += count
 	}
 	for account, count := range sums {

@@ -100,13 +100,13 @@
       el("p", { class: "when" }, l.since === 0 ? "Now or in the last minute." : "Since " + day(l.since, now) + " UTC" + (now > l.since ? ", for " + seconds(now - l.since) : "") + (now - l.last > 8 ? "; the last failure was at " + day(l.last, now) : "") + "."), what);
   }
 
-  function now(s) {
+  function showLines(s) {
     const open = s.lines, bad = open.filter((l) => l.bad);
-    const headline = s.t === 0 ? "No figures yet" : open.length === 0 ? "Nothing fails" : open[0].name + (open.length > 1 ? ", and " + (open.length - 1) + " more" : "");
+    const headline = open.length === 0 ? (s.t === 0 ? "No figures yet" : "Nothing fails") : open[0].name + (open.length > 1 ? ", and " + (open.length - 1) + " more" : "");
     byId("headline").textContent = headline;
     byId("headline").className = open.length === 0 ? "good" : bad.length > 0 ? "bad" : "warning";
     document.title = (bad.length > 0 ? "✖ " : open.length > 0 ? "▲ " : "") + headline + " – inquiry gateway";
-    show(byId("lines"), open.map((l) => lineOf(l, s.t)));
+    show(byId("lines"), open.map((l) => lineOf(l, s.now)));
   }
 
   // --- accounts, TTL.
@@ -153,7 +153,8 @@
 
   // --- explain and purge.
 
-  const failed = (text) => el("p", { class: "alert" }, el("strong", null, "Not done. "), text);
+  const alert = (title, text) => el("p", { class: "alert" }, el("strong", null, title + " "), text);
+  const failed = (text) => alert("Not done.", text);
   const filled = (form) => [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value !== "");
   const at = (text) => text.slice(0, 19).replace("T", " ") + " UTC";
 
@@ -204,8 +205,13 @@
     if (confirm.returnValue !== "yes") return;
     try {
       const answer = await fetch(address("ops/purge"), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(purging) });
-      const text = await answer.text();
-      show(byId("purged"), answer.ok ? el("p", { class: "alert good", id: "done" }, "Purged at " + clock(Date.now() / 1000) + " UTC.") : failed(text));
+      const text = await answer.text(), now = clock(Date.now() / 1000) + " UTC";
+      if (answer.ok) {
+        const where = JSON.parse(text).reached === "fleet" ? "Purged on all nodes at " + now + "." : "Purged on this node at " + now + ". Without Redis it reaches no other: purge the lists on each node.";
+        show(byId("purged"), el("p", { class: "alert good", id: "done" }, where));
+      } else {
+        show(byId("purged"), text.startsWith("purged on this node only") ? alert("Not on all nodes.", text) : failed(text));
+      }
     } catch (error) {
       show(byId("purged"), failed(error.message));
     }
@@ -229,15 +235,15 @@
     try {
       const s = await get("console/state");
       fresh = s.t;
-      if (s.t > 0 && s.now - s.t > (3 * every) / 1000) throw new Error("the gateway does not read its counters any more; its log may say why");
-      point(s);
-      now(s);
+      showLines(s);
       panels(s);
+      if (s.t > 0 && s.now - s.t > (3 * every) / 1000) throw new Error("the gateway cannot read its counters; the charts are old, incidents are shown as they are now");
+      point(s);
       drawn.update();
       byId("status").textContent = "Live, " + clock(s.t) + " UTC";
       byId("status").className = "status good";
     } catch (error) {
-      byId("status").textContent = "No fresh figures" + (fresh > 0 ? " since " + clock(fresh) + " UTC" : "") + ": " + error.message + ". What stands here is old. Ask the node: inquiry-gateway health " + location.origin + "/readyz";
+      byId("status").textContent = "No fresh figures" + (fresh > 0 ? " since " + clock(fresh) + " UTC" : "") + ": " + error.message + ". Ask the node: inquiry-gateway health " + location.origin + "/readyz";
       byId("status").className = "status bad";
       document.title = "✖ No fresh figures – inquiry gateway";
     }

@@ -35,11 +35,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// stand is a gateway of real parts behind its listener: the keys of testdata, lists that are made
+// testGateway is a gateway of real parts behind its listener: the keys of testdata, lists that are made
 // of their names, limits. The listener is in memory, so that time can be that of synctest.
-type stand struct {
+type testGateway struct {
 	gateway  *Gateway
-	live     *Live
+	handler  *Handler
 	lists    *cache.Cache
 	registry *prometheus.Registry
 	logs     *testkit.Log
@@ -52,14 +52,14 @@ type stand struct {
 	fast     atomic.Int64 // requests on the fast path
 }
 
-// setting is how a stand differs from the usual one.
+// setting is how a testGateway differs from the usual one.
 type setting struct {
 	tls       *tls.Config
 	logErrors int // see NewErrorLog
 	options   func(*Options)
 }
 
-var standTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+var testTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // bodyOf is the list of a key: its name, and as much more as its filter says.
 func bodyOf(k cache.Key) []byte {
@@ -68,22 +68,22 @@ func bodyOf(k cache.Key) []byte {
 	return fmt.Appendf(nil, `{"data":[%q],"meta":{},"errors":[]}`, strings.Repeat(name, cmp.Or(size, 200)/len(name)+1))
 }
 
-// newStand serves until the test ends.
-func newStand(tb testing.TB, c setting) *stand {
+// newTestGateway serves until the test ends.
+func newTestGateway(tb testing.TB, c setting) *testGateway {
 	tb.Helper()
-	s := &stand{
-		live: &Live{}, registry: prometheus.NewRegistry(), logs: &testkit.Log{}, clock: testkit.NewClock(standTime),
+	s := &testGateway{
+		handler: &Handler{}, registry: prometheus.NewRegistry(), logs: &testkit.Log{}, clock: testkit.NewClock(testTime),
 		network: &network{Listener: memnet.Listen()}, secure: c.tls != nil,
 	}
 	logger := slog.New(slog.NewJSONHandler(s.logs, nil))
-	now := func() time.Time { return standTime }
+	now := func() time.Time { return testTime }
 	shared := auth.Options{Now: now, Registerer: s.registry, Logger: logger}
 	store, err := keysfile.New("testdata/keys.yaml", auth.Hasher{}, shared)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	fill := func(_ context.Context, k cache.Key, _ cache.FillInfo) (cache.Content, error) {
-		return cache.Content{Body: bodyOf(k), AnsweredAt: standTime}, nil
+		return cache.Content{Body: bodyOf(k), AnsweredAt: testTime}, nil
 	}
 	s.lists, err = cache.New(cache.DefaultConfig(), cache.Options{Now: now, Registerer: s.registry, Fill: fill})
 	if err != nil {
@@ -99,11 +99,11 @@ func newStand(tb testing.TB, c setting) *stand {
 		c.options(&opts)
 	}
 	s.gateway = New(opts)
-	s.live.Set(s.gateway)
+	s.handler.Set(s.gateway)
 	errorLog := NewErrorLog(c.logErrors, logger, s.registry)
 	s.server = newServer(s, errorLog)
 	s.limit = connlimit.New(s.network, "public", 0, s.registry)
-	s.listener = front.NewListener(s.limit, s.server, front.Options{Serves: s.live.OnFastPath, Fields: Fields(), TLS: c.tls})
+	s.listener = front.NewListener(s.limit, s.server, front.Options{Serves: s.handler.OnFastPath, Fields: Fields(), TLS: c.tls})
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.server.Serve(s.listener) }()
 	tb.Cleanup(func() {
@@ -116,11 +116,11 @@ func newStand(tb testing.TB, c setting) *stand {
 }
 
 // ServeHTTP counts the requests on the fast path.
-func (s *stand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *testGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if _, ok := w.(headSender); ok {
 		s.fast.Add(1)
 	}
-	s.live.ServeHTTP(w, r)
+	s.handler.ServeHTTP(w, r)
 }
 
 // newServer has the settings of the program's.
@@ -153,7 +153,7 @@ func trusting(protocols ...string) *tls.Config {
 }
 
 // counted is a counter or gauge, by the values of its labels put together.
-func (s *stand) counted(tb testing.TB, name, labels string) float64 {
+func (s *testGateway) counted(tb testing.TB, name, labels string) float64 {
 	tb.Helper()
 	values, err := testkit.Values(s.registry, "inquiry_gateway_"+name)
 	if err != nil {
@@ -175,7 +175,7 @@ type logLine struct {
 }
 
 // lines takes those of requests since the last call, each of which must be JSON.
-func (s *stand) lines(tb testing.TB) (all []logLine) {
+func (s *testGateway) lines(tb testing.TB) (all []logLine) {
 	tb.Helper()
 	for line := range strings.Lines(s.logs.Take()) {
 		var r logLine
@@ -193,14 +193,14 @@ const buyersList = "/api/v1/buyer/inquiries"
 
 // ask sends a request past the front and net/http, from 192.0.2.1 and with a key, as far as
 // the fields say nothing else.
-func (s *stand) ask(method, target string, fields ...string) *httptest.ResponseRecorder {
+func (s *testGateway) ask(method, target string, fields ...string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	s.live.ServeHTTP(w, s.request(method, target, fields...))
+	s.handler.ServeHTTP(w, s.request(method, target, fields...))
 	return w
 }
 
 // request is what ask sends.
-func (s *stand) request(method, target string, fields ...string) *http.Request {
+func (s *testGateway) request(method, target string, fields ...string) *http.Request {
 	r := httptest.NewRequest(method, target, nil)
 	r.Header.Set("Authorization", "Bearer key-of-acme")
 	for _, f := range fields {
@@ -233,8 +233,8 @@ type caller struct {
 	in   *bufio.Reader
 }
 
-// connect opens a connection from an address, with TLS where the stand has it.
-func (s *stand) connect(peer net.Addr) halfConn {
+// connect opens a connection from an address, with TLS if the gateway has it.
+func (s *testGateway) connect(peer net.Addr) halfConn {
 	if c := s.network.connect(peer); s.secure {
 		return tls.Client(c, trusting())
 	} else {
@@ -242,7 +242,7 @@ func (s *stand) connect(peer net.Addr) halfConn {
 	}
 }
 
-func (s *stand) call(tb testing.TB) *caller {
+func (s *testGateway) call(tb testing.TB) *caller {
 	c := s.connect(peers[0])
 	tb.Cleanup(func() { _ = c.Close() })
 	return &caller{tb, c, bufio.NewReader(c)}
