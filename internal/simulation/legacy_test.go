@@ -31,6 +31,7 @@ type answer struct {
 	at      time.Time // when its first page was written
 	node    string
 	mapping string // prefix of the path that was asked for
+	moved   bool   // a record was put before the others after the first page was read
 }
 
 // record is one inquiry.
@@ -54,8 +55,8 @@ func records(k listKey, version, number int) (all []record) {
 
 // failure is one way in which the legacy answers wrongly. Its name is a status; slow; hang, no
 // answer at all; cut, a body that ends early; garbage; foreign, another account's records;
-// again, the first page for every page; moved, each further page one record too early; or part, which says that there is more and gives no
-// way to it.
+// again, the first page for every page; moved, a record that is put before the others, so that the further pages begin one
+// record earlier; or part, which says that there is more and gives no way to it.
 type failure struct {
 	name    string
 	account string  // empty: all
@@ -251,22 +252,25 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 	if offset == 0 {
 		a.at = time.Now()
 	}
+	a.moved = a.moved || fault == "moved" && offset > 0
+	moved := a.moved && offset > 0
 	s.replies++
 	reply := map[string]any{"request_id": fmt.Sprint("r", s.replies), "time": time.Now().Format(time.RFC3339Nano)}
 	s.mu.Unlock()
 	all, result := records(k, a.version, number), map[string]any{}
-	rest := all[min(offset, len(all)):]
+	first := offset // of rest, in all
+	if moved {
+		first--
+	}
+	rest := all[min(first, len(all)):]
 	switch {
 	case fault == "part":
 		rest, result["has_more"] = rest[:len(rest)-1], true
 	case k.kind == kindSeller && len(rest) > pageSize:
 		rest, result["next"] = rest[:pageSize], fmt.Sprintf("%d-%d", number, offset+pageSize)
 	}
-	switch {
-	case fault == "again" && k.kind == kindSeller:
-		rest, offset = all[:min(pageSize, len(all))], 0
-	case fault == "moved" && offset > 0: // one record is put before the others, so that the next page begins anew
-		rest, offset = all[offset-1:][:len(rest)], offset-1
+	if fault == "again" && k.kind == kindSeller {
+		rest, first = all[:min(pageSize, len(all))], 0
 	}
 	items := []map[string]any{}
 	for i, r := range rest {
@@ -274,7 +278,7 @@ func (s *legacySystem) send(w http.ResponseWriter, k listKey, number, offset int
 		if fault == "foreign" {
 			owner, r.title = "b9", strings.Replace(r.title, " "+k.account+" ", " b9 ", 1)
 		}
-		id := fmt.Sprintf("7d444840-9dc0-11d1-b245-5ffdce74f%03d", offset+i)
+		id := fmt.Sprintf("7d444840-9dc0-11d1-b245-5ffdce74f%03d", first+i)
 		items = append(items, map[string]any{
 			"uuid": id, "customer": owner, "m1": r.title + " m1", "m2": r.title + " m2", "body": "see " + id,
 			"state": r.status, "category": r.inquiryType, "opened": "2000-01-01T00:00:00Z", "company": owner,
