@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -81,8 +82,8 @@ type legacySystem struct {
 	versions map[string]int // by account
 	answers  []*answer      // by number
 	failures []*failure
-	oneToken bool            // of all sessions that are open at a time, else each sign-in has its own
-	tokens   map[string]bool // those that are good
+	oneToken bool                 // of all sessions that are open at a time, else each sign-in has its own
+	tokens   map[string]time.Time // those that are good, with their last sign-in
 	signIns  []signIn
 	replies  int
 	running  map[listKey]map[int]*answer
@@ -91,7 +92,7 @@ type legacySystem struct {
 
 func newLegacy(env *environment) *legacySystem {
 	s := &legacySystem{
-		env: env, rng: rngOf(env.seed, "legacy"), oneToken: rngOf(env.seed, "tokens").IntN(2) == 0, tokens: map[string]bool{},
+		env: env, rng: rngOf(env.seed, "legacy"), oneToken: rngOf(env.seed, "tokens").IntN(2) == 0, tokens: map[string]time.Time{},
 		versions: map[string]int{}, running: map[listKey]map[int]*answer{}, done: map[listKey]*answer{},
 	}
 	s.server = &http.Server{Handler: s, ErrorLog: log.New(io.Discard, "", 0)}
@@ -137,11 +138,15 @@ func (s *legacySystem) draw(account string) (latency time.Duration, name string)
 	return latency, ""
 }
 
-// forget ends all sessions.
+// minTokenAge is the time within which a node signs in once only. A token that is rejected sooner fails lists for the rest
+// of it, which is declared.
+const minTokenAge = 10 * time.Second
+
+// forget ends all sessions but those that have just begun.
 func (s *legacySystem) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.tokens)
+	maps.DeleteFunc(s.tokens, func(_ string, at time.Time) bool { return time.Since(at) > minTokenAge+time.Second })
 }
 
 // signIn gives a token, which fails as all else does.
@@ -162,14 +167,15 @@ func (s *legacySystem) signIn(w http.ResponseWriter, r *http.Request) {
 	if !s.oneToken {
 		token = fmt.Sprint("t", len(s.signIns))
 	}
-	s.tokens[token] = true
+	s.tokens[token] = time.Now()
 	fmt.Fprintf(w, `{"token":%q}`, token)
 }
 
 func (s *legacySystem) signedIn(r *http.Request) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	_, ok := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	return ok
 }
 
 // hangs is longer than anybody waits.
