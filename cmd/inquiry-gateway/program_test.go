@@ -23,6 +23,7 @@ import (
 
 	"inquiry-gateway/cmd/inquiry-gateway/app"
 	"inquiry-gateway/cmd/inquiry-gateway/gatewaytest"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/testkit"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream/legacy"
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(mainInstead) != "" {
 		main()
 	}
+	redisclient.Silence()
 	flag.Parse()
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)

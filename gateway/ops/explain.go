@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 
-	"inquiry-gateway/auth"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/internal/filters"
 	"inquiry-gateway/upstream"
@@ -112,7 +111,7 @@ func (want ExplainRequest) check() error {
 		return badRequest("send either key_id, or account and kind")
 	case want.KeyID != "" && want.Account != "":
 		return badRequest("send either key_id or account: a key has its own account")
-	case want.Kind != "" && !auth.ValidKind(want.Kind):
+	case want.Kind != "" && want.Kind != cache.KindBuyer && want.Kind != cache.KindSeller:
 		return badRequest("kind must be buyer or seller")
 	}
 	for _, filter := range [][2]string{{"inquiry_type", want.InquiryType}, {"status", want.Status}} {

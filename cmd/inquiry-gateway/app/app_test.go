@@ -28,13 +28,17 @@ import (
 	"inquiry-gateway/auth/keysfile"
 	"inquiry-gateway/cache"
 	"inquiry-gateway/cmd/inquiry-gateway/config"
+	"inquiry-gateway/internal/redisclient"
 	"inquiry-gateway/internal/setting"
 	"inquiry-gateway/internal/testkit/redistest"
 	"inquiry-gateway/upstream"
 	"inquiry-gateway/upstream/legacy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, redistest.Reconnecting()) }
+func TestMain(m *testing.M) {
+	redisclient.Silence()
+	goleak.VerifyTestMain(m, redistest.Reconnecting())
+}
 
 // buyerKey makes keys.yaml with a key of a buyer.
 func buyerKey(t *testing.T, dir string) string {
