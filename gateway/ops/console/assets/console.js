@@ -122,7 +122,7 @@
   // curve draws what each TTL of the report would do. The TTLs are evenly spaced, as the steps between them grow. Shares
   // have the left axis, from 0 to 1, and requests the right one.
   function curve(candidates) {
-    const width = 520, height = 190, left = 44, right = 52, top = 20, bottom = 24;
+    const width = 520, height = 190, left = 44, right = 66, top = 20, bottom = 24;
     const x = (i) => left + (i * (width - left - right)) / Math.max(1, candidates.length - 1);
     const y = (share) => height - bottom - share * (height - top - bottom);
     const most = Math.max(0.1, ...candidates.map((c) => c.upstream_per_second?.value ?? 0));
