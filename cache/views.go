@@ -8,8 +8,8 @@ import (
 	"inquiry-gateway/internal/filters"
 )
 
-// Mapping is what a cache is told of how the lists of one kind are made. The zero
-// value is one mapping for ever, where the legacy is asked for each list by itself.
+// Mapping tells a cache how the lists of one kind are made. The zero value is a mapping that never changes, with
+// which each list is fetched by itself.
 type Mapping struct {
 	// Fingerprint names the mapping: a list mapped in another way is another list.
 	Fingerprint string

@@ -22,8 +22,8 @@ import (
 // wrongTokenLogEvery is the shortest time between two log records.
 const wrongTokenLogEvery = time.Second
 
-// Tokens decide who may use the listener. There is one of operators, for everything, and
-// one for reading /metrics. Both are sent as a bearer token, or as the password of HTTP
+// Tokens decide who may use the listener. The operators' token allows everything, the
+// second one only /metrics. Both are sent as a bearer token, or as the password of HTTP
 // Basic (RFC 7617), which browsers ask their person for. Safe for concurrent use.
 type Tokens struct {
 	logger   *slog.Logger

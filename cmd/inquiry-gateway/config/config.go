@@ -63,7 +63,7 @@ type Config struct {
 type Ops struct {
 	// Listen is host:port of the second listener. If other machines can reach it, token_file is required.
 	Listen string `yaml:"listen" form:"listen"`
-	// TokenFile is the file with the operators' bearer token, for everything. Without it the listener accepts only requests
+	// TokenFile is the file with the operators' bearer token, which allows everything. Without it the listener accepts only requests
 	// from this machine.
 	TokenFile setting.File `yaml:"token_file"`
 	// ReadTokenFile is a file with a second bearer token, for /metrics only.

@@ -91,13 +91,12 @@ var conditions = []condition{
 // checkAnswers counts by error code; a 502 may be a legacy system that fails or one that cannot be understood.
 func checkAnswers(w window) (map[string]float64, bool) {
 	all, failed, counts := 0.0, 0.0, map[string]float64{}
-	for key, n := range w.increase("http_requests_total") {
-		status, code, _ := strings.Cut(key, " ")
+	w.eachResponse(func(status, code string, n float64) {
 		if all += n; strings.HasPrefix(status, "5") && status != "501" { // which says that the account cannot be asked for
 			failed += n
 			counts[code] += n
 		}
-	}
+	})
 	return counts, failed >= failedShare*all
 }
 
@@ -119,9 +118,7 @@ func checkRedis(w window) (map[string]float64, bool) {
 // checkLimited counts requests over a rate, from a tenth of the answers on, as the alert does, and guessed keys.
 func checkLimited(w window) (map[string]float64, bool) {
 	all := 0.0
-	for _, n := range w.increase("http_requests_total") {
-		all += n
-	}
+	w.eachResponse(func(_, _ string, n float64) { all += n })
 	counts := positive("from addresses that guess keys", w.increase("auth_requests_total")["limited"])
 	if n := w.increase("rate_limit_decisions_total")["limited"]; n >= max(limitedLeast, limitedShare*all) {
 		counts["over their account's rate"] = n

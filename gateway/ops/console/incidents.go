@@ -77,10 +77,7 @@ var bounds = map[string]string{
 func incidentLines(w window, now time.Time) []line {
 	all := []line{}
 	errors := map[string]float64{}
-	for key, n := range w.increase("http_requests_total") {
-		_, code, _ := strings.Cut(key, " ")
-		errors[code] += n
-	}
+	w.eachResponse(func(_, code string, n float64) { errors[code] += n })
 	for _, t := range incidentTexts {
 		for _, i := range w.facts.Incidents {
 			if i.Failure == t.failure {

@@ -88,3 +88,11 @@ func (w window) increase(family string) map[string]float64 {
 	}
 	return more
 }
+
+// eachResponse calls f with the responses of the last minute, by status and public error code.
+func (w window) eachResponse(f func(status, code string, n float64)) {
+	for key, n := range w.increase("http_requests_total") {
+		status, code, _ := strings.Cut(key, " ")
+		f(status, code, n)
+	}
+}
